@@ -16,6 +16,7 @@ from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, par
 from usboost import (
     LightGBMBaseline,
     RidgeLearner,
+    Table,
     TreeLearner,
     TwoWeakLearnerClassifier,
     TwoWeakLearnerRegressor,
@@ -38,6 +39,7 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.piecewise_linear import PiecewiseLinear
 from usboost.losses.regression import Huber
 from usboost.losses.squared import Squared
+from usboost.models.inputs import Projection
 from usboost.models.sharded import fit_sharded
 from usboost.shards import here as here_module
 from usboost.shards.here import here
@@ -228,6 +230,19 @@ def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, weigh
     np.testing.assert_allclose(left_out, whole.left_out, atol=1e-5)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_principal_components_are_those_of_all_rows(weighted: bool) -> None:
+    x = (RNG.normal(size=(N, 6)) @ RNG.normal(size=(6, 9))).astype(np.float32)
+    table = replace(Table.from_numeric(x), absent=np.isin(np.arange(N), [5, *range(400, 600)]))
+    counts = RNG.integers(1, 4, N) / 2 if weighted else None
+    whole = Projection.fit(table, 4, counts)
+    for found in each(lambda rows: Projection.fit(table[rows], 4, None if counts is None else counts[rows])):
+        np.testing.assert_allclose(found.mean, whole.mean, atol=1e-5)
+        np.testing.assert_allclose(found.axes, whole.axes, atol=1e-5)
+    with pytest.raises(UsboostError, match="no training row has an image"):
+        each(lambda rows: Projection.fit(replace(table, absent=np.ones(N, dtype=bool))[rows], 4))
+
+
 def test_bins_are_those_of_all_rows_and_of_a_sample_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     matrix = np.asfortranarray(np.column_stack([RNG.normal(size=N), RNG.integers(0, 9, N)]), np.float32)
     whole = Bins.of(matrix, (1,), 16)
@@ -284,9 +299,12 @@ def test_one_shard_is_the_ordinary_fit_bit_for_bit(name: str) -> None:
     assert fitted(name, 2, (0, len(y))) == watched.found
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_trees_alone_are_those_of_all_rows(n_classes: int) -> None:
+@pytest.mark.parametrize(("n_classes", "lacking"), [(2, False), (3, False), (3, True)])
+def test_trees_alone_are_those_of_all_rows(n_classes: int, lacking: bool) -> None:
     views, y = data(n_classes)
+    if lacking:  # a whole shard, and some rows of others
+        absent = np.isin(np.arange(N), [*range(CUTS[4], CUTS[5]), 9, 700])
+        views = views.with_view("S", replace(views["S"], absent=absent))
     tree = {"S": TreeLearner(engine="histogram", min_samples_leaf=5, max_bin=32)}
     settings = {"learners": tree, "n_rounds": 5, "target": "newton", "validation_fraction": 0.0}
     plain = boosted(**settings).fit(views, y)
@@ -340,9 +358,9 @@ def test_a_round_is_on_disk_before_any_shard_goes_on(tmp_path: Path) -> None:
     ("model", "words"),
     [
         (LightGBMBaseline(), "a LightGBMBaseline cannot"),
-        (boosted(learners={"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
-        (boosted(learners={"S": TreeLearner(engine="sklearn")}), "of engine 'sklearn', cannot"),
-        (TwoWeakLearnerRegressor({"S": RidgeLearner()}), "learner 'S', a RidgeLearner, cannot"),
+        (boosted(learners={"S": RidgeLearner()}), r"learner 'S' \(ridge\) cannot"),
+        (boosted(learners={"S": TreeLearner(engine="sklearn")}), r"\(tree of engine 'sklearn'\) cannot"),
+        (TwoWeakLearnerRegressor({"S": RidgeLearner()}), r"learner 'S' \(ridge\) cannot"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_rows_are_read(model: Any, words: str) -> None:

@@ -108,7 +108,7 @@ def fit(
         from usboost.multimodal.fit.bundle import check_place
 
         check_place(out, replace=force)
-        in_each_shard(asked.fit, shards)
+        in_each_shard(asked.fit, shards, asked.check_shared)
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,6 @@ class _Asked:
         """Read, fit, save and tell; in a fit on shards, the rows of one."""
         from usboost.shards.here import here
 
-        if here().count > 1:
-            self._check_shared()
         own = tables.read(self.table, self.spec)
         tables.show(own)
         model = self.model(images=bool(own.images), task=own.task)
@@ -140,6 +138,10 @@ class _Asked:
         from usboost.multimodal.fit.fit import fit as fit_table
         from usboost.multimodal.fit.unfinished import unfinished
 
+        images = self.images
+        if own.images and here().count > 1 and images.finetune == "auto":
+            note("images are read by the network as it is, which several shards do not tune")
+            images = replace(images, finetune="none")
         with unfinished(self.out.with_name(f"{self.out.name}.part"), note) as keep, fitting(model) as show:
             pressed = Interrupt(_ends_after_the_round)
             callbacks = [ShowRounds(progress=show), pressed]
@@ -149,7 +151,7 @@ class _Asked:
             fitted = fit_table(
                 own,
                 model,
-                images=self.images,
+                images=images,
                 callbacks=callbacks,
                 keep=keep,
                 **vars(replace(self.options, settings=self._settings_of(model))),
@@ -162,15 +164,19 @@ class _Asked:
         say(f"saved {self.out}")
         say_next(self.out, self.table, self.spec, self.imports)
 
-    def _check_shared(self) -> None:
-        """Refuse a model that shards cannot fit, before a row is read."""
+    def check_shared(self) -> None:
+        """Refuse what shards cannot do, before a row is read or a process waits for another."""
+        from usboost.datasets.user.shards import check_shared
         from usboost.models.sharded import refuse
         from usboost.multimodal.fit.fit import build
 
-        name = self.model(images=False)
+        check_shared(self.spec)
+        with_images = bool(self.spec.image)
+        name = self.model(images=with_images)
         task = self.spec.task or catalogue.find(name).tasks[0]
         settings = {**(self.from_file or (None, {}))[1].get(name, {}), **(self.options.settings or {})}
-        refuse(build(name, images=False, task=task, learners=self.options.learners, settings=settings))
+        images, learners = self.images if with_images else None, self.options.learners
+        refuse(build(name, images=images, task=task, learners=learners, settings=settings), name)
 
     def _settings_of(self, model: str) -> dict[str, Any]:
         """The settings of a file, and what else was set."""

@@ -36,12 +36,15 @@ def check_alone(command: str) -> None:
         )
 
 
-def in_each_shard(work: Callable[[], None], shards: int | None) -> None:
+def in_each_shard(
+    work: Callable[[], None], shards: int | None, check: Callable[[], None] = lambda: None
+) -> None:
     """Do something once, or in a fit on shards, in each shard of this process; only the first shard speaks.
 
     Parameters
     ----------
     shards : None: those of ranks, if there are any.
+    check : of a fit on several shards, called before processes meet.
 
     Raises
     ------
@@ -51,6 +54,9 @@ def in_each_shard(work: Callable[[], None], shards: int | None) -> None:
     if shards is None and not ranks():
         work()
         return
+
+    if (shards or SHARDS) > 1:
+        check()
 
     def one(shard: int) -> None:
         silent.set(shard > 0)

@@ -26,11 +26,9 @@ def read(path: Path, spec: TableSpec) -> UserTable:
     from usboost.datasets.user.shards import read_shard
     from usboost.shards.here import here
 
-    if here().count > 1:
-        return read_shard(path, spec)
     with progress("reading images") as show:
-        table = read_table(path, spec, progress=show)
-    for each in notes.of_images(len(table), table.without):
+        table = (read_shard if here().count > 1 else read_table)(path, spec, progress=show)
+    for each in notes.of_images(int(here().sum(len(table))), table.without):
         note(each)
     return table
 

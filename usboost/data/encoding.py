@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -204,9 +203,8 @@ def _counted_in_all(counts: dict[str | None, int]) -> dict[str | None, int]:
     """How often all shards have each value, from how often this one has."""
     if here().count == 1:
         return counts
-    listed = np.frombuffer(json.dumps(list(counts.items())).encode(), dtype=np.uint8)
     found: dict[str | None, int] = {}
-    for value, count in (pair for own in here().gather(listed) for pair in json.loads(bytes(own))):
+    for value, count in (pair for own in here().listed(list(counts.items())) for pair in own):
         found[value] = found.get(value, 0) + count
     return found
 

@@ -16,6 +16,7 @@ from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners import base
 from usboost.learners.base import FittedLearner, Learner, Target
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def prepare(learner: Learner, view: View) -> Any:
     if absent is None or not absent.any():
         return learner.prepare(view)
     rows = np.flatnonzero(~absent)
-    return PresentRows(learner.prepare(view[rows]) if len(rows) else None, rows, len(view))
+    # other shards may have rows that this one is asked for sums with
+    empty = not len(rows) and here().count == 1
+    return PresentRows(None if empty else learner.prepare(view[rows]), rows, len(view))
 
 
 def predict(fitted: FittedLearner, prepared: Any, n_outputs: int) -> np.ndarray:
@@ -71,7 +74,7 @@ def weighted_sum(
 
 def trainer(learner: Learner, prepared: Any, n_outputs: int) -> PresentTrainer:
     """What fits the learner to the rows that have its view. Raises `UsboostError` if no row has it."""
-    if isinstance(prepared, PresentRows) and prepared.prepared is None:
+    if not here().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
         raise UsboostError(
             "no training row has its view (all are marked as absent); leave this learner out, or give it rows"
         )
@@ -95,9 +98,10 @@ class PresentTrainer:
         """The learner fitted to the target (of n rows) on the rows that have its view."""
         if self._some is not None:
             target = target.of(self._some.rows)
-            weights = target.fit_weights
-            if weights is not None and not weights.any():  # all that have it were to sit this round out
-                target = replace(target, left_out=None)
+        weights = None if target.left_out is None else target.fit_weights
+        # all that have it may be to sit this round out
+        if weights is not None and not here().highest(bool(weights.any())):
+            target = replace(target, left_out=None)
         return self._trainer.fit(target, seed=seed, start=start)
 
     def predict(self, fitted: FittedLearner) -> np.ndarray:

@@ -171,7 +171,8 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for at in _blocks(p if wide else n):
         part = (rows[:, at].T if wide else rows[at]).astype(np.float64)
         gram += part.T @ part
-    values, vectors = np.linalg.eigh(here().sum(gram))
+    gram = here().sum(gram)
+    values, vectors = here().once(lambda: np.linalg.eigh(gram))
     # a Gram matrix squares singular values: below some 1e-16 of the first they are rounding
     kept = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
     values, vectors = values[kept], vectors[:, kept]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -114,10 +113,8 @@ def classes_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes of all shards' labels, sorted, and the position of each label (n,) of this one's."""
     if here().count == 1:
         return np.unique(labels, return_inverse=True)
-    own = np.unique(labels)
-    # as JSON: an array of strings is as wide as the longest, and one of objects holds addresses
-    listed = np.frombuffer(json.dumps(own.tolist()).encode(), dtype=np.uint8)
-    every = [each for found in here().gather(listed) for each in json.loads(bytes(found))]
+    # an array of strings is as wide as the longest, and one of objects holds addresses
+    every = [each for found in here().listed(np.unique(labels).tolist()) for each in found]
     classes = np.unique(np.array(every, dtype=object if labels.dtype == object else None))
     return classes, np.searchsorted(classes, labels)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from usboost.data.table import Table
 from usboost.data.views import View, Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.base import view_names
 from usboost.learners.networks.images.backbones import Backbone, embedded
@@ -45,29 +45,28 @@ class Projection:
         ----------
         weights : float64 (n,), positive, how many rows each stands for; None for 1
         """
-        if here().count > 1:
-            raise UsboostError(
-                "principal components of images are not found on several shards; read all features "
-                f"({option('components', 'none')}), or fit in one process"
-            )
         from sklearn.decomposition import PCA
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
-        if not len(rows):
+        if not here().sum(len(rows)):
             raise UsboostError("no training row has an image, so that nothing can be learnt of them")
-        if weights is not None:
-            own = weights if table.absent is None else weights[~table.absent]
-            return cls._weighted(rows, own / own.mean(), n_components)
+        if weights is not None or here().count > 1:
+            own = np.ones(len(table)) if weights is None else weights
+            return cls._of_sums(rows, own if table.absent is None else own[~table.absent], n_components)
         found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
         return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
 
     @classmethod
-    def _weighted(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
-        mean = np.average(rows.astype(np.float64), axis=0, weights=weights)
-        centred = (rows - mean) * np.sqrt(weights)[:, None]
-        axes = np.linalg.svd(centred, full_matrices=False)[2][: min(n_components, *rows.shape)]
+    def _of_sums(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
+        """Of the rows of all shards, by sums over them."""
+        total, n = here().sum(np.array([weights.sum(), len(rows)]))
+        mean = here().sum(weights @ rows.astype(np.float64)) / total
+        centred = (rows - mean) * np.sqrt(weights / total)[:, None]
+        covariance = here().sum(centred.T @ centred)
+        vectors = here().once(lambda: np.linalg.eigh(covariance)[1])
+        axes = vectors.T[::-1][: min(n_components, int(n), len(mean))]
         # of the two signs of an axis that by which its largest entry is positive, as scikit-learn chooses
-        axes *= np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+        axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
         return cls(mean.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
 
     def __call__(self, table: Table) -> Table:

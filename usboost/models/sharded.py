@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.errors import UsboostError
+from usboost.learners.base import LEARNERS
+from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.estimator import as_views
-from usboost.shards.here import here
+from usboost.shards.here import here, needs_all_rows
 from usboost.shards.together import Link, run
 
 Model = TypeVar("Model")
@@ -88,16 +90,23 @@ def agree_on(model: Any) -> None:
     here().agree("the model", lambda: str(described(model)))
 
 
-def refuse(model: Any) -> None:
+def refuse(model: Any, name: str = "") -> None:
     """Refuse a model that cannot be fitted on several shards.
+
+    Parameters
+    ----------
+    name : the model's, where it was asked for by one
 
     Raises
     ------
     UsboostError
         Naming the model, or the part of it.
     """
+    for part in model.get_params(deep=True).values():
+        if isinstance(part, Backbone) and not part.is_frozen:
+            raise needs_all_rows("finetune", part.finetune)
     own = getattr(model, "not_sharded", None)
-    why = f"a {type(model).__name__}" if own is None else own()
+    why = name or f"a {type(model).__name__}" if own is None else own()
     if why:
         raise UsboostError(
             f"{why} cannot be fitted on several shards; choose a model of networks and trees such as "
@@ -111,7 +120,8 @@ def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
         exact = isinstance(learner, TreeLearner) and learner.engine == "sklearn"
         if exact or not isinstance(learner, (TreeLearner, NetworkLearner)):
             engine = " of engine 'sklearn'" if exact else ""
-            return f"learner {name!r}, a {type(learner).__name__}{engine},"
+            kind = LEARNERS.kind_of(type(learner)) or type(learner).__name__
+            return f"learner {name!r} ({kind}{engine})"
     return None
 
 

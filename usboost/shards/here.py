@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from usboost.errors import UsboostError, option
+
 T = TypeVar("T")
 
 SAMPLE_ROWS = 200_000
@@ -51,6 +53,10 @@ class Shards:
         be anything.
         """
         return value
+
+    def listed(self, value: Any) -> list[Any]:
+        """What each shard gives, in their order; such as JSON can hold."""
+        return [value]
 
     def broadcast(self, content: bytes) -> bytes:
         """What shard 0 gives."""
@@ -108,6 +114,14 @@ def alone(work: Callable[[], T]) -> T:
         return work()
     finally:
         _HERE.reset(token)
+
+
+def needs_all_rows(name: str, value: str = "") -> UsboostError:
+    """What to say of an option that a fit on several shards cannot heed."""
+    return UsboostError(
+        f"{option(name, value)} needs all rows in one place, which several shards do not have; leave it out, "
+        "or fit without shards"
+    )
 
 
 def enter(shards: Shards) -> None:

@@ -183,7 +183,6 @@ def test_patterns_name_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (TableSpec("y", image=("kind",)), "`images` needs all rows in one place"),
         (TableSpec("y", group="kind"), "`group` needs all rows in one place"),
         (TableSpec("y", time="day"), "`time` needs all rows in one place"),
         (TableSpec("y", text=("kind",)), "`text` needs all rows in one place"),

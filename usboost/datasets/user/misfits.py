@@ -3,12 +3,13 @@ categories that it has not seen. They count as missing, or as unknown, and are c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from usboost.errors import UsboostError
+from usboost.shards.here import here
 
 if TYPE_CHECKING:
     from usboost.datasets.user.images.values import Paths
@@ -52,6 +53,12 @@ class Misfits:
             self.row, self.value = row, repr(value)
         self.given += int(present.sum())
         self.count += int(misfit.sum())
+
+    def of_all_shards(self) -> Misfits:
+        """Those of all shards' rows, where a shard's were read."""
+        parts = [Misfits(**each) for each in here().listed(asdict(self))]
+        counts = {name: sum(getattr(each, name) for each in parts) for name in ("given", "count", "wrong")}
+        return replace(next((each for each in parts if each.count), self), **counts)
 
     def add_wrong(self, present: np.ndarray, misfit: np.ndarray, *, row: str, value: object) -> None:
         """As `add`, of misfits of another kind.

@@ -68,17 +68,28 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
     """
     table = read_columns(path, spec)
     check_learnable(table)
+    return with_images(table, progress)
+
+
+def with_images(table: UserTable, progress: Progress | None = None) -> UserTable:
+    """The table with its images, if its spec names columns of them.
+
+    Of a shard's rows the images are read; which are missing or cannot be read is counted in all shards.
+    Raises UsboostError as `read_table`.
+    """
+    spec = table.spec
     if not spec.image:
         return table
     form = ImageColumns.of(spec)
     readers = form.readers(table.file, "images" if spec.skip_unreadable else "none")
     found = read_images(table, form, readers, progress)
+    absent = here().sum(found.absent.sum(axis=1).astype(np.float64))
     return replace(
         table,
         images=found.views(),
-        without=dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True)),
-        misfits=tuple(reader.misfits for reader in readers),
-        paths=tuple(reader.paths for reader in readers),
+        without=dict(zip(form.columns, map(int, absent), strict=True)),
+        misfits=tuple(reader.misfits.of_all_shards() for reader in readers),
+        paths=tuple(reader.paths.of_all_shards() for reader in readers),
     )
 
 

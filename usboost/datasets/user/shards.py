@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,19 +12,26 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from usboost.data.progress import Progress
 from usboost.datasets.user.columns.column import Column
 from usboost.datasets.user.columns.kinds import check_form
 from usboost.datasets.user.columns.labels import codes_of, targets_of
 from usboost.datasets.user.columns.types import is_text, is_usable, plain_cells, plain_type
-from usboost.datasets.user.read_table import check_learnable, columns_read, divided_by, load, read_columns
+from usboost.datasets.user.read_table import (
+    check_learnable,
+    columns_read,
+    divided_by,
+    load,
+    read_columns,
+    with_images,
+)
 from usboost.datasets.user.reading.columnar import Parquet
-from usboost.datasets.user.reading.content import even
 from usboost.datasets.user.reading.partitions import base_of
 from usboost.datasets.user.reading.source import TableFile
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
-from usboost.shards.here import alone, here
+from usboost.shards.here import alone, here, needs_all_rows
 
 NEAR = 0.1
 """Share of a shard's rows up to which it ends where a row group does, so that none reads the group twice."""
@@ -32,7 +39,7 @@ NEAR = 0.1
 FEW_LABELS = 1000
 """Different labels of a shard up to which rows of each are in the sample that decides what columns are."""
 
-NOT_SHARDED = ("image", "text", "text_model", "group", "time")
+NOT_SHARDED = ("text", "text_model", "group", "time")
 """Fields of `TableSpec` that need all rows in one place."""
 
 
@@ -51,15 +58,15 @@ class ShardFile(TableFile):
     def n_rows(self) -> int:
         return len(self.rows)
 
-    def row(self, position: int) -> str:
-        return super().row(self.rows.start + position)
+    def number(self, position: int) -> int:
+        return self.rows.start + position + 1
 
     def digest(self) -> str:
         return ""  # of the whole table, which no shard reads
 
-    def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
+    def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
         assert isinstance(self.content, Parquet)
-        return even(self.content.pieces(list(dict.fromkeys(names)), size, self.rows), size)
+        return self.content.pieces(names, most, self.rows)
 
 
 @dataclass(frozen=True)
@@ -78,17 +85,17 @@ class Sample(TableFile):
     def n_rows(self) -> int:
         return len(self.positions)
 
-    def row(self, position: int) -> str:
-        return super().row(int(self.positions[position]))
+    def number(self, position: int) -> int:
+        return int(self.positions[position]) + 1
 
     def digest(self) -> str:
         return ""
 
-    def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
-        return even([self.raw.select(list(names))], size)
+    def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
+        yield self.raw.select(names)
 
 
-def read_shard(path: Path, spec: TableSpec) -> UserTable:
+def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None) -> UserTable:
     """The rows of this shard of a fit; what columns and labels are, all shards agree on.
 
     A sample of about `here.SAMPLE_ROWS` rows of all shards, or all if they are fewer, is read as a table of
@@ -98,6 +105,7 @@ def read_shard(path: Path, spec: TableSpec) -> UserTable:
     Parameters
     ----------
     path : a Parquet file, a folder of them, or a pattern; in all processes with the same files.
+    progress : called with (rows whose images are read, rows), of this shard.
 
     Raises
     ------
@@ -111,19 +119,19 @@ def read_shard(path: Path, spec: TableSpec) -> UserTable:
     content = here().once(lambda: _opened(path, spec))
     here().agree(f"the list of the files of {path}", lambda: here().once(lambda: _files(path, content)))
     cut = cuts(list(itertools.chain(*content.groups)), here().count)
-    own = ShardFile(path, content, rows=range(cut[here().number], cut[here().number + 1]))
+    own = ShardFile(path, content, spec.images_root, rows=range(cut[here().number], cut[here().number + 1]))
     raw = load(own, columns_read(own, spec))
-    return _as_decided(own, raw, _decided(own, raw, spec))
+    table = with_images(_as_decided(own, raw, _decided(own, raw, spec)), progress)
+    # what a user is told of the table
+    told = table.sample and replace(table.sample, misfits=table.misfits, paths=table.paths)
+    return replace(table, sample=told)
 
 
 def check_shared(spec: TableSpec) -> None:
     """Refuse what cannot be read on several shards. Raises UsboostError, naming the option."""
     for name in NOT_SHARDED:
         if getattr(spec, name):
-            raise UsboostError(
-                f"{option(name)} needs all rows in one place, which several shards do not have; leave it "
-                "out, or fit without shards"
-            )
+            raise needs_all_rows(name)
 
 
 def cuts(groups: Sequence[int], shards: int) -> list[int]:

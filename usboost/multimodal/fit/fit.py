@@ -239,7 +239,7 @@ def fit(
         task=table.task,
     )
     if here().count > 1:
-        refuse(model)
+        refuse(model, name)
         agree_on(model)
     if chosen.fast_predict:
         model.set_params(fast_predict=True)

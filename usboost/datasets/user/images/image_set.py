@@ -18,6 +18,7 @@ from usboost.datasets.files.image_sources import Source as Image
 from usboost.datasets.user.images.reader import ImageColumns, ImageReader
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
+from usboost.shards.here import here
 
 IN_MEMORY = 256 << 20
 """Bytes of pixels above which they lie in a file."""
@@ -132,7 +133,7 @@ def read_images(
         if progress:
             progress(done, n)
     for reader, absent in zip(readers, found.absent, strict=True):
-        if absent.all():
+        if not here().sum(np.count_nonzero(~absent)):
             raise reader.none_at_all()
     return found
 
@@ -140,7 +141,7 @@ def read_images(
 def _image_batches(table: UserTable, readers: Sequence[ImageReader]) -> Iterator[tuple[list[int], pa.Table]]:
     """The positions of some rows in the file, and the columns that the readers want of them."""
     names = [reader.column for reader in readers if reader.needs_cells]
-    n = int(table.rows[-1]) + 1
+    n = int(table.rows.max(initial=-1)) + 1
     batches = table.file.batches(names, _ROWS) if names else itertools.repeat(pa.table({}))
     for first, raw in zip(range(0, n, _ROWS), batches, strict=False):
         low, high = np.searchsorted(table.rows, [first, first + _ROWS])

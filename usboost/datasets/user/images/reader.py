@@ -207,7 +207,7 @@ class ImageReader:
     def _name(self, row: int, image: Path | bytes) -> str:
         """What a row's image is called in messages."""
         part = f"{image.name!r}" if isinstance(image, Path) else f"column {self.column!r}"
-        return f"{self._source}, row {row + 1}, {part}"
+        return f"{self._source}, row {self._source.number(row)}, {part}"
 
     def sources(
         self, rows: Sequence[int], cells: pa.ChunkedArray | None

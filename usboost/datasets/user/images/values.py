@@ -16,6 +16,7 @@ from usboost.datasets.files.image_sources import inside, is_contained
 from usboost.datasets.user.columns.types import is_binary, is_text, plain_type
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
+from usboost.shards.here import here
 
 
 @dataclass
@@ -38,6 +39,13 @@ class Paths:
         if not is_there:
             self.lost += 1
             self.first = self.first or path
+
+    def of_all_shards(self) -> Paths:
+        """Those of all shards' rows, where a shard's were read."""
+        every = here().listed([self.given, self.lost, self.first and str(self.first)])
+        given, lost, firsts = zip(*every, strict=True)
+        first = next(filter(None, firsts), None)
+        return Paths(self.column, sum(given), sum(lost), None if first is None else Path(first))
 
     def __str__(self) -> str:
         what = "path of images leads" if self.lost == 1 else "paths of images lead"
@@ -134,7 +142,7 @@ class ImageValues:
             raise no_images(self._source, self._column)
         if not value:
             return None
-        where = f"{self._source}, row {row + 1}"
+        where = f"{self._source}, row {self._source.number(row)}"
         if data := _DATA.match(value):
             return self._decoded(value[data.end() :], where)
         if _ADDRESS.match(value):

@@ -52,6 +52,9 @@ class Source(Protocol):
     def type_of(self, name: str) -> pa.DataType:
         """The type of a column that is there."""
 
+    def number(self, position: int) -> int:
+        """Of a row in all of the table, from 1."""
+
     def row(self, position: int) -> str:
         """What a row is called in messages."""
 
@@ -157,18 +160,24 @@ class TableFile:
     def type_of(self, name: str) -> pa.DataType:
         return self.schema.field(name).type
 
+    def number(self, position: int) -> int:
+        return position + 1
+
     def row(self, position: int) -> str:
         line = self.content.line(position)
-        return f"{self}, row {position + 1}" + ("" if line is None else f" (line {line})")
+        return f"{self}, row {self.number(position)}" + ("" if line is None else f" (line {line})")
+
+    def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
+        """As of `Content`."""
+        return self.content.pieces(names, most)
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Some columns, `size` rows at a time; the last batch may have fewer.
 
         Raises UsboostError if the file is damaged.
         """
-        chosen = list(dict.fromkeys(names))
         try:
-            yield from even(self.content.pieces(chosen, size), size)
+            yield from even(self.pieces(list(dict.fromkeys(names)), size), size)
         except UsboostError:
             raise
         except FAULTS as error:
@@ -216,6 +225,9 @@ class FrameRows:
 
     def type_of(self, name: str) -> pa.DataType:
         return self._column(name).type
+
+    def number(self, position: int) -> int:
+        return position + 1
 
     def row(self, position: int) -> str:
         return f"{self}, row {position + 1}"
