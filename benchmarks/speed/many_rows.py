@@ -1,8 +1,8 @@
 """Memory and time of one fit against rows, in one process and in four: docs/many-rows.png, and its figures.
 
 ``python -m benchmarks.speed.many_rows FOLDER [--rows N …]`` writes generated census-like rows there by row
-groups, fits them with their tables on disk, and prints a line for each fit; ``--figure`` draws what
-FOLDER/found.jsonl has.
+groups, fits them with their tables on disk, and prints a line for each fit; ``--command`` fits them by
+``usboost fit``, which reads them itself; ``--figure`` draws what FOLDER/found.jsonl has.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +146,9 @@ class Watch(Callback):
         return status("RssAnon")
 
 
-def status(what: str) -> int:
-    """Of this process, in bytes: RssAnon, VmHWM, ….."""
-    text = Path("/proc/self/status").read_text()
+def status(what: str, pid: int | str = "self") -> int:
+    """Of a process, in bytes: RssAnon, VmHWM, …"""
+    text = Path(f"/proc/{pid}/status").read_text()
     return int(next(line.split()[1] for line in text.splitlines() if line.startswith(what))) * 1024
 
 
@@ -209,6 +211,51 @@ def fitted(folder: Path, rows: int, processes: int, on_disk: bool = True) -> dic
     }
 
 
+def commanded(folder: Path, rows: int, processes: int) -> dict[str, Any]:
+    """The same by the command, whose ranks are watched from here."""
+    path, out = written(folder, rows), folder / f"model-{time.time_ns()}"
+    words = ["fit", path, "--label", "label", "--out", out, "--model", "2wl_newton", "--no-refit"]
+    words += [f"--shards={SHARDS}", "--rounds=3", "--set", "learners__U__hidden=[16]"]
+    words += ["--set", "learners__U__batch_size=4096", "--set", "patience=null"]
+    words += [word for j in range(len(LEVELS)) for word in ("--categorical", f"c{j}")]
+    given = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    given |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "usboost", *map(str, words)],
+            env={**os.environ, **given, "RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+        )
+        for rank in range(processes)
+    ]
+    most, spent, ends = 0, 0.0, list[float]()
+    while any(each.poll() is None for each in started):
+        with suppress(OSError, StopIteration):  # one has just ended
+            most = max(most, *[status("RssAnon", each.pid) for each in started])
+            spent = sum([cpu_seconds(each.pid) for each in started])
+        if len(list(folder.glob(f"{out.name}.part/*/round-*"))) > len(ends):
+            ends.append(spent)
+        time.sleep(0.05)
+    if any(each.returncode for each in started):
+        raise UsboostError("the command has failed")
+    line = {"rows": rows, "processes": processes, "on_disk": True, "command": True}
+    per_round = float(np.mean(np.diff(ends))) / rows * 1e6
+    return {**line, "anonymous": most / MILLION, "begin": ends[0] / rows * 1e6, "round": per_round}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of a process so far, its threads and the system's part included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Two panels against rows: memory of a process, and CPU time of a row and round."""
     import matplotlib
@@ -219,13 +266,30 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     figure, (memory, seconds) = plt.subplots(1, 2, figsize=(10, 3.6), constrained_layout=True)
     kinds = {(1, False): "tables in memory", (1, True): "tables on disk", (4, True): "on disk, 4 processes"}
     for (processes, on_disk), name in kinds.items():
-        own = [each for each in found if (each["processes"], each["on_disk"]) == (processes, on_disk)]
+        own = [
+            each
+            for each in found
+            if (each["processes"], each["on_disk"]) == (processes, on_disk) and not each.get("command")
+        ]
         rows = [each["rows"] for each in own]
         memory.plot(
             [n / 1e6 for n in rows], [each["anonymous"] / 1024 for each in own], marker="o", label=name
         )
         if processes == 1:  # processes that wait for each other spend time, too
             seconds.plot(rows, [each["round"] for each in own], marker="o", label=name)
+    own = [each for each in found if each.get("command")]
+    memory.plot(
+        [each["rows"] / 1e6 for each in own],
+        [each["anonymous"] / 1024 for each in own],
+        marker="s",
+        label="the command, 4 processes",
+    )
+    seconds.plot(
+        [each["rows"] for each in own],
+        [each["round"] for each in own],
+        marker="s",
+        label="the command, all 4 processes",
+    )
     memory.set(xlim=(0, None), ylim=(0, None), xlabel="million rows", ylabel="anonymous GB of a process")
     seconds.set(xscale="log", ylim=(0, None), xlabel="rows", ylabel="CPU µs of a row and round")
     for axes in (memory, seconds):
@@ -240,6 +304,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--in-memory", action="store_true")
+    parser.add_argument("--command", action="store_true", help="by usboost fit, which reads the rows")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--figure", type=Path, help="draw what was found to this file")
     given = parser.parse_args()
@@ -255,7 +320,11 @@ def main() -> None:
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     for rows in given.rows:
-        line = json.dumps(fitted(given.folder, rows, given.processes, not given.in_memory))
+        if given.command:
+            found = commanded(given.folder, rows, given.processes)
+        else:
+            found = fitted(given.folder, rows, given.processes, not given.in_memory)
+        line = json.dumps(found)
         with kept.open("a") as file:
             file.write(f"{line}\n")
         sys.stdout.write(f"{line}\n")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -112,7 +113,8 @@ class Meeting:
 
     def leave(self) -> None:
         """Let the others take their turns, at the end."""
-        self._turn.release()
+        with suppress(RuntimeError):  # one that was interrupted while it waited had none
+            self._turn.release()
 
     def _exchange(self) -> None:
         kinds, values = zip(*self._given)

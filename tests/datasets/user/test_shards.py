@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from usboost.data.views import Views
 from usboost.datasets.user.columns.encoding import Encoding
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.columnar import Parquet
@@ -19,6 +20,7 @@ from usboost.datasets.user.shards import cuts, read_shard
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
+from usboost.files.mapped import is_mapped
 from usboost.shards import here as here_module
 from usboost.shards import together
 from usboost.shards.together import Link, run
@@ -211,3 +213,24 @@ def test_shards_with_other_files_or_words_are_told(tmp_path: Path) -> None:
     few = written(tmp_path / "few", frame().iloc[140:149].assign(y=list("ababababa")))
     with pytest.raises(UsboostError, match="has 9 rows to learn from; 10 or more are needed"):
         shards(lambda: read_shard(few, TableSpec("y")))
+
+
+def test_views_of_many_rows_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "rows", frame())
+    monkeypatch.setattr("usboost.files.mapped.LEAST", 0)
+
+    def work() -> Views:
+        own = read_shard(path, SPEC)
+        rows = np.arange(len(own))[::2]
+        return own.views(own.fit_encoding(rows), rows)
+
+    in_memory = shards(work, 2)
+    monkeypatch.setattr("usboost.datasets.user.user_table.PART_ROWS", 7)
+    monkeypatch.setattr("usboost.files.mapped.PART_ROWS", 7)
+    for kept, views in zip(shards(work, 2), in_memory, strict=True):
+        assert kept["U"] is kept["S"]
+        assert is_mapped(kept["S"].numeric) and is_mapped(kept["S"].codes)
+        assert not is_mapped(views["S"].numeric)
+        assert np.array_equal(kept["S"].numeric, views["S"].numeric)
+        assert np.array_equal(kept["S"].codes, views["S"].codes)
+        assert (kept["S"].names, kept["S"].cardinalities) == (views["S"].names, views["S"].cardinalities)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,17 +156,17 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         stripped=bool(classes) and has_blanks(columns[label]),
         rows=rows,
         unlabelled=len(labels) - len(rows),
-        **divided_by(columns, spec, rows),
+        **divided_by(columns.__getitem__, spec, rows),
         formats=formats,
         left_out=left_out,
         notes=(*notes, *_held_nowhere(columns, spec, formats)),
     )
 
 
-def divided_by(columns: Mapping[str, Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
-    """How some rows are divided and weighted, by the field of `UserTable`."""
+def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
+    """How some rows are divided and weighted, by the field of `UserTable`; `column` reads one."""
     found: dict[str, Any] = {
-        field: made(columns[name])[rows]
+        field: made(column(name))[rows]
         for field, name, made in (
             ("split", spec.split, splits_of),
             ("groups", spec.group, groups_of),
@@ -266,8 +266,11 @@ def _readable(column: Column, found: ColumnKind) -> Kind:
     return found.kind
 
 
-def load(file: Source, names: list[str]) -> pa.Table:
-    """Some columns of all rows; their number is checked before and while they are read."""
+def load(file: Source, names: list[str], chosen: np.ndarray | None = None) -> pa.Table:
+    """Some columns of all rows, or of those chosen, int (k,) in rising order.
+
+    Their number is checked before and while they are read.
+    """
     rows = file.n_rows
     if rows is not None:
         _check_size(file, rows, names)
@@ -275,6 +278,9 @@ def load(file: Source, names: list[str]) -> pa.Table:
     for batch in file.batches(names, _BATCH):
         read += batch.num_rows
         _check_size(file, read, names)
+        if chosen is not None:
+            first, last = np.searchsorted(chosen, [read - batch.num_rows, read])
+            batch = batch.take(chosen[first:last] - (read - batch.num_rows))
         batches.append(batch)
     return (
         pa.concat_tables(batches)

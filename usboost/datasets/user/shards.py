@@ -120,8 +120,7 @@ def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None)
     here().agree(f"the list of the files of {path}", lambda: here().once(lambda: _files(path, content)))
     cut = cuts(list(itertools.chain(*content.groups)), here().count)
     own = ShardFile(path, content, spec.images_root, rows=range(cut[here().number], cut[here().number + 1]))
-    raw = load(own, columns_read(own, spec))
-    table = with_images(_as_decided(own, raw, _decided(own, raw, spec)), progress)
+    table = with_images(_as_decided(own, _decided(own, spec)), progress)
     # what a user is told of the table
     told = table.sample and replace(table.sample, misfits=table.misfits, paths=table.paths)
     return replace(table, sample=told)
@@ -181,16 +180,17 @@ def _footer(path: Path) -> str:
         return hashlib.sha256(opened.read(length)).hexdigest()
 
 
-def _decided(own: ShardFile, raw: pa.Table, spec: TableSpec) -> UserTable:
+def _decided(own: ShardFile, spec: TableSpec) -> UserTable:
     """The table of a sample of all shards' rows."""
-    chosen = here().sample(len(own.rows))
-    if is_usable(plain_type(raw[spec.label].type)):
-        labels = plain_cells(raw[spec.label]).to_pandas()
+    chosen, given = here().sample(len(own.rows)), load(own, [spec.label])[spec.label]
+    if is_usable(plain_type(given.type)):
+        labels = plain_cells(given).to_pandas()
         if labels.nunique() <= FEW_LABELS:
             chosen = np.union1d(chosen, labels.groupby(labels).head(2).index)
+    raw = load(own, columns_read(own, spec), chosen)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, raw.schema) as stream:
-        stream.write_table(raw.take(chosen).unify_dictionaries())
+        stream.write_table(raw.unify_dictionaries())
     parts = here().gather(np.frombuffer(sink.getvalue(), dtype=np.uint8))
     positions = here().gather(chosen + own.rows.start)
 
@@ -202,8 +202,8 @@ def _decided(own: ShardFile, raw: pa.Table, spec: TableSpec) -> UserTable:
     return here().once(lambda: alone(read))
 
 
-def _as_decided(own: ShardFile, raw: pa.Table, sample: UserTable) -> UserTable:
-    """The rows of a shard as the sample says that they are to be read."""
+def _as_decided(own: ShardFile, sample: UserTable) -> UserTable:
+    """The rows of a shard as the sample says that they are to be read, a column at a time."""
     spec = sample.spec
     for name, kind in sample.kinds.items():
         if kind == "text":
@@ -212,8 +212,11 @@ def _as_decided(own: ShardFile, raw: pa.Table, sample: UserTable) -> UserTable:
                 f"{option('drop', repr(name))}, or take it as categories with "
                 f"{option('categorical', repr(name))}"
             )
-    columns = {name: Column(own, name, raw[name], missing=spec.missing) for name in raw.column_names}
-    label = columns[spec.label]
+
+    def column(name: str) -> Column:
+        return Column(own, name, load(own, [name])[name], missing=spec.missing)
+
+    label = column(spec.label)
     if sample.classes:
         labels = codes_of(label, {name: code for code, name in enumerate(sample.classes)})
         rows = np.flatnonzero(labels >= 0)
@@ -224,11 +227,11 @@ def _as_decided(own: ShardFile, raw: pa.Table, sample: UserTable) -> UserTable:
         rows = np.flatnonzero(~np.isnan(labels))
     features: dict[str, pd.Series] = {}
     for name, kind in sample.kinds.items():
-        form = sample.formats.get(name)
+        read, form = column(name), sample.formats.get(name)
         if kind in ("number", "date"):
-            check_form(columns[name], form)
-        features[name] = columns[name].feature(kind, form)
-    frame, all_rows = pd.DataFrame(features, index=pd.RangeIndex(len(labels))), here().sum(len(labels))
+            check_form(read, form)
+        features[name] = read.feature(kind, form)
+    frame, all_rows = pd.DataFrame(features, copy=False), here().sum(len(labels))
     notes = sample.notes
     if sample.file.n_rows != all_rows:
         said = f"what columns are is decided by a sample of {sample.file.n_rows:,} of {all_rows:,.0f} rows"
@@ -240,7 +243,7 @@ def _as_decided(own: ShardFile, raw: pa.Table, sample: UserTable) -> UserTable:
         labels=labels[rows],
         rows=rows,
         unlabelled=len(labels) - len(rows),
-        **divided_by(columns, spec, rows),
+        **divided_by(column, spec, rows),
         notes=notes,
     )
     check_learnable(table)

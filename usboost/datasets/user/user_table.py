@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
+from usboost.data.encoding import TableEncoder
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
+from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.user.columns.column import Format, Kind
 from usboost.datasets.user.columns.encoding import Encoding, is_date
@@ -20,6 +22,8 @@ from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.misfits import Misfits
 from usboost.datasets.user.reading.source import Source
 from usboost.datasets.user.table_spec import TableSpec
+from usboost.files.mapped import PART_ROWS, parts
+from usboost.shards.here import here
 
 
 @dataclass(frozen=True)
@@ -113,9 +117,20 @@ class UserTable:
         return Encoding.fit(self.features.iloc[rows], views, self.text_model)
 
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
-        """The views of some rows, those of the images (or U) and S."""
+        """The views of some rows, those of the images (or U) and S; of many rows of a shard, on disk."""
         images = {name: view[rows] for name, view in self.images.items()}
-        return encoding.views(self.features.iloc[rows], images)
+        if here().count == 1 or len(rows) <= PART_ROWS:
+            return encoding.views(self.features.iloc[rows], images)
+        made: dict[TableEncoder, Table] = {}  # what is one view under two names stays one
+        for encoder in encoding.encoders.values():
+            if encoder not in made:
+                made[encoder] = Table.on_disk(self._encoded(encoder, encoding, rows))
+        return Views({**images, **{name: made[encoder] for name, encoder in encoding.encoders.items()}})
+
+    def _encoded(self, encoder: TableEncoder, encoding: Encoding, rows: np.ndarray) -> Iterator[Table]:
+        """Some rows as an encoder reads them, some at a time."""
+        for part in parts(len(rows)):
+            yield encoder.transform(encoding.complete(self.features.iloc[rows[part]]))
 
 
 def _kind(column: pd.Series) -> Kind:

@@ -122,7 +122,14 @@ class Column:
     def texts(self) -> pd.Series:
         """Values as classes and categories are called, NaN or None where missing; see `canonical`."""
         values = self.plain()
-        return _named(values) if is_text(self.type) else values.map(canonical, na_action="ignore")
+        if is_text(self.type):
+            return _named(values)
+        if pa.types.is_nested(self.type):  # which cannot be compared
+            return values.map(canonical, na_action="ignore")
+        # equal values of one type are called the same
+        codes, distinct = pd.factorize(values)
+        names = np.array([*map(canonical, distinct.astype(object)), None], dtype=object)
+        return pd.Series(names[codes], values.index)
 
     def filled(self) -> pd.Series:
         """As `texts`, none of which may be missing.

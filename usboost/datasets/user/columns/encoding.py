@@ -147,6 +147,10 @@ class Encoding:
         """The encoded columns, added ones included."""
         return list(dict.fromkeys(name for encoder in self.encoders.values() for name in encoder.names))
 
+    def complete(self, features: pd.DataFrame) -> pd.DataFrame:
+        """The columns that the encoders read; see `complete`."""
+        return complete(features, self.imputation, self.parts)
+
     def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
         """The views of n rows: the images, then the tables, of which equal ones are made once.
 
@@ -157,7 +161,7 @@ class Encoding:
         features : columns as `Column.feature` gives them.
         images : views of the images by name.
         """
-        completed = complete(features, self.imputation, self.parts)
+        completed = self.complete(features)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}
         return Views({**(images or {})} | {view: tables[encoder] for view, encoder in self.encoders.items()})
 
