@@ -73,6 +73,7 @@ def test_two_ranks_make_the_model_of_one_process(tmp_path: Path, monkeypatch: py
     assert predicted.exit_code == 0, predicted.output
     assert len(pd.read_parquet("p.parquet")) == len(frame())
     assert run("report", "m", rows, "--out", "r.html").exit_code == 0
+    assert "This is the table that the model was trained on." in (tmp_path / "r.html").read_text()
 
 
 def test_scores_are_of_all_shards_held_out_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,8 @@ def test_shards_read_what_one_process_reads(tmp_path: Path, count: int, group: i
         assert (each.kinds, each.classes, each.formats) == (whole.kinds, whole.classes, whole.formats)
         assert (each.left_out, each.notes, each.task) == (whole.left_out, whole.notes, whole.task)
     assert sum(len(each) for each in found) == len(whole)
+    digest = whole.file.digest()
+    assert shards(found[0].file.digest, count) == [digest] * count
     pd.testing.assert_frame_equal(together_of(found), together_of([whole]), rtol=1e-12)
 
 

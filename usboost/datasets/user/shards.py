@@ -61,9 +61,6 @@ class ShardFile(TableFile):
     def number(self, position: int) -> int:
         return self.rows.start + position + 1
 
-    def digest(self) -> str:
-        return ""  # of the whole table, which no shard reads
-
     def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
         assert isinstance(self.content, Parquet)
         return self.content.pieces(names, most, self.rows)
