@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from time import monotonic
 
 from usboost.cli.console import silent
 from usboost.errors import UsboostError
@@ -16,8 +17,11 @@ from usboost.errors import UsboostError
 SHARDS = 8
 """Of a fit in ranks, if no other number was asked for."""
 
-COME = 40
-"""Seconds in which all ranks come to the place where they meet."""
+COME, LEAST, LATEST = 40, 10, 55
+"""Seconds in which all ranks come to the place where they meet; of a process that was slow to start fewer, down
+to the least, so that it has ended about so long after it began."""
+
+_BEGAN = monotonic()
 
 
 def ranks() -> int:
@@ -92,11 +96,12 @@ def _joined() -> Iterator[None]:
     # its own limit of time does not hold where something else answers, or nobody does at first
     meeting = threading.Thread(target=meet, daemon=True)
     meeting.start()
-    meeting.join(COME)
+    seconds = int(min(COME, max(LEAST, LATEST - (monotonic() - _BEGAN))))
+    meeting.join(seconds)
     if meeting.is_alive():
         atexit.register(os._exit, 1)  # the thread waits where nothing can end it
     if failed or meeting.is_alive():
-        raise UsboostError(_not_met("".join(failed)))
+        raise UsboostError(_not_met("".join(failed), seconds))
     try:
         yield
     finally:
@@ -107,13 +112,13 @@ def _has_loopback() -> bool:
     return hasattr(socket, "if_nameindex") and "lo" in dict(socket.if_nameindex()).values()
 
 
-def _not_met(error: str) -> str:
+def _not_met(error: str, seconds: int) -> str:
     at = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     if "EADDRINUSE" in error or "already in use" in error:
         return f"{at}, where the processes of this fit meet, is in use; choose another port"
     if "environment variable" in error:
         return f"this process cannot join the others: {error}; start all of them with torchrun"
     return (
-        f"not all {ranks()} processes of this fit have met at {at} within {COME} seconds; start all of them "
-        f"at the same time (this is process {os.environ.get('RANK')})"
+        f"not all {ranks()} processes of this fit have met at {at} within {seconds} seconds; start all of "
+        f"them at the same time (this is process {os.environ.get('RANK')})"
     )
