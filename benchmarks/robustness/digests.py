@@ -106,6 +106,7 @@ def fits(size: int, folder: Path, words: list[str]) -> list[dict[str, Any]]:
     ]
     said = [each.communicate()[0] for each in started]
     assert len(set(said)) == 1 and not any(each.returncode for each in started)
+    sys.stderr.write(f"{size} processes:\n{said[0].decode()}")
     return [json.loads(line) for line in said[0].splitlines()]
 
 

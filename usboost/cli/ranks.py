@@ -18,8 +18,8 @@ SHARDS = 8
 """Of a fit in ranks, if no other number was asked for."""
 
 COME, LEAST, LATEST = 40, 10, 55
-"""Seconds in which all ranks come to the place where they meet; of a process that was slow to start fewer, down
-to the least, so that it has ended about so long after it began."""
+"""Seconds in which all ranks come to the place where they meet; of a process that was slow to start fewer,
+down to the least, so that it has ended about so long after it began."""
 
 _BEGAN = monotonic()
 
