@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.speed import census
-from usboost import Table, Views, fit_sharded
+from usboost import BoostedNetworkClassifier, NetworkLearner, Table, Views, fit_sharded
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round, digest_of
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.multimodal.fit.fit import build
 
-SHARDS, PROCESSES = 8, (1, 2, 4, 8)
+SHARDS = 8
 MODELS = ("2wl", "2wl2o", "2wl_newton", "2wl_logistic", "crossed", "linear_trees", "bnn", "regression")
 HELD_OUT, BATCH = 0.2, 1024
 
@@ -62,13 +62,18 @@ def found(folder: Path, rows: int, rounds: int, shared: bool) -> Iterator[dict[s
         if name == "regression":  # of the first number by the other columns
             target, task = table.numeric[:, 0].astype(np.float64), "regression"
             x = replace(table, numeric=table.numeric[:, 1:], names=table.names[1:])
-        model = build("2wl_newton" if task == "regression" else name, images=None, rounds=rounds, task=task)
+        if name == "bnn":
+            model: Any = BoostedNetworkClassifier(NetworkLearner((50,), device="cpu"), n_rounds=rounds)
+        else:
+            known = "2wl_newton" if task == "regression" else name
+            model = build(known, images=None, rounds=rounds, task=task)
         sizes = [path for path in model.get_params(deep=True) if path.endswith("batch_size")]
         model.set_params(**dict.fromkeys(sizes, BATCH), callbacks=[watch := Watch()], patience=None)
 
-        def of(rows: np.ndarray, x: Table = x, y: np.ndarray = target) -> tuple[Views, np.ndarray]:
-            own = x[rows]
-            return Views(U=own, S=own), y[rows]
+        views = Views(x=x) if name == "bnn" else Views(U=x, S=x)
+
+        def of(rows: np.ndarray, views: Views = views, y: np.ndarray = target) -> tuple[Views, np.ndarray]:
+            return views[rows], y[rows]
 
         def shard(number: int) -> dict[str, Any]:
             X, y = of(np.array_split(train, SHARDS)[number])
@@ -115,6 +120,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(".usboost/bench"), help="folder of prepared rows")
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
@@ -122,7 +128,7 @@ def main() -> None:
     census.prepared(given.data)
     words = ["--data", str(given.data), "--rows", str(given.rows), "--rounds", str(given.rounds)]
     with tempfile.TemporaryDirectory() as folder:
-        ordinary, *shared = (fits(size, Path(folder), words) for size in (0, *PROCESSES))
+        ordinary, *shared = (fits(size, Path(folder), words) for size in (0, *given.processes))
     for alone, *every in zip(ordinary, *shared, strict=True):
         equal = len({each["digest"] for each in every}) == 1
         line = f"{alone['model']}: {'equal' if equal else 'NOT EQUAL'} in {every[0]['rounds']} rounds, "
