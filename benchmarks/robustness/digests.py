@@ -63,7 +63,9 @@ def found(folder: Path, rows: int, rounds: int, shared: bool) -> Iterator[dict[s
             target, task = table.numeric[:, 0].astype(np.float64), "regression"
             x = replace(table, numeric=table.numeric[:, 1:], names=table.names[1:])
         if name == "bnn":
-            model: Any = BoostedNetworkClassifier(NetworkLearner((50,), device="cpu"), n_rounds=rounds)
+            model: Any = BoostedNetworkClassifier(
+                learner=NetworkLearner((50,), device="cpu"), n_rounds=rounds
+            )
         else:
             known = "2wl_newton" if task == "regression" else name
             model = build(known, images=None, rounds=rounds, task=task)
