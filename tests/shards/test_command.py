@@ -158,7 +158,7 @@ def test_a_rank_that_never_comes_and_a_port_in_use(tmp_path: Path) -> None:
                 rank(1, port, *fit, cwd=tmp_path),
             ]
         )
-    assert time.monotonic() - began < ranks.LATEST + 15
+    assert time.monotonic() - began < 2 * ranks.LATEST  # on a busy machine, too
     late = "have met at 127.0.0.1:{} within S seconds; start all of them at the same time"
     sentences = (late.format(ports[0]), late.format(ports[1]), f"127.0.0.1:{port}, where", late.format(port))
     for (code, out, err), sentence in zip(found, sentences, strict=True):
