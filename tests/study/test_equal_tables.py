@@ -94,6 +94,7 @@ def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str)
         ("lesions", "many-rows", "All lesions"),
         ("lesions-tuned", "tuned-images", "All lesions, images tuned"),
         ("products", "many-rows", "All products"),
+        ("products-tuned", "tuned-images", "All products, images tuned"),
         ("census", "census", "CI-A, 196,294 rows"),
     ],
 )
