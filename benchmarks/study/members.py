@@ -1,4 +1,4 @@
-"""docs/results/settings.md, the members of `best`: their fits to all rows, and LightGBM's settings.
+"""docs/results/best.md, the members of `best`: their fits to all rows, and LightGBM's settings.
 
 ``python -m benchmarks.study.members products 1000 3 [600]``: draws of rows of a table to fit to, by the first
 one's seed, and others, which score, 2,000 of a table with images, 20,000 of one without. Minutes on a core.
