@@ -49,8 +49,8 @@ SECOND_PLACES = [
     Break(
         "a blend may be better for light rows only",
         SELECTION,
-        "mean(gains, self.weights) > error_of_mean(gains, self.weights)",
-        "mean(gains) > error_of_mean(gains)",
+        "mean(gains, self.weights) > errors * error_of_mean(gains, self.weights)",
+        "mean(gains) > errors * error_of_mean(gains)",
         IN_ENSEMBLES,
     ),
     Break(
