@@ -29,7 +29,8 @@ from usboost.datasets.files.sampling import stratified_parts
 from usboost.multimodal.fit.fit import build
 
 SHARDS = 8
-MODELS = ("2wl", "2wl2o", "2wl_newton", "2wl_logistic", "crossed", "linear_trees", "bnn", "regression")
+NETWORKS, NUMBERS = "bnn", "regression"
+MODELS = ("2wl", "2wl2o", "2wl_newton", "2wl_logistic", "crossed", "linear_trees", NETWORKS, NUMBERS)
 HELD_OUT, BATCH = 0.2, 1024
 
 
@@ -59,10 +60,10 @@ def found(folder: Path, rows: int, rounds: int, shared: bool) -> Iterator[dict[s
     train, held = stratified_parts(y, (1 - HELD_OUT, HELD_OUT), 0)
     for name in MODELS:
         x, target, task = table, y, "classification"
-        if name == "regression":  # of the first number by the other columns
+        if name == NUMBERS:  # of the first number by the other columns
             target, task = table.numeric[:, 0].astype(np.float64), "regression"
             x = replace(table, numeric=table.numeric[:, 1:], names=table.names[1:])
-        if name == "bnn":
+        if name == NETWORKS:
             model: Any = BoostedNetworkClassifier(
                 learner=NetworkLearner((50,), device="cpu"), n_rounds=rounds
             )
@@ -72,7 +73,7 @@ def found(folder: Path, rows: int, rounds: int, shared: bool) -> Iterator[dict[s
         sizes = [path for path in model.get_params(deep=True) if path.endswith("batch_size")]
         model.set_params(**dict.fromkeys(sizes, BATCH), callbacks=[watch := Watch()], patience=None)
 
-        views = Views(x=x) if name == "bnn" else Views(U=x, S=x)
+        views = Views(x=x) if name == NETWORKS else Views(U=x, S=x)
 
         def of(rows: np.ndarray, views: Views = views, y: np.ndarray = target) -> tuple[Views, np.ndarray]:
             return views[rows], y[rows]

@@ -313,9 +313,7 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
         for k, model in enumerate(SEQUENCES):
             part = own[own["model"] == model].groupby("frame")["accuracy"]
             mean, spread = part.mean(), part.std()
-            axis.plot(
-                mean.index, mean, color=f"C{k}", label=TITLES[model], lw=2 if model == "earlyboost" else 1.2
-            )
+            axis.plot(mean.index, mean, color=f"C{k}", label=TITLES[model], lw=1.2 if k else 2.4)
             axis.fill_between(mean.index, mean - spread, mean + spread, color=f"C{k}", alpha=0.15, lw=0)
         axis.set(title=name, xlabel="frames seen")
     axes[0].set_ylabel("accuracy, test sequences")
