@@ -173,6 +173,19 @@ def test_a_member_far_behind_is_fitted_to_one_fold_alone(tmp_path):
     assert persistence.load(tmp_path / "model").members_ == model.members_
 
 
+def test_no_fold_is_fitted_once_enough_rows_are_held_out(monkeypatch):
+    """Rows of the other folds have no prediction of a fit that did not see them."""
+    x, y = noisy()
+    held = [rows for _, rows in inner_folds(y, 5, 0)]
+    for enough, folds in ((1, 3), (240, 3), (241, 4), (400, 5), (401, 5)):
+        monkeypatch.setattr("usboost.models.ensembles.base.ENOUGH", enough)
+        model = EnsembleClassifier(several(), folds=5).fit(views(x), y)
+        assert {len(fits) for fits in model.fits_.values()} == {folds}
+        known = np.flatnonzero(~np.isnan(model.out_of_fold_[:, 0]))
+        np.testing.assert_array_equal(known, np.sort(np.concatenate(held[:folds])))
+        assert row_losses(y[known], model.out_of_fold_[known]).mean() == pytest.approx(model.blend_loss_)
+
+
 def test_time_is_shared_and_never_overrun_by_more_than_a_round():
     x, y = load_wine(return_X_y=True)
     quick_first = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related, inner_folds
+from usboost.data.row_groups import Related, Split, inner_folds
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.networks.images import embeddings
@@ -78,7 +78,7 @@ class Ensemble(ViewsEstimator):
             raise UsboostError("members is empty; give the models to combine by name")
         related = context.related
         samples = Samples(views, y, context.weights, related)
-        splits = inner_folds(y, self.folds, self.random_state, related)
+        splits = _enough(inner_folds(y, self.folds, self.random_state, related))
         fold_fits = {
             name: FoldFits(each, self._of, self._nothing(len(y))) for name, each in self.members.items()
         }
@@ -282,6 +282,16 @@ class Ensemble(ViewsEstimator):
 
     def _check_member(self, model: Any) -> None:
         """Refuse a member of other classes."""
+
+
+LEAST, ENOUGH = 3, 2000
+"""Folds, and rows that they hold out together, that say well enough what each member is worth."""
+
+
+def _enough(splits: list[Split]) -> list[Split]:
+    """The first splits that are as many and hold out as many rows; all where they are or hold out fewer."""
+    held = np.cumsum([len(rows) for _, rows in splits])
+    return splits[: max(LEAST, 1 + int(np.searchsorted(held, ENOUGH)))]
 
 
 BEHIND = 2.0

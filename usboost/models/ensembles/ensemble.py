@@ -36,18 +36,18 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     """Several classifiers, each fitted once for each fold, their probabilities averaged by greedy weights.
 
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
-    rows best (Caruana et al., 2004), which flatters members that stop early a little. Where the blend is not
-    better than the best member beyond the standard error, that member alone is kept. Members that are kept
-    are fitted to all rows, too, as far as their fits to folds went; in a member's mean those to folds count
-    together as much as one of these. Validation samples are not looked at. Related rows are divided as
-    `usboost.data.row_groups.Related.folds` says: by whole groups, or so that later rows judge each fit; these
-    are half of all rows then.
+    rows best (Caruana et al., 2004), which flatters members that stop early a little. Once three folds have
+    held out 2,000 rows, no other is fitted. Where the blend is not better than the best member beyond the
+    standard error, that member alone is kept. Members that are kept are fitted to all rows, too, as far as
+    their fits to folds went; in a member's mean those to folds count together as much as one of these.
+    Validation samples are not looked at. Related rows are divided as `usboost.data.row_groups.Related.folds`
+    says: by whole groups, or so that later rows judge each fit; these are half of all rows then.
 
     Parameters
     ----------
     members : mapping of name to ViewsClassifier, unfitted; the first should be quick and good, as it is all
         there is where there is time for no other
-    folds : how many fits of each
+    folds : how many fits of each at most
     fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
     refit_full : whether members that are kept are fitted to all rows, too; else `add_full_refits` does it
     repeats : how many such fits of each, with other seeds; of a member that draws nothing there is one
