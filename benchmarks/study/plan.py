@@ -141,17 +141,20 @@ CELLS = ["baseline", "2wl", "bfv_dnn", "2wl2o", "1wl_u", "2wl_fix", "2wl2o_fix"]
 """The papers' cells that draw random numbers; 1WL_S has none."""
 ONCE = ["1wl_s", *OPPONENTS]
 """Models that draw no random numbers: one fit is all there is."""
+BESIDE = ["linear_trees", "crossed", "forest"]
+"""Models of today beside the papers', with the settings that they have everywhere."""
 
 PLAN: dict[str, Part] = {
-    "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS])]),
-    "ct": Part(DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS], 3)], rows=10_000),
+    "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS, *BESIDE])]),
+    "ct": Part(DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 3)], rows=10_000),
     "census": Part(
         CENSUS,
         [
             Fits(["ci_a", "ci_b"], ONCE, 1),
             Fits(["ci_a"], ["baseline_paper"], 3),
             Fits(["ci_b"], ["baseline_paper_b"], 3),
-            Fits(["ci_a", "ci_b"], ["2wl_shrunk", *CELLS], 3),
+            Fits(["ci_a", "ci_b"], ["2wl_shrunk", *CELLS]),
+            Fits(["ci_a"], BESIDE, 3),
         ],
         rounds=150,
         rows=40_000,

@@ -186,6 +186,15 @@ def test_no_fold_is_fitted_once_enough_rows_are_held_out(monkeypatch):
         assert row_losses(y[known], model.out_of_fold_[known]).mean() == pytest.approx(model.blend_loss_)
 
 
+def test_of_many_rows_there_is_one_fold_and_one_fit_to_all(monkeypatch):
+    x, y = noisy()
+    first = len(inner_folds(y, 3, 0)[0][1])
+    for plenty, folds in ((first, 1), (first + 1, 3)):
+        monkeypatch.setattr("usboost.models.ensembles.base.PLENTY", plenty)
+        model = EnsembleClassifier({"lgbm": several()["lgbm"]}, folds=3, repeats=3).fit(views(x), y)
+        assert len(model.fits_["lgbm"]) == folds == len(model.full_refits_["lgbm"])
+
+
 def test_time_is_shared_and_never_overrun_by_more_than_a_round():
     x, y = load_wine(return_X_y=True)
     quick_first = {

@@ -196,7 +196,8 @@ class Ensemble(ViewsEstimator):
         """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
         heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
         spare = SPARE * sum(sum(each.seconds) for each in fold_fits.values())
-        for turn in range(self.repeats):
+        # where one fold is plenty, so is one fit to all rows
+        for turn in range(min(self.repeats, max(len(each.fits) for each in fold_fits.values()))):
             for name in heaviest:
                 place = f"m{list(fold_fits).index(name)}-all"
                 fold_fits[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
@@ -284,14 +285,16 @@ class Ensemble(ViewsEstimator):
         """Refuse a member of other classes."""
 
 
-LEAST, ENOUGH = 3, 2000
-"""Folds, and rows that they hold out together, that say well enough what each member is worth."""
+LEAST, ENOUGH, PLENTY = 3, 2000, 10_000
+"""Folds, and rows that they hold out together, that say well enough what each member is worth; rows of the
+first fold that say it alone."""
 
 
 def _enough(splits: list[Split]) -> list[Split]:
-    """The first splits that are as many and hold out as many rows; all where they are or hold out fewer."""
+    """The first splits that hold out enough rows; all where they hold out fewer."""
     held = np.cumsum([len(rows) for _, rows in splits])
-    return splits[: max(LEAST, 1 + int(np.searchsorted(held, ENOUGH)))]
+    needed = 1 if held[0] >= PLENTY else max(LEAST, 1 + int(np.searchsorted(held, ENOUGH)))
+    return splits[:needed]
 
 
 BEHIND = 2.0

@@ -37,11 +37,12 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
 
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
     rows best (Caruana et al., 2004), which flatters members that stop early a little. Once three folds have
-    held out 2,000 rows, no other is fitted. Where the blend is not better than the best member beyond the
-    standard error, that member alone is kept. Members that are kept are fitted to all rows, too, as far as
-    their fits to folds went; in a member's mean those to folds count together as much as one of these.
-    Validation samples are not looked at. Related rows are divided as `usboost.data.row_groups.Related.folds`
-    says: by whole groups, or so that later rows judge each fit; these are half of all rows then.
+    held out 2,000 rows, or the first one 10,000, no other is fitted. Where the blend is not better than the
+    best member beyond the standard error, that member alone is kept. Members that are kept are fitted to all
+    rows, too, as far as their fits to folds went; in a member's mean those to folds count together as much as
+    one of these. Validation samples are not looked at. Related rows are divided as
+    `usboost.data.row_groups.Related.folds` says: by whole groups, or so that later rows judge each fit; these
+    are half of all rows then.
 
     Parameters
     ----------
@@ -50,7 +51,8 @@ class EnsembleClassifier(_Ensemble, ViewsClassifier):
     folds : how many fits of each at most
     fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
     refit_full : whether members that are kept are fitted to all rows, too; else `add_full_refits` does it
-    repeats : how many such fits of each, with other seeds; of a member that draws nothing there is one
+    repeats : how many such fits of each, with other seeds, but no more than folds were fitted; of a member
+        that draws nothing there is one
     validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
         holds for all fits together, see `usboost.models.ensembles.fold_fits.in_time`
     checkpoint : Checkpoint or path, optional; keeps the fits of every member and fold
