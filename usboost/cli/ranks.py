@@ -55,6 +55,8 @@ def in_each_shard(
         work()
         return
 
+    if ranks():  # before torch is imported: what cannot be bound or reached is said below, in one sentence
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if (shards or SHARDS) > 1:
         check()
 
@@ -75,8 +77,6 @@ def _joined() -> Iterator[None]:
     if not ranks():
         yield
         return
-    # what cannot be bound or reached is said below, in one sentence
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE") and _has_loopback():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine need not know its own name
     import torch.distributed as dist
