@@ -76,8 +76,11 @@ class Unsuited(UsboostError):
     """A model cannot be fitted to these rows on this computer; others may be."""
 
 
-_LACKING = ("can't allocate memory", "bad_alloc", "bad allocation", "can't start new thread")
-"""What torch, C++ and Python say of it without a MemoryError."""
+_LACKING = (
+    *("can't allocate memory", "Cannot allocate memory", "bad_alloc", "bad allocation"),
+    *("can't start new thread", "Resource temporarily unavailable", "failed to map segment"),
+)
+"""What torch, gloo, C++, Python and the loader of libraries say of it without a MemoryError."""
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def within_memory() -> Iterator[None]:
         raise
     except Exception as error:
         known = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
-        if not known and not any(words in str(error) for words in _LACKING):
+        if not known and (isinstance(error, OSError) or not any(words in str(error) for words in _LACKING)):
             raise
         raise UsboostError(
             "there is not enough memory; give the process more, fit fewer rows, or give them as tables that "

@@ -282,19 +282,22 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         [each["rows"] / 1e6 for each in own],
         [each["anonymous"] / 1024 for each in own],
         marker="s",
+        color="C3",
         label="the command, 4 processes",
     )
     seconds.plot(
         [each["rows"] for each in own],
         [each["round"] for each in own],
         marker="s",
+        color="C3",
         label="the command, all 4 processes",
     )
-    memory.set(xlim=(0, None), ylim=(0, None), xlabel="million rows", ylabel="anonymous GB of a process")
-    seconds.set(xscale="log", ylim=(0, None), xlabel="rows", ylabel="CPU µs of a row and round")
+    memory.set(xlim=(0, None), xlabel="million rows", ylabel="anonymous GB of a process")
+    seconds.set(xscale="log", xlabel="rows", ylabel="CPU µs of a row and round")
     for axes in (memory, seconds):
+        axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # the legend is above the lines
         axes.grid(alpha=0.3)
-        axes.legend()
+        axes.legend(loc="upper right")
     figure.savefig(path, dpi=120)
 
 
@@ -316,7 +319,8 @@ def main() -> None:
             sys.exit(f"error: {error}")
         return
     if given.figure is not None:
-        draw([json.loads(line) for line in kept.read_text().splitlines()], given.figure)
+        lines = map(json.loads, kept.read_text().splitlines())
+        draw(sorted(lines, key=lambda each: each["rows"]), given.figure)
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     for rows in given.rows:

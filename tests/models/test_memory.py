@@ -4,9 +4,11 @@ import errno
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from usboost.datasets.user.reading.content import damaged
 from usboost.errors import UsboostError, within_memory
 
 SETUP = """
@@ -40,6 +42,9 @@ def last_line(script: str) -> str:
         OSError(errno.ENOMEM, "Cannot allocate memory"),
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
         RuntimeError("can't start new thread"),
+        RuntimeError("[enforce fail at linux.cc:78] errno == 0. Cannot allocate memory"),
+        RuntimeError("Resource temporarily unavailable"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         Exception("std::bad_alloc"),
     ],
     ids=str,
@@ -49,7 +54,20 @@ def test_each_librarys_lack_of_memory_is_a_sentence(error: Exception) -> None:
         raise error
 
 
-@pytest.mark.parametrize("error", [UsboostError("a label"), OSError(errno.ENOENT, "no file"), KeyError("x")])
+def test_a_file_that_needs_more_memory_may_not_be_damaged() -> None:
+    said = str(damaged(Path("t.parquet"), MemoryError("malloc of size 128 failed")))
+    assert said.endswith("of the type in its name, or there is not enough memory: malloc of size 128 failed")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UsboostError("a label"),
+        OSError(errno.ENOENT, "no file"),
+        KeyError("x"),
+        BlockingIOError(11, "Resource temporarily unavailable"),
+    ],
+)
 def test_other_errors_are_left_as_they_are(error: Exception) -> None:
     with pytest.raises(type(error)) as found, within_memory():
         raise error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,9 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round, digest_of
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.sharded import fit_sharded
+
+MEET = 20
+"""Seconds in which ranks come to a fit."""
 
 CUTS = (0, 150, 151, 151, 400, 600, 700, 800, 803)
 Rows = Callable[[int], dict[str, Any]]
@@ -155,13 +160,16 @@ def checkpointed(folder: str, after: str = "0", signal_: str = "9") -> Iterator[
 
 
 def mistaken(mistake: str) -> Iterator[str]:
-    """A fit to which rank 1 comes with something else."""
+    """A fit to which rank 1 comes with something else, or does not come."""
     views, y = data(2)
     own = os.environ["RANK"] == "1"
+    if own and mistake == "gone":
+        os._exit(0)
     if own and mistake == "label":
         y = np.where(np.arange(len(y)) == 700, np.nan, 1.0)
     n_shards = 9 if own and mistake == "shards" else 8
-    fit_sharded(boosted(), parts(views, y), n_shards)
+    slow = Stops(1, lambda: time.sleep(1.5 * MEET if own and mistake == "none, but it is slow" else 0))
+    fit_sharded(boosted(callbacks=[slow]), parts(views, y), n_shards)
     yield "fitted"
 
 
@@ -203,6 +211,7 @@ def main() -> None:
     dist.init_process_group(
         "gloo",
         init_method=f"file://{os.environ['MEET']}",
+        timeout=timedelta(seconds=MEET),
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["SIZE"]),
     )

@@ -158,12 +158,12 @@ def test_a_rank_that_never_comes_and_a_port_in_use(tmp_path: Path) -> None:
                 rank(1, port, *fit, cwd=tmp_path),
             ]
         )
-    assert time.monotonic() - began < 2 * ranks.LATEST  # on a busy machine, too
-    late = "have met at 127.0.0.1:{} within S seconds; start all of them at the same time"
+    assert time.monotonic() - began < ranks.COME + 60  # they start slowly on a busy machine
+    late = f"have met at 127.0.0.1:{{}} within {ranks.COME} seconds; start all of them at the same time"
     sentences = (late.format(ports[0]), late.format(ports[1]), f"127.0.0.1:{port}, where", late.format(port))
     for (code, out, err), sentence in zip(found, sentences, strict=True):
         assert (code, out, err.count("\n")) == (1, "", 1), err
-        assert err.startswith("error: ") and sentence in re.sub(r"\b\d\d seconds", "S seconds", err)
+        assert err.startswith("error: ") and sentence in err
 
 
 @pytest.mark.long

@@ -73,3 +73,10 @@ def test_a_process_that_hangs_is_named(tmp_path: Path) -> None:
 def test_all_processes_tell_the_mistake_of_one(mistake: str, sentence: str, tmp_path: Path) -> None:
     found = outcome(ranks(2, tmp_path, "mistaken", mistake))
     assert all(sentence in each for each in found), found
+
+
+@pytest.mark.long
+def test_a_process_that_is_gone_before_the_fit_is_named_and_a_slow_one_is_waited_for(tmp_path: Path) -> None:
+    (said, _) = outcome(ranks(2, tmp_path, "mistaken", "gone"))
+    assert said.startswith("process 1 of this fit is gone")
+    assert outcome(ranks(2, tmp_path, "mistaken", "none, but it is slow")) == ["fitted\n"] * 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +47,7 @@ from usboost.models.sharded import fit_sharded
 from usboost.shards import here as here_module
 from usboost.shards.here import here
 from usboost.shards.thresholds import reached
-from usboost.shards.together import Link, run
+from usboost.shards.together import Link, Stopped, run
 
 N = CUTS[-1]
 RNG = np.random.default_rng(7)
@@ -385,3 +388,44 @@ def test_the_first_mistake_is_told_and_ends_all_shards() -> None:
         fit_sharded(boosted(), parts(views, np.full(len(y), "a")))
     with pytest.raises(UsboostError, match=r"rows\(\d\) gives 'groups'"):
         fit_sharded(boosted(), parts(views, y, groups=y))
+
+
+def test_shards_end_though_other_processes_cannot_be_told() -> None:
+    class Deaf(Link):
+        def failed(self, message: str) -> None:
+            raise MemoryError
+
+    ended = threading.Event()
+
+    def work(shard: int) -> None:
+        if shard == 0:
+            raise UsboostError("a mistake")
+        try:
+            here().sum(1.0)
+        finally:
+            ended.set()
+
+    with pytest.raises(UsboostError, match="not enough memory"):
+        run(work, Deaf(2))
+    assert ended.wait(10)
+
+
+def test_an_interrupted_shard_does_not_give_up_the_turn_of_another() -> None:
+    passed, ended = [0, 0], list[type]()
+
+    def work(shard: int) -> None:
+        while shard == 0 or passed[0] >= passed[1]:
+            here().sum(1.0)
+            passed[shard] += 1
+        time.sleep(0.2)  # until the main thread, shard 0, waits for its turn
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.2)
+        try:
+            here().sum(1.0)
+        except BaseException as error:
+            ended.append(type(error))
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work, Link(2))
+    assert ended == [Stopped]

@@ -9,19 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from time import monotonic
 
 from usboost.cli.console import silent
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, within_memory
 
 SHARDS = 8
 """Of a fit in ranks, if no other number was asked for."""
 
-COME, LEAST, LATEST = 40, 10, 55
-"""Seconds in which all ranks come to the place where they meet; of a process that was slow to start fewer,
-down to the least, so that it has ended about so long after it began."""
-
-_BEGAN = monotonic()
+COME = 40
+"""Seconds that a process waits for the others where they meet."""
 
 
 def ranks() -> int:
@@ -59,6 +55,8 @@ def in_each_shard(
         work()
         return
 
+    if ranks():  # before torch is imported: what cannot be bound or reached is said below, in one sentence
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if (shards or SHARDS) > 1:
         check()
 
@@ -79,29 +77,27 @@ def _joined() -> Iterator[None]:
     if not ranks():
         yield
         return
-    # what cannot be bound or reached is said below, in one sentence
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE") and _has_loopback():
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine need not know its own name
     import torch.distributed as dist
 
-    failed: list[str] = []
+    failed: list[Exception] = []
 
     def meet() -> None:
         try:
-            dist.init_process_group("gloo", timeout=timedelta(seconds=COME))
+            with within_memory():
+                dist.init_process_group("gloo", timeout=timedelta(seconds=COME))
         except (RuntimeError, ValueError) as error:
-            failed.append(str(error))
+            failed.append(error)
 
     # its own limit of time does not hold where something else answers, or nobody does at first
     meeting = threading.Thread(target=meet, daemon=True)
     meeting.start()
-    seconds = int(min(COME, max(LEAST, LATEST - (monotonic() - _BEGAN))))
-    meeting.join(seconds)
+    meeting.join(COME)
     if meeting.is_alive():
         atexit.register(os._exit, 1)  # the thread waits where nothing can end it
     if failed or meeting.is_alive():
-        raise UsboostError(_not_met("".join(failed), seconds))
+        raise _not_met(*failed)
     try:
         yield
     finally:
@@ -112,13 +108,16 @@ def _has_loopback() -> bool:
     return hasattr(socket, "if_nameindex") and "lo" in dict(socket.if_nameindex()).values()
 
 
-def _not_met(error: str, seconds: int) -> str:
-    at = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-    if "EADDRINUSE" in error or "already in use" in error:
-        return f"{at}, where the processes of this fit meet, is in use; choose another port"
-    if "environment variable" in error:
-        return f"this process cannot join the others: {error}; start all of them with torchrun"
-    return (
-        f"not all {ranks()} processes of this fit have met at {at} within {seconds} seconds; start all of "
-        f"them at the same time (this is process {os.environ.get('RANK')})"
+def _not_met(error: Exception | None = None) -> UsboostError:
+    """What to say where the processes have not met; `error` is this one's, if it has not only waited."""
+    if isinstance(error, UsboostError):
+        return error
+    at, said = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", str(error)
+    if "EADDRINUSE" in said or "already in use" in said:
+        return UsboostError(f"{at}, where the processes of this fit meet, is in use; choose another port")
+    if "environment variable" in said:
+        return UsboostError(f"this process cannot join the others: {said}; start all of them with torchrun")
+    return UsboostError(
+        f"not all {ranks()} processes of this fit have met at {at} within {COME} seconds; start all of them "
+        f"at the same time (this is process {os.environ.get('RANK')})"
     )

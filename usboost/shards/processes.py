@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, within_memory
 from usboost.shards.together import Link, added
 
 BEAT, SILENT = 2.0, 30.0
@@ -47,10 +47,17 @@ class Processes(Link):
         bounds = [count * r // self.size for r in range(self.size + 1)]
         self.shards = range(bounds[self.rank], bounds[self.rank + 1])
         self.held = np.diff(bounds).tolist()
-        default = dist.distributed_c10d._get_default_store()
+        default: Any = dist.distributed_c10d._get_default_store()
         self._alive = _SignsOfLife(dist.PrefixStore(f"usboost-{next(_FITS)}", default), self.rank, self.size)
-        # a group of its own, so that whatever the caller's is used for goes on; waits are watched over
-        self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(days=7))
+        # a group of its own, so that whatever the caller's is used for goes on; the others may come to it as
+        # late as the caller's allows, and waits after that are watched over
+        try:
+            with within_memory():
+                group: Any = dist.new_group(backend="gloo", timeout=default.timeout)
+        except RuntimeError as error:
+            raise UsboostError(self._alive.who()) from error
+        self._group = group
+        group._get_backend(torch.device("cpu"))._set_default_timeout(timedelta(days=7))
         own = hashlib.sha256(f"{count}".encode()).digest()
         found = self._to_all(np.frombuffer(own, dtype=np.uint8), [len(own)] * self.size)
         if len({bytes(each) for each in found}) > 1:

@@ -79,7 +79,7 @@ class Meeting:
         self.error: BaseException | None = None
         self.spent = 0.0
         self._barrier = threading.Barrier(len(link.shards), self._exchange)
-        self._turn = threading.Lock()
+        self._turn = threading.RLock()  # which no thread gives up for another
         self._given: list[tuple[str, Any]] = [("", None)] * len(link.shards)
         self._answer: Any = None
 
@@ -105,15 +105,15 @@ class Meeting:
 
     def fail(self, error: BaseException) -> None:
         """Stop all shards for the first error."""
+        self._barrier.abort()  # first, for whatever comes after may fail, too
         if self.error is None and not isinstance(error, Stopped):
             self.error = error
             known = isinstance(error, UsboostError)
             self.link.failed(str(error) if known else f"{type(error).__name__}: {error}")
-        self._barrier.abort()
 
     def leave(self) -> None:
         """Let the others take their turns, at the end."""
-        with suppress(RuntimeError):  # one that was interrupted while it waited had none
+        with suppress(RuntimeError):  # it has none if it was interrupted while it waited for it
             self._turn.release()
 
     def _exchange(self) -> None:

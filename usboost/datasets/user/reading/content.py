@@ -124,4 +124,5 @@ def even(pieces: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
 
 def damaged(path: Path, error: Exception) -> UsboostError:
     """What to say of a file that its reader cannot read."""
-    return UsboostError(f"{path} is damaged or not of the type in its name: {error}")
+    memory = ", or there is not enough memory" if isinstance(error, MemoryError) else ""
+    return UsboostError(f"{path} is damaged or not of the type in its name{memory}: {error}")
