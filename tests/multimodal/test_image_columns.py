@@ -227,7 +227,7 @@ def test_two_branch_networks_read_all_columns(name: str, own: UserTable, tmp_pat
     rows = np.arange(len(own))
     views = own.views(own.fit_encoding(rows), rows)
     images = tuple(own.images)
-    small = ImageOptions("small_cnn", "all", 32)
+    small = ImageOptions("small_cnn", "all")
     model = build(name, images=small, image_views=images, rounds=2).fit(views, own.labels)
     expected = model.predict_proba(views)
     for each in images:

@@ -62,8 +62,6 @@ def test_digits_are_rows_of_the_bundled_images_split_by_class() -> None:
     row = images.images[0] / 16.0
     (where,) = np.flatnonzero([(x == row).all() for x in np.concatenate([data.X_train, data.X_test])])
     assert np.concatenate([data.y_train, data.y_test])[where] == images.target[0]
-    with pytest.raises(UsboostError, match=r"test_fraction 1\.5 cannot be set aside"):
-        digits_rows(test_fraction=1.5)
 
 
 def test_iris_is_fishers() -> None:
