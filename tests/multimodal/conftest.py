@@ -23,6 +23,13 @@ def run(*arguments: object) -> Result:
     return result
 
 
+def accepted(*arguments: object) -> Result:
+    """What a command said that ends with 0."""
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
 def refused(*arguments: object) -> str:
     """The one sentence on stderr of a command that exits with 1 and says nothing else."""
     result = run(*arguments)
@@ -46,8 +53,7 @@ def demo(tmp_path_factory) -> Path:
 def model(demo, tmp_path_factory) -> Path:
     """A model of the table with images."""
     out = tmp_path_factory.mktemp("model") / "model"
-    result = run("fit", demo, *ROLES, "--rounds", 4, "--out", out)
-    assert result.exit_code == 0, result.output
+    accepted("fit", demo, *ROLES, "--rounds", 4, "--out", out)
     return out
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import numbers, run
+from tests.multimodal.conftest import accepted, numbers, run
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
@@ -88,8 +88,8 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
     assert 3 <= done < 8
     monkeypatch.setenv("SLOW", "0")
     before = made.read_text().count("\n")
-    result = run(*ARGUMENTS, "--out", "out")
-    assert result.exit_code == 0 and f"{done} of 8 fits were finished before" in result.stderr
+    result = accepted(*ARGUMENTS, "--out", "out")
+    assert f"{done} of 8 fits were finished before" in result.stderr
     assert len(list(fits.glob("*.json"))) == 8
     assert made.read_text().count("\n") - before == 4 - slow
     found = pd.read_csv("out/comparison.csv").drop(columns="seconds")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from sklearn.model_selection import cross_val_score
 
-from tests.multimodal.conftest import run
+from tests.multimodal.conftest import accepted, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.multimodal.fit import bundle
 
@@ -162,8 +162,7 @@ def test_rows_of_which_none_has_a_value(table, model, tmp_path, column, nothing)
     if not (nothing is pd.NaT and column == "photo"):
         rows.to_parquet(tmp_path / "t.parquet")
         model.save(tmp_path / "m")
-        done = run("predict", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
-        assert done.exit_code == 0, done.stderr
+        accepted("predict", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
         pd.testing.assert_frame_equal(
             pd.read_parquet(tmp_path / "p.parquet"), expected, check_dtype=False, atol=1e-9
         )
