@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
+from tests.conftest import reloaded
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
@@ -25,7 +26,6 @@ from usboost.learners.networks.images.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.persistence import load, save
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of
@@ -230,8 +230,7 @@ def test_two_branch_networks_read_all_columns(name: str, own: UserTable, tmp_pat
     for each in images:
         other = model.predict_proba(views.with_view(each, views[each][rows[::-1]]))
         assert np.abs(other - expected).max() > 1e-4
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), expected)
+    np.testing.assert_array_equal(reloaded(model, tmp_path / "model").predict_proba(views), expected)
     network = model.network_ if name == "baseline" else model.network_.network_
     network.spec["views"] = network.spec["views"][:2]
     with pytest.raises(UsboostError, match="not as many as its inputs"):

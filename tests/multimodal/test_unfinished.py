@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tests.conftest import contents
 from tests.multimodal.conftest import accepted, numbers, run
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
@@ -55,12 +56,6 @@ class KillAfter(Callback):
         return False
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 @pytest.mark.slow
 def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -78,7 +73,7 @@ def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
     assert "an earlier run of this fit did not end; it goes on from what is in model.part" in result.stderr
     assert not Path("model.part").exists()
     assert "did not end" not in run(*FIT, "--out", "whole").stderr
-    assert content(Path("model")) == content(Path("whole"))
+    assert contents(Path("model")) == contents(Path("whole"))
 
 
 @pytest.mark.long
@@ -105,8 +100,8 @@ def test_a_command_that_is_killed_while_it_tunes_images_goes_on_to_the_same_mode
         assert ("the image network is tuned on 204 images" in result.stderr) is begins
         assert "as it was tuned on the label" in result.stdout
         assert not any(Path(cache).glob("tuned/*-epoch.safetensors"))
-    assert content(Path("model")) == content(Path("whole"))
-    weights = [name for name in content(Path("model")) if "backbone" in name]
+    assert contents(Path("model")) == contents(Path("whole"))
+    weights = [name for name in contents(Path("model")) if "backbone" in name]
     assert weights == ["model/backbone-0.safetensors"]
 
 

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
+from tests.conftest import contents
 from tests.serving import serving
 from usboost.datasets.files.sources import RemoteFile, find_source
 from usboost.datasets.prepared import store
@@ -23,12 +24,6 @@ from usboost.files import replacing
 from usboost.learners.networks.images.pretrained import read_weights
 from usboost.models import persistence
 from usboost.reporting.html import write_report
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.conftest import contents
 from tests.datasets.user.test_shards import frame, written
 from tests.multimodal.conftest import accepted, refused
 from usboost.cli import ranks
@@ -51,10 +52,6 @@ def said(started: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]
     return [(each.returncode, *output) for each, output in zip(started, found)]
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_two_ranks_make_the_model_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = written(tmp_path / "rows", frame())
@@ -63,7 +60,7 @@ def test_two_ranks_make_the_model_of_one_process(tmp_path: Path, monkeypatch: py
     started = [rank(k, port, "fit", "rows/*.parquet", *QUICK, "--out", "m", cwd=tmp_path) for k in (0, 1)]
     (code, out, err), (code_1, out_1, err_1) = said(started)
     assert (code, code_1, out_1, err_1) == (0, 0, "", ""), err + err_1
-    assert files(tmp_path / "m") == files(tmp_path / "alone")
+    assert contents(tmp_path / "m") == contents(tmp_path / "alone")
     assert err == done.stderr
     lines = zip(out.splitlines(), done.stdout.splitlines(), strict=True)
     assert [k for k, (one, other) in enumerate(lines) if one != other.replace("alone", "m")] in ([0], [])
@@ -137,7 +134,7 @@ def test_the_pages_command_under_torchrun(more: tuple[str, ...], tmp_path: Path)
     alone = [sys.executable, "-m", "usboost", *words, *OPTIONS, *more, "--shards", "8", "--out", "alone"]
     subprocess.run(alone, cwd=tmp_path, env=place, check=True, timeout=300)
     for size in (1, 2, 4):
-        assert files(tmp_path / f"m{size}") == files(tmp_path / "alone")
+        assert contents(tmp_path / f"m{size}") == contents(tmp_path / "alone")
 
 
 @pytest.mark.long
