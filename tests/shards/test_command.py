@@ -15,9 +15,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.conftest import contents
 from tests.datasets.user.test_shards import frame, written
-from tests.multimodal.conftest import accepted, refused
+from tests.multimodal.conftest import refused, run
 from usboost.cli import ranks
 from usboost.multimodal.fit.bundle import load
 
@@ -52,22 +51,28 @@ def said(started: Sequence[subprocess.Popen[str]]) -> list[tuple[int, str, str]]
     return [(each.returncode, *output) for each, output in zip(started, found)]
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_two_ranks_make_the_model_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = written(tmp_path / "rows", frame())
-    done = accepted("fit", "rows/*.parquet", *QUICK, "--shards", 8, "--out", "alone")
+    done = run("fit", "rows/*.parquet", *QUICK, "--shards", 8, "--out", "alone")
+    assert done.exit_code == 0, done.output
     port = free_port()
     started = [rank(k, port, "fit", "rows/*.parquet", *QUICK, "--out", "m", cwd=tmp_path) for k in (0, 1)]
     (code, out, err), (code_1, out_1, err_1) = said(started)
     assert (code, code_1, out_1, err_1) == (0, 0, "", ""), err + err_1
-    assert contents(tmp_path / "m") == contents(tmp_path / "alone")
+    assert files(tmp_path / "m") == files(tmp_path / "alone")
     assert err == done.stderr
     lines = zip(out.splitlines(), done.stdout.splitlines(), strict=True)
     assert [k for k, (one, other) in enumerate(lines) if one != other.replace("alone", "m")] in ([0], [])
     assert not list(tmp_path.glob("*.part"))
-    accepted("predict", "m", rows, "--out", "p.parquet")
+    predicted = run("predict", "m", rows, "--out", "p.parquet")
+    assert predicted.exit_code == 0, predicted.output
     assert len(pd.read_parquet("p.parquet")) == len(frame())
-    accepted("report", "m", rows, "--out", "r.html")
+    assert run("report", "m", rows, "--out", "r.html").exit_code == 0
     assert "This is the table that the model was trained on." in (tmp_path / "r.html").read_text()
 
 
@@ -78,7 +83,7 @@ def test_scores_are_of_all_shards_held_out_rows(tmp_path: Path, monkeypatch: pyt
     held = table[table["split"] == "val"]
     held.to_parquet("held.parquet")
     words = ("fit", "rows", "--label", "y", "--split", "split", "--model", "2wl", "--rounds", 2)
-    accepted(*words, "--shards", 5, "--no-refit", "--no-calibrate", "--out", "m")
+    assert run(*words, "--shards", 5, "--no-refit", "--no-calibrate", "--out", "m").exit_code == 0
     bundle = load(Path("m"))
     assert bundle.card.rows == {"train": int((table["split"] == "train").sum()), "val": len(held)}
     answers = bundle.predict(held)
@@ -134,7 +139,7 @@ def test_the_pages_command_under_torchrun(more: tuple[str, ...], tmp_path: Path)
     alone = [sys.executable, "-m", "usboost", *words, *OPTIONS, *more, "--shards", "8", "--out", "alone"]
     subprocess.run(alone, cwd=tmp_path, env=place, check=True, timeout=300)
     for size in (1, 2, 4):
-        assert contents(tmp_path / f"m{size}") == contents(tmp_path / "alone")
+        assert files(tmp_path / f"m{size}") == files(tmp_path / "alone")
 
 
 @pytest.mark.long
