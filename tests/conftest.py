@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from PIL import Image
 
 from tests.flows.local.detached import end_below
 from tests.warm import Warm
@@ -104,6 +106,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) -> bytes:
+    """An image, or uint8 pixels (H, W) or (H, W, 3), as a file of that form."""
+    out = io.BytesIO()
+    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(out, form, **options)
+    return out.getvalue()
 
 
 def published(source: str, *files: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from PIL import Image
 from sklearn.model_selection import cross_val_score
 
+from tests.conftest import encoded
 from tests.multimodal.conftest import accepted, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.multimodal.fit import bundle
@@ -20,9 +20,7 @@ N = 60
 
 
 def png(value: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (16, 16), (int(value),) * 3).save(out, "PNG")
-    return out.getvalue()
+    return encoded(Image.new("RGB", (16, 16), (int(value),) * 3))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.conftest import contents
+from tests.conftest import contents, encoded
 from tests.multimodal.conftest import accepted, numbers, run
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
@@ -112,8 +111,7 @@ def striped(n: int) -> pd.DataFrame:
     for kind in kinds:
         pixels = rng.integers(60, 180, (64, 64))
         (pixels if kind else pixels.T)[::8] += 24
-        Image.fromarray(pixels.astype(np.uint8)).convert("RGB").save(made := io.BytesIO(), "PNG")
-        photos.append(made.getvalue())
+        photos.append(encoded(Image.fromarray(pixels.astype(np.uint8)).convert("RGB")))
     return pd.DataFrame({"x": rng.normal(size=n), "photo": photos, "kind": np.array(["b", "a"])[kinds]})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
+from tests.conftest import encoded
 from tests.datasets.user.test_shards import shards, written
 from tests.multimodal.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
@@ -29,9 +28,7 @@ FIT = ("--label", "kind", "--image", "photo", "--size", "32", "--rounds", "2", "
 def photo(k: int) -> bytes:
     """Brighter for every second row."""
     grey = np.random.default_rng(k).integers(0, 90, (8, 8, 3)) + 80 * (k % 2)
-    out = io.BytesIO()
-    Image.fromarray(grey.astype(np.uint8)).save(out, "PNG")
-    return out.getvalue()
+    return encoded(grey.astype(np.uint8))
 
 
 def table(folder: Path | None) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from tests.conftest import contents, make_views, reloaded
+from tests.conftest import contents, encoded, make_views, reloaded
 from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
@@ -199,18 +199,12 @@ def made_images(n=60, channels=1, seed=0):
 
 
 def test_streamed_images_train_the_same_network():
-    import io
 
     import pyarrow as pa
-    from PIL import Image
 
     images, y = made_images()
-    encoded = []
-    for image in images.pixels[:, 0]:
-        out = io.BytesIO()
-        Image.fromarray(image).save(out, "PNG")
-        encoded.append(out.getvalue())
-    streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=24, width=24)
+    files = [encoded(image) for image in images.pixels[:, 0]]
+    streamed = EncodedImages(pa.array(files, pa.binary()), channels=1, height=24, width=24)
     learner = NetworkLearner(hidden=(4,), batch_size=16, device="cpu")
     got = []
     for view in (images, streamed):
