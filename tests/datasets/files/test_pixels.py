@@ -14,7 +14,6 @@ from tests.conftest import encoded
 from usboost.datasets.files.image_sources import load, thumbnail
 from usboost.errors import UsboostError
 
-DEEP = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
 GREY = np.linspace(0, 255, 64).reshape(8, 8).astype(np.uint8)
 LAST_ROW = [0, 36, 73, 109, 146, 182, 219, 255]  # of eight steps from black to white
 
@@ -27,7 +26,6 @@ def tiff(
     order: str = "<",
     packed: bool = False,
     more: tuple[tuple[int, int, int, int], ...] = (),
-    tail: bytes = b"",
 ) -> bytes:
     """A grey TIFF of one strip; `more`: further tags as (tag, type, count, value)."""
     if bits == 12:
@@ -58,7 +56,7 @@ def tiff(
     )
     head = (b"II" if order == "<" else b"MM") + struct.pack(f"{order}HI", 42, 8 + len(data))
     directory = struct.pack(f"{order}H", len(tags)) + entries + struct.pack(f"{order}I", 0)
-    return head + data + directory + tail
+    return head + data + directory
 
 
 STEPS = np.array([[0, 9362, 18724, 28086, 37449, 46811, 56173, 65535]] * 8, dtype=np.uint16)
