@@ -13,10 +13,10 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import cross_val_score, train_test_split
 
+from tests.boosting.test_checkpoint import Dies
 from tests.conftest import make_views, reloaded
 from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import network
-from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -125,16 +125,6 @@ def test_rows_set_aside_or_given_are_not_fitted_to(name: str) -> None:
             assert same_start(training(clean), training(forbidden))
             assert not same_start(training(clean), training(allowed))
         assert not same_start(watched(clean), watched(forbidden))
-
-
-class Dies(Callback):
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-    def on_round(self, round_: Any) -> bool:
-        if round_.index == self.index:
-            raise KeyboardInterrupt
-        return False
 
 
 @pytest.mark.parametrize("name", ["2wl", "2wl, absolute", "linear start", "two branches", "bfv_dnn"])
