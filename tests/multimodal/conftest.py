@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +13,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.conftest import ROOT
 from usboost.cli.app import app
 from usboost.datasets.user.demo import write_demo
 
@@ -39,6 +44,20 @@ def refused(*arguments: object) -> str:
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
     return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Of a command of its own, which runs this checkout."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def until(process: subprocess.Popen[str], happens: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for something that a process does before it ends."""
+    last = time.monotonic() + seconds
+    while not happens():
+        assert process.poll() is None and time.monotonic() < last, process.communicate()
+        time.sleep(0.001)
 
 
 @pytest.fixture(scope="session")

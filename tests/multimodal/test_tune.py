@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, numbers, refused
+from tests.multimodal.conftest import accepted, environment, numbers, refused, until
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
@@ -30,8 +29,6 @@ from usboost.tuning.propose import space_of
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import ModelTrials, Plan, SearchResult
 from usboost.tuning.trials import JOURNAL, Trial, Trials
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +106,11 @@ def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_
     path: Path, table: UserTable, whole: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", SCRIPT, str(path), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     rounds = tmp_path / "trials" / "linear_trees"
     for trial, index in ((1, 3), (4, 2)):
-        process = subprocess.Popen(command, env=environment)
+        process = subprocess.Popen(command, env=environment(OMP_NUM_THREADS="1"))
         mark = rounds / f"{trial:03d}" / "checkpoint" / "0" / f"round-{index:06d}.safetensors"
-        until = time.monotonic() + 120
-        while not mark.exists():
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.0005)
+        until(process, mark.exists)
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert [*rounds.rglob("round-*.safetensors")] and len(trials_of(tmp_path, table, "linear_trees")) < 6

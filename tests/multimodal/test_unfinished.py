@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import contents, encoded
-from tests.multimodal.conftest import accepted, numbers, run
+from tests.multimodal.conftest import accepted, environment, numbers, run, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.datasets.user.read_table import read_table
@@ -59,13 +57,9 @@ class KillAfter(Callback):
 def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     numbers(1500).to_csv("t.csv", index=False)
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-m", "usboost", *FIT, "--out", "model"]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
-    until = time.monotonic() + 120
-    while not any(Path("model.part").glob("*/round-000003.safetensors")):
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.005)
+    process = subprocess.Popen(command, env=environment())
+    until(process, lambda: any(Path("model.part").glob("*/round-000003.safetensors")))
     process.kill()
     assert process.wait(60) == -signal.SIGKILL and not Path("model").exists()
     result = accepted(*FIT, "--out", "model")
@@ -82,13 +76,9 @@ def test_a_command_that_is_killed_while_it_tunes_images_goes_on_to_the_same_mode
     monkeypatch.chdir(tmp_path)
     striped(240).to_parquet("t.parquet")
     words = ("fit", "t.parquet", "--label", "kind", "--image", "photo", "--size", "64", *TUNED, "--out")
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "USBOOST_CACHE": str(tmp_path / "a")}
-    process = subprocess.Popen([sys.executable, "-m", "usboost", *words, "model"], env=environment)
-    until = time.monotonic() + 300
-    while not any(Path("a").glob("tuned/*-epoch.safetensors")):
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.005)
+    command = [sys.executable, "-m", "usboost", *words, "model"]
+    process = subprocess.Popen(command, env=environment(USBOOST_CACHE=str(tmp_path / "a")))
+    until(process, lambda: any(Path("a").glob("tuned/*-epoch.safetensors")), 300)
     process.kill()
     assert process.wait(60) == -signal.SIGKILL and not Path("model").exists()
     assert [file.name.endswith("-epoch.safetensors") for file in Path("a/tuned").iterdir()] == [True]
