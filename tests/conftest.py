@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,14 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from PIL import Image
 
 from tests.flows.local.detached import end_below
 from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.images.backbones import Backbone
+from usboost.models import persistence
 
 LIBRARY = (
     *("lightgbm", "matplotlib.figure", "pandas", "pyarrow.parquet", "scipy.stats", "torch", "torchvision"),
@@ -97,6 +100,33 @@ def make_views(n_classes: int = 2, n: int = 300, seed: int = 0) -> tuple[Views, 
     (u, from_u), (s, from_s) = table(1.0), table(-1.0)
     score = from_u + from_s + 0.5 * rng.normal(size=n)
     return Views(U=u, S=s), np.digitize(score, np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1]))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) -> bytes:
+    """An image, or uint8 pixels (H, W) or (H, W, 3), as a file of that form."""
+    out = io.BytesIO()
+    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(out, form, **options)
+    return out.getvalue()
+
+
+def published(source: str, *files: str) -> Path:
+    """The folder of a dataset's real files; a test is skipped where they are not."""
+    folder = Path(os.environ.get("USBOOST_DATA", ROOT.parent / "shared" / "data")) / source
+    if not all((folder / name).is_file() for name in files):
+        pytest.skip(f"the real files are not in {source}/ of USBOOST_DATA or ../shared/data")
+    return folder
+
+
+def reloaded(model: Any, folder: Path) -> Any:
+    """The model as it is read from the files that it is saved to."""
+    persistence.save(model, folder)
+    return persistence.load(folder)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from tests.examples.least_squares import FittedLeastSquares, LeastSquaresLearner, LeastSquaresTrainer
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.frames import Frame
@@ -31,7 +31,7 @@ from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.losses import LOSSES
-from usboost.models.persistence import load, save
+from usboost.models.persistence import save
 from usboost.testing import check_learner, check_loss, check_view, example_table
 
 LEARNING = {
@@ -153,8 +153,7 @@ def test_a_model_is_boosted_on_a_loss_of_ones_own(tmp_path: Path) -> None:
     assert not np.array_equal(
         found, clone(model).set_params(loss="cross_entropy").fit(views, y).predict_proba(views)
     )
-    save(model, tmp_path / "m")
-    np.testing.assert_array_equal(load(tmp_path / "m").predict_proba(views), found)
+    np.testing.assert_array_equal(reloaded(model, tmp_path / "m").predict_proba(views), found)
 
 
 def test_views() -> None:
@@ -187,8 +186,8 @@ def _unknown() -> Any:
 def test_a_scikit_learn_regressor_is_a_learner_as_it_is(tmp_path: Any) -> None:
     views, y = make_views(3, n=200)
     model = TwoWeakLearnerClassifier({"S": DecisionTreeRegressor(max_depth=2)}, n_rounds=4).fit(views, y)
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
 
 
 def test_a_round_of_a_learner_that_is_not_known_here_is_no_damage(tmp_path: Any) -> None:

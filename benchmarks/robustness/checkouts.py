@@ -190,9 +190,7 @@ def in_words(found: float) -> str:
 def say(old: Path, new: Path, read: Path) -> float:
     """Print how a model's predictions compare; 1 if they do not."""
     both = difference(old, new), difference(old, read)
-    fitted, loaded = (
-        "the same" if not each else "failed" if isnan(each) else f"differs by {each:.2g}" for each in both
-    )
+    fitted, loaded = map(in_words, both)
     print(f"{old.stem:24} fitted: {fitted:20} the old one read: {loaded}", flush=True)
     return float(any(both))
 

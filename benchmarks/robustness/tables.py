@@ -57,8 +57,8 @@ def _written(form: str) -> Maker:
     return lambda rng, n: _dates(rng, n).dt.strftime(form).astype(object)
 
 
-def _gaps(values: pd.Series, rng: np.random.Generator, missing: Any = None) -> pd.Series:
-    return values.astype(object).where(rng.random(len(values)) > 0.15, missing)
+def _gaps(values: pd.Series, rng: np.random.Generator) -> pd.Series:
+    return values.astype(object).where(rng.random(len(values)) > 0.15, None)
 
 
 COLUMNS: dict[str, Maker] = {

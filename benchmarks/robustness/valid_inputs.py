@@ -90,20 +90,18 @@ def models() -> dict[str, Saved]:
     return {name: (model.fit(X, y), X) for name, (model, X, y) in by_name.items()}
 
 
-def census(rows: int = 12) -> bytes:
-    """Lines of both classes."""
+def census() -> bytes:
+    """Six lines of each class."""
     with tempfile.TemporaryDirectory() as folder:
         census_demo.write_demo(Path(folder), rows_train=200, rows_test=100, seed=0)
         lines = gzip.decompress((Path(folder) / "census-income.data.gz").read_bytes()).splitlines()
     rich = [line for line in lines if b"50000+" in line]
-    return (
-        b"\n".join([*rich[: rows // 2], *[line for line in lines if line not in rich][: rows // 2]]) + b"\n"
-    )
+    return b"\n".join([*rich[:6], *[line for line in lines if line not in rich][:6]]) + b"\n"
 
 
-def cover(rows: int = 50) -> bytes:
+def cover() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        return covertype.write_demo(folder, rows, 0).read_bytes()
+        return covertype.write_demo(folder, 50, 0).read_bytes()
 
 
 def pendigits(rows: int = 20) -> bytes:
@@ -127,9 +125,9 @@ TS = b"""# a comment
 """
 
 
-def image(seed: int, size: int = 12, kind: str = "PNG") -> bytes:
+def image(seed: int, kind: str = "PNG") -> bytes:
     out = io.BytesIO()
-    pixels = np.random.default_rng(seed).integers(0, 255, (size, size, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(seed).integers(0, 255, (12, 12, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(out, kind)
     return out.getvalue()
 

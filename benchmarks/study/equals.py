@@ -108,7 +108,7 @@ def _census(folder: Path) -> pd.DataFrame:
 def built(
     names: tuple[str, ...], table: UserTable, finetune: str = "none"
 ) -> dict[str, Callable[[int], Any]]:
-    read = ImageOptions(finetune=finetune, size=160) if table.images else None
+    read = ImageOptions(finetune=finetune) if table.images else None
     return by_name(names, images=read, image_views=tuple(table.images) or ("U",))
 
 

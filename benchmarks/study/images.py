@@ -28,7 +28,7 @@ TABLES = {
 MAIN = ("linear_trees", "2wl_ridge", "crossed", "2wl_logistic", "lgbm", "logistic", "lgbm_s")
 LINEAR = ("linear_trees", "logistic")
 READERS = ("linear_trees", "crossed", "2wl_logistic", "lgbm", "logistic")
-FROZEN = ImageOptions(finetune="none", size=160)
+FROZEN = ImageOptions(finetune="none")
 TUNED = replace(FROZEN, finetune="last")
 
 
@@ -41,6 +41,7 @@ class Plan:
     name : of its folder.
     read : of `TableSpec`, how the images are read.
     components : of embeddings that trees read; 0: what the catalogue says, None: all columns.
+    size : side of the images in pixels.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Plan:
     read: dict[str, Any] = field(default_factory=dict)
     components: int | None = 0
     folds: int = 5
+    size: int = 160
 
 
 def plans() -> Iterator[Plan]:
@@ -60,7 +62,7 @@ def plans() -> Iterator[Plan]:
     for table in ("lesions", "products"):
         yield Plan(f"{table}-main", table, MAIN, FROZEN)
     for table in ("lesions", "products"):
-        yield Plan(f"{table}-224", table, LINEAR, replace(FROZEN, size=224))
+        yield Plan(f"{table}-224", table, LINEAR, FROZEN, size=224)
     for table in ("lesions", "products"):
         yield Plan(f"{table}-raw", table, ("lgbm", "crossed"), FROZEN, components=None)
         yield Plan(f"{table}-two-branch", table, ("baseline",), FROZEN)
@@ -68,7 +70,7 @@ def plans() -> Iterator[Plan]:
         yield Plan(f"products-{aspect}", "products", LINEAR, FROZEN, {"aspect": aspect})
     for size in (96, 128, 192):
         for table in ("lesions", "products"):
-            yield Plan(f"{table}-{size}", table, LINEAR, replace(FROZEN, size=size))
+            yield Plan(f"{table}-{size}", table, LINEAR, FROZEN, size=size)
 
 
 def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:
@@ -89,7 +91,7 @@ def models_of(plan: Plan) -> dict[str, Callable[[int], ViewsClassifier]]:
 def run(plan: Plan, tables: Path, out: Path) -> None:
     file, label, drop = TABLES[plan.table]
     table = read_table(
-        tables / file, TableSpec(label=label, image="image", drop=drop, size=plan.images.size, **plan.read)
+        tables / file, TableSpec(label=label, image="image", drop=drop, size=plan.size, **plan.read)
     )
     found = compare(table, models_of(plan), folds=plan.folds, by="log_loss")
     results.write(found, out / plan.name, plan.name)

@@ -6,7 +6,6 @@ own commands, detached.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import logging
@@ -25,6 +24,7 @@ from typing import Any, TypeVar
 import psutil
 
 from flows.local import access
+from tasks.running import if_free, waiting
 from tasks.settings import as_key
 from usboost.errors import UsboostError, options_written
 from usboost.files import write_atomically
@@ -53,12 +53,9 @@ def mlflow_store() -> str:
 @contextmanager
 def alone(lock: Path, sentence: str) -> Iterator[None]:
     """Hold the file `lock`, or refuse with `sentence` while another process holds it."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsboostError(sentence) from None
+    with if_free(lock) as mine:
+        if not mine:
+            raise UsboostError(sentence)
         yield
 
 
@@ -175,8 +172,8 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
     if options is None and (given := os.environ.get("PREFECT_API_URL")):
         return _checked(given)
-    with saying("starting Prefect's server …"), (services() / "prefect.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # of commands that begin at once, one starts it
+    # of commands that begin at once, one starts it
+    with saying("starting Prefect's server …"), waiting(services() / "prefect.lock"):
         had = kept("prefect")
         url, names = str(had.get("url", "")), had.get("options", [])
         given = load_current_profile().settings.get(PREFECT_API_URL)

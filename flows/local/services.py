@@ -157,12 +157,7 @@ def start(
         words += ["--no-serve-artifacts", "--default-artifact-root", root.as_uri()]
 
     def up() -> None:
-        if any(runtime.process(name) for name in ("mlflow", *workers())):
-            raise UsboostError(
-                f"the services of {runtime.home()} run already; `make services-stop` ends them"
-            )
-        if not Path("prefect.yaml").is_file():
-            raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
+        check_startable()
         commands = {name: worker_command(pool, name) for name, pool in named.items()}
         options = access.of_servers(runtime.services()) if auth else {}
         before = members("prefect")  # flows may be using it
@@ -192,15 +187,28 @@ def start(
     def work() -> None:
         with alone():
             up()
-        prefect = runtime.kept("prefect")["url"]
-        print(f"Prefect  {prefect.removesuffix('/api')}")
-        print(f"MLflow   {page(runtime.kept('mlflow')['url'])}")
-        print(f"workers  {', '.join(workers())}")
-        print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
-        print(f"         PREFECT_API_URL={prefect} prefect deployment run <name> --watch")
-        print("to stop  make services-stop")
+        say_where()
 
     runtime.exit_on_error(work)
+
+
+def check_startable() -> None:
+    """Raises UsboostError if the services run already, or where they would find nothing to deploy."""
+    if any(runtime.process(name) for name in ("mlflow", *workers())):
+        raise UsboostError(f"the services of {runtime.home()} run already; `make services-stop` ends them")
+    if not Path("prefect.yaml").is_file():
+        raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
+
+
+def say_where() -> None:
+    """Print where the pages are, and how to run and stop what has started."""
+    prefect = runtime.kept("prefect")["url"]
+    print(f"Prefect  {prefect.removesuffix('/api')}")
+    print(f"MLflow   {page(runtime.kept('mlflow')['url'])}")
+    print(f"workers  {', '.join(workers())}")
+    print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
+    print(f"         PREFECT_API_URL={prefect} prefect deployment run <name> --watch")
+    print("to stop  make services-stop")
 
 
 def alone() -> AbstractContextManager[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,9 @@ from usboost.models.networks.bfv_network import (
     BoostedFeatureNetworkClassifier,
     BoostedFeatureNetworkRegressor,
 )
-from usboost.reporting.inspection.page import COLUMNS, FOLDER, inspect, write
+from usboost.reporting.inspection.page import COLUMNS, FOLDER, as_shown, inspect, write
 
 ROWS, IMAGES = 2000, 400  # samples on which views are shuffled
-SIDE = 128
 
 
 def keep(
@@ -95,16 +93,9 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _images(view: Images | EncodedImages, rows: Sequence[int]) -> dict[int, bytes]:
-    """PNG files of some samples of a view of images, enlarged without blurring."""
+    """PNG files of some samples of a view of images."""
     out = {}
     for row in rows:
         pixels = view.decode(row)[0]
-        image = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))
-        scale = max(1, SIDE // max(image.size))
-        shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
-        if max(shown.size) > SIDE:
-            shown.thumbnail((SIDE, SIDE))
-        encoded = io.BytesIO()
-        shown.save(encoded, "PNG", optimize=True)
-        out[row] = encoded.getvalue()
+        out[row] = as_shown(Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)))
     return out

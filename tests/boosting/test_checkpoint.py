@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save
 from sklearn.base import clone
 
-from tests.conftest import make_views
+from tests.conftest import contents, make_views, reloaded
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.steps import Bayes
@@ -24,7 +24,6 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import persistence
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
@@ -191,8 +190,7 @@ def test_a_patience_that_grows_is_kept(tmp_path):
     resumed = clone(model).set_params(checkpoint=tmp_path / "kept").fit(views, y)
     assert len(resumed.history_) == len(whole.history_) < 30
     assert_same(outcome(resumed, views), outcome(whole, views))
-    persistence.save(whole, tmp_path / "saved")
-    read = persistence.load(tmp_path / "saved")
+    read = reloaded(whole, tmp_path / "saved")
     assert tuple(read.patience) == (2, 0.5)
     assert len(clone(read).fit(views, y).history_) == len(whole.history_)
     assert with_settings(clone(model), {"patience": [3, 0.2]}, "it").patience == (3, 0.2)
@@ -231,7 +229,7 @@ def test_scores_are_the_sum_of_the_rounds_wherever_the_state_was_written(tmp_pat
 def test_another_fits_checkpoint_is_refused_and_left_alone(tmp_path, monkeypatch, change):
     model, (views, y) = MODELS["2wl"]
     clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit(views, y)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
     other = clone(model).set_params(checkpoint=tmp_path, n_rounds=2)
     if change == "parameters":
         other.set_params(shrinkage=0.5)
@@ -245,7 +243,7 @@ def test_another_fits_checkpoint_is_refused_and_left_alone(tmp_path, monkeypatch
         monkeypatch.setattr("usboost.boosting.checkpoint.code_digest", lambda *_: "other")
     with pytest.raises(UsboostError, match="checkpoint of another fit"):
         other.fit(views, y)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert contents(tmp_path) == before
 
 
 def test_a_damaged_round_is_named(tmp_path):

@@ -9,12 +9,12 @@ import pytest
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
 
+from tests.conftest import reloaded
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import persistence
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 
 
@@ -73,8 +73,7 @@ def test_a_file_keeps_the_loss(two_views, tmp_path: Path):
     views, y = two_views(3)
     network = NetworkLearner(hidden=(4,), batch_size=64, device="cpu")
     fitted = model(learners={"U": network, "S": TreeLearner()}, n_rounds=3).fit(views, y)
-    persistence.save(fitted, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
+    again = reloaded(fitted, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), fitted.predict_proba(views))
     assert again.loss == "cross_entropy"
 

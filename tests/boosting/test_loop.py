@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Fixed, Newton
@@ -23,7 +23,6 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.persistence import load, save
 
 
 def two_views(n_classes, n=400, seed=0):
@@ -339,8 +338,8 @@ def test_a_tree_beside_images_reads_their_frozen_embeddings(tmp_path):
     assert np.mean(apart.fit(views[:400], y[:400]).predict(views[400:]) == y[400:]) < 0.65
     table = embedded(views["U"], backbone, torch.device("cpu"))
     assert model.columns_["both"] == ("x0", *table.names)
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
 
 
 class _Far:

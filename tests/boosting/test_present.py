@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
@@ -28,7 +28,6 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.inspection.inspect import view_contributions, view_importance
-from usboost.models.persistence import load, save
 
 LEARNERS: dict[str, Learner] = {
     "ridge": RidgeLearner(),
@@ -67,8 +66,7 @@ def test_rows_without_a_view_are_the_other_learners_alone(name: str, tmp_path: P
     np.testing.assert_array_equal(staged[absent], expected[absent])
     np.testing.assert_allclose(fitted._f(views)[absent], expected[absent], rtol=1e-6)
     assert np.abs(staged[~absent] - expected[~absent]).max(axis=1).min() > 0
-    save(fitted, tmp_path / "model")
-    read = load(tmp_path / "model")
+    read = reloaded(fitted, tmp_path / "model")
     np.testing.assert_array_equal(read.predict_proba(views), fitted.predict_proba(views))
     few = views[np.flatnonzero(absent)[:3]]
     np.testing.assert_allclose(read.predict_proba(few), fitted.predict_proba(views)[absent][:3], rtol=1e-6)
@@ -190,8 +188,7 @@ def test_side_by_side_it_is_a_column(tmp_path: Path) -> None:
     assert model.reading_.absent == ("U",)
     assert (model.predict(views) == y)[absent].all()
     np.testing.assert_array_equal(model.reading_(views)["both"].numeric[:, 6], absent.astype(np.float32))
-    save(model, tmp_path / "model")
-    read = load(tmp_path / "model")
+    read = reloaded(model, tmp_path / "model")
     whole = model.predict_proba(views)
     np.testing.assert_array_equal(read.predict_proba(views), whole)
     sevens = np.where(absent[:, None], np.float32(7), views["U"].numeric)

@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import numbers, run
+from tests.multimodal.conftest import environment, numbers, run, until
 
 HERE = Path(__file__).parents[2]
 
@@ -26,24 +25,16 @@ def _hears_ctrl_c() -> None:
 
 def started(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     """The command in a session of its own, as one that a shell runs in the foreground."""
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, "-m", "usboost", *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        env=environment(OMP_NUM_THREADS="1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         preexec_fn=_hears_ctrl_c,
     )
-
-
-def until(process: subprocess.Popen[str], happens: Callable[[], object]) -> None:
-    last = time.monotonic() + 120
-    while not happens():
-        assert process.poll() is None and time.monotonic() < last, process.communicate()
-        time.sleep(0.01)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import ROLES, numbers, refused, run
+from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 
 
 @pytest.fixture
@@ -82,8 +82,7 @@ def test_images_that_are_not_there(demo, tmp_path):
     frame.loc[8, "image"] = None
     path = written(tmp_path / "t.csv", frame)
     fit = ("fit", path, *ROLES, "--rounds", 2)
-    result = run(*fit, "--out", tmp_path / "m")
-    assert result.exit_code == 0, result.output
+    result = accepted(*fit, "--out", tmp_path / "m")
     lost = (
         f"1 path of images leads to no file in column 'image', {tmp_path / 'images/00003.png'} first; "
         "such rows count as without an image"
@@ -95,8 +94,7 @@ def test_images_that_are_not_there(demo, tmp_path):
     said = refused(*fit, "--out", tmp_path / "m2")
     assert said.startswith(f"{path}, row 6, '00005.png' is no image in a known format")
     assert said.endswith("; --skip-unreadable counts such images as missing")
-    result = run(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
-    assert result.exit_code == 0, result.output
+    result = accepted(*fit, "--skip-unreadable", "--out", tmp_path / "m2")
     damaged = said.removesuffix("; --skip-unreadable counts such images as missing")
     last = f"column 'image': 1 of 118 images cannot be read and counts as missing: {damaged}"
     notes = ("3 of 120 rows have no image", lost, last)
@@ -133,13 +131,13 @@ def test_only_a_model_is_replaced(table, tmp_path):
     assert "is a file" in refused(*fit, folder / "thesis.txt")
 
     model = tmp_path / "model"
-    assert run(*fit, model).exit_code == 0
+    accepted(*fit, model)
     before = (model / "card.json").read_text()
     assert "holds a model; replace it with --force" in refused(*fit, model)
     # a fit that fails leaves the earlier model
     assert "no column 'gone'" in refused(*fit, model, "--drop", "gone", "--force")
     assert (model / "card.json").read_text() == before
-    assert run(*fit, model, "--seed", 1, "--force").exit_code == 0
+    accepted(*fit, model, "--seed", 1, "--force")
     assert json.loads((model / "card.json").read_text())["seed"] == 1
     # and what a user put beside it is not lost
     (model / "notes.txt").write_text("the good one")
@@ -198,8 +196,7 @@ def test_a_model_that_was_tampered_with(model, demo, tmp_path):
 
 def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
     folder = tmp_path / "a model"
-    done = run("fit", table, "--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", folder)
-    assert done.exit_code == 0, done.output
+    done = accepted("fit", table, "--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", folder)
     lines = done.stdout.splitlines()
     saved = lines.index(f"saved {folder}")
     words, predict, question, report = lines[saved + 1 :]
@@ -212,5 +209,5 @@ def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
         assert command[:3] == ["usboost", verb, str(folder)] and command[3] == f"more{table.suffix}"
         at = command.index("--out") + 1
         given = [*command[1:3], table, *command[4:at], tmp_path / command[at]]
-        assert run(*given).exit_code == 0
+        accepted(*given)
         assert (tmp_path / command[at]).is_file()

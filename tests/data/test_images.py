@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
+from tests.conftest import encoded
 from usboost.data.images import EncodedImages, Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
@@ -26,9 +27,7 @@ PIXELS = {channels: RNG.integers(0, 256, (50, channels, 6, 9), dtype=np.uint8) f
 
 
 def encode(pixels: np.ndarray, form: str = "PNG") -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(out, form)
-    return out.getvalue()
+    return encoded(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0), form)
 
 
 def column(pixels: np.ndarray, chunks: int = 3) -> pa.ChunkedArray:

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tasks.pages import inspection
+from tests.conftest import contents
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets.prepared import store
@@ -54,8 +55,8 @@ def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch
     for attempt in ("first", "again"):
         inspection.keep(fitted, "user_table", (views, y), probabilities, prepared / attempt)
     folder = prepared / "first" / inspection.FOLDER
-    names = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert names == {path.name: path.read_bytes() for path in (prepared / "again/inspection").iterdir()}
+    names = contents(folder)
+    assert names == contents(prepared / "again/inspection")
     page = read(folder)
     assert page is not None and len(page["figures"]) == 4
     worst = pd.read_csv(folder / "worst.csv")

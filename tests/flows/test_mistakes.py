@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.conftest import contents
 from tests.flows.test_pipeline import runs
 
 FILES = ("census-income.data.gz", "census-income.test.gz")
@@ -20,10 +21,6 @@ def spoil(path, how):
     data = path.read_bytes()
     path.unlink()
     path.write_bytes(how(data))
-
-
-def snapshot(folder):
-    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -81,19 +78,19 @@ def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, sa
 
 def outputs(workspace):
     places = ("data/prepared", "data/results", "reports")
-    return [snapshot(workspace.folder / place) for place in places]
+    return [contents(workspace.folder / place) for place in places]
 
 
 def test_a_failing_fit_leaves_a_failed_run(workspace):
     workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
     workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
-    before = snapshot(workspace.folder / "data/results")
+    before = contents(workspace.folder / "data/results")
     done = workspace.flow("fit", "ci_b", check=False)
     assert done.returncode == 1
     assert "the risk is no longer finite" in done.stderr and "round " in done.stderr
     failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
     assert any("no longer finite" in text for text in failed["tags.error"])
-    assert snapshot(workspace.folder / "data/results") == before
+    assert contents(workspace.folder / "data/results") == before
     assert_nothing_pickled(Path(workspace.environment["USBOOST_HOME"]) / "prefect", "no longer finite")
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.boosting.test_checkpoint import Dies
 from tests.conftest import make_views
-from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.table import Table
 from usboost.errors import UsboostError
@@ -83,13 +83,6 @@ def test_what_is_no_share_is_refused(share, problem):
         fitted(TreeLearner(feature_fraction=share), problem[0], Target(problem[1]))
 
 
-class _Killed(Callback):
-    def on_round(self, round_):
-        if round_.index == 3:
-            raise KeyboardInterrupt
-        return False
-
-
 def test_a_model_that_draws_resumes_as_if_never_killed(tmp_path):
     """What a round draws follows from its seed alone."""
     views, y = make_views(3, n=300)
@@ -101,6 +94,6 @@ def test_a_model_that_draws_resumes_as_if_never_killed(tmp_path):
     model = TwoWeakLearnerClassifier(learners, **how)
     whole = model.fit(views, y).predict_proba(views)
     with pytest.raises(KeyboardInterrupt):
-        model.set_params(callbacks=[_Killed()], checkpoint=Checkpoint(tmp_path / "kept", {})).fit(views, y)
+        model.set_params(callbacks=[Dies(3)], checkpoint=Checkpoint(tmp_path / "kept", {})).fit(views, y)
     model.set_params(callbacks=None, checkpoint=Checkpoint(tmp_path / "kept", {})).fit(views, y)
     np.testing.assert_array_equal(model.predict_proba(views), whole)

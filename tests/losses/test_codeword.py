@@ -60,15 +60,13 @@ def test_hessian_is_the_derivative_of_w(n_classes, unit):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_w_tilde_and_w_hat_are_the_papers_sums(n_classes):
+def test_w_tilde_is_the_papers_sum(n_classes):
     loss, f, y = sample(n_classes, unit=True)
     codewords = loss.codewords
     for i, c in enumerate(y):
         e = [np.exp(-0.5 * f[i] @ (codewords[c] - codewords[k])) for k in range(n_classes)]
         tilde = sum((codewords[c] - codewords[k]) * np.sqrt(e[k]) for k in range(n_classes))
-        hat = sum(np.sum((codewords[c] - codewords[k]) ** 2) * e[k] for k in range(n_classes))
         np.testing.assert_allclose(loss.w_tilde(f, y)[i], tilde, rtol=1e-12)
-        assert loss.w_hat(f, y)[i] == pytest.approx(hat, rel=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])

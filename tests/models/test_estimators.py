@@ -19,7 +19,7 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
 from usboost.boosting.callbacks import Callback, History, ShowRounds
 from usboost.boosting.checkpoint import Checkpoint
@@ -28,7 +28,6 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import persistence
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
@@ -152,8 +151,7 @@ def test_names_of_a_dataframe_are_saved(tmp_path: Path) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=list("abc"))
     model = networks().fit(frame, frame["a"] > 0)
     assert model.feature_names_in_.tolist() == list("abc")
-    persistence.save(model, tmp_path / "m")
-    again = persistence.load(tmp_path / "m")
+    again = reloaded(model, tmp_path / "m")
     np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
     with pytest.raises(UsboostError, match="feature names"):
         again.predict(frame[list("bac")])

@@ -9,8 +9,8 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.ensemble import RandomForestRegressor
 
+from tests.conftest import reloaded
 from usboost.data.table import Table
-from usboost.models import persistence
 from usboost.models.baselines.estimators import (
     ForestBaseline,
     ForestBaselineRegressor,
@@ -26,8 +26,7 @@ def views(x: np.ndarray) -> dict[str, Table]:
 
 
 def saved(model, folder: Path):
-    persistence.save(model, folder / "model")
-    return persistence.load(folder / "model")
+    return reloaded(model, folder / "model")
 
 
 def test_classes_as_scikit_learns_forest_on_indicators(tmp_path):

@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from tests.small_models import on_features
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.models.networks.bfv_network import BFV
 from usboost.models.networks.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
-from usboost.models.persistence import load, save
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
@@ -110,8 +109,8 @@ def test_a_network_on_leaf_numbers_comes_back_from_its_file(tmp_path):
     assert model.network_.network_.spec["inputs"][1]["cardinalities"] == [
         len(t.value) for t in model.gbm_.trees
     ]
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     with pytest.raises(UsboostError, match="out of fold"):
         on_features(encoding="numbers", out_of_fold=True).fit(views, y)
     with pytest.raises(UsboostError, match="not 'leaves'"):

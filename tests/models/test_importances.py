@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -129,8 +129,7 @@ def test_lightgbms_importances_are_lightgbms_own() -> None:
 def test_importances_are_saved(make: Any, tmp_path: Path) -> None:
     views, y = make_views(n=200)
     model = make().fit(views, y)
-    persistence.save(model, tmp_path / "m")
-    again = persistence.load(tmp_path / "m")
+    again = reloaded(model, tmp_path / "m")
     np.testing.assert_array_equal(again.feature_importances_, model.feature_importances_)
     np.testing.assert_array_equal(again.feature_names_, model.feature_names_)
     without_gains(tmp_path / "m")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.conftest import reloaded
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -15,7 +16,6 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.inputs import InputReader, InputSpec, Projection
-from usboost.models.persistence import load, save
 
 
 @pytest.fixture
@@ -80,8 +80,7 @@ def test_saved_components(images, tmp_path, which: str) -> None:
         learners = {"S": TreeLearner(reads=("S", "U"), components=3)}
         model = TwoWeakLearnerClassifier(learners, n_rounds=3, backbone=backbone)
     model.fit(views, y)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     del again.reading_.projections["U", 3]
     with pytest.raises(UsboostError, match="no components of view 'U'"):

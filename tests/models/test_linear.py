@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from tests.conftest import make_views
+from tests.conftest import make_views, reloaded
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -20,7 +20,6 @@ from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.baselines.multinomial import Multinomial
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.inspection.inspect import view_contributions
-from usboost.models.persistence import load, save
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -60,8 +59,7 @@ def test_a_saved_one_predicts_the_same(tmp_path, n_classes: int) -> None:
     views, y = make_views(n_classes)
     labels = np.array(list("abcd"))[y]
     model = LinearBaseline().fit(views, labels)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     np.testing.assert_array_equal(again.predict(views), model.predict(views))
 
@@ -108,8 +106,7 @@ def test_boosting_goes_on_from_a_linear_start(tmp_path, n_classes: int, loss: st
     assert model.history_[0]["risk_train"] > model._loss().risk(
         model._start_f(views[:300]), model._loss().labels(y[:300])
     ) - (first - model.history_[0]["risk_train"])
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     assert len(list(again.staged_predict(views))) == model.n_estimators_
     assert view_contributions(model, views)["view"].tolist()[0] == "start"
@@ -170,8 +167,8 @@ def test_a_view_that_says_nothing_is_left_out(tmp_path, seed: int) -> None:
         alone, start=LinearBaseline(views=("S",)), **settings, monitor="risk_val"
     ).fit(views, y)
     np.testing.assert_array_equal(model.predict_proba(views), table.predict_proba(views))
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
 
 
 def test_a_view_that_helps_is_read() -> None:

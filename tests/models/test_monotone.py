@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import run
+from tests.multimodal.conftest import accepted, run
 from usboost import LightGBMBaselineRegressor, Table, UsboostError, Views
 from usboost.multimodal.fit import bundle
 
@@ -61,8 +61,7 @@ def test_by_the_command_on_a_table_with_gaps(tmp_path):
     frame["age"] = np.exp(3 * frame["age"])  # skewed: read through a logarithm
     frame.to_parquet(tmp_path / "t.parquet")
     common = ("fit", tmp_path / "t.parquet", "--label", "price", "--set", "monotone={rooms: +, age: '-'}")
-    result = run(*common, "--model", "lgbm", "--out", tmp_path / "m")
-    assert result.exit_code == 0, result.output
+    accepted(*common, "--model", "lgbm", "--out", tmp_path / "m")
     loaded, x = bundle.load(tmp_path / "m"), frame[[*NAMES]].dropna().to_numpy()
 
     def predict(rows):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import contents
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
@@ -123,12 +124,12 @@ def test_embeddings_of_covered_images_are_not_kept(tmp_path: Path) -> None:
     backbone = Backbone("small_cnn", pretrained=False, random=True, cache=str(tmp_path))
     views = Views(U=Images(pixels), S=Table.from_numeric(rng.normal(size=(40, 1))))
     model = LightGBMBaseline(n_trees=5, backbone=backbone, device="cpu").fit(views, y)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = contents(tmp_path)
     assert before
     embeddings.forget()
     heat = occlusions(model, views, [1])[1, "U", 0].heat()
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert contents(tmp_path) == before
     assert heat[8:, 8:].max() == heat.max()
     # afterwards they are kept again
     model.predict_proba(Views(U=Images(255 - pixels), S=views["S"]))
-    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) > len(before)
+    assert len(contents(tmp_path)) > len(before)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+from tests.conftest import reloaded
 from usboost.cli.options import OUTSIDE
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
@@ -87,8 +88,7 @@ def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
         held = views(x[:20]), y[:20]
         model = cls("tabicl", ("S",), random_state=3).fit(views(x[20:]), y[20:], held)
         assert model.estimator_.random_state == 3 and len(model.rows_[0]) == len(x) - 20
-        persistence.save(model, tmp_path / "m")
-        again = persistence.load(tmp_path / "m")
+        again = reloaded(model, tmp_path / "m")
         np.testing.assert_array_equal(again.predict(views(x)), model.predict(views(x)))
     monkeypatch.setattr("usboost.models.baselines.estimators.find_spec", lambda name: None)
     with pytest.raises(UsboostError, match="needs tabicl, which is not installed; `pip install tabicl`"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
+from tests.conftest import reloaded
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -15,7 +16,7 @@ from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.models.persistence import load, save
+from usboost.models.persistence import load
 from usboost.models.prediction_intervals import PredictionIntervals
 
 
@@ -88,8 +89,7 @@ def test_quantiles_follow_the_noise_and_residuals_do_not() -> None:
 def test_files_keep_the_intervals(name: str, tmp_path: Path) -> None:
     views, y = data(200, 0)
     model = MODELS[name](0.8).fit(views, y)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict(views), model.predict(views))
     for one, other in zip(again.predict_interval(views), model.predict_interval(views)):
         np.testing.assert_array_equal(one, other)

@@ -13,10 +13,10 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import cross_val_score, train_test_split
 
-from tests.conftest import make_views
+from tests.boosting.test_checkpoint import Dies
+from tests.conftest import make_views, reloaded
 from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import network
-from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -93,12 +93,10 @@ def test_equal_seeds_give_equal_models_that_files_keep(name: str, tmp_path: Path
     model = MODELS[name](random_state=3).fit(VIEWS, Y)
     expected = model.predict(VIEWS)
     np.testing.assert_array_equal(clone(model).fit(VIEWS, Y).predict(VIEWS), expected)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict(VIEWS), expected)
     assert again.get_params().keys() == model.get_params().keys()
-    save(again, tmp_path / "twice")
-    np.testing.assert_array_equal(load(tmp_path / "twice").predict(VIEWS), expected)
+    np.testing.assert_array_equal(reloaded(again, tmp_path / "twice").predict(VIEWS), expected)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "ridge"])
@@ -127,16 +125,6 @@ def test_rows_set_aside_or_given_are_not_fitted_to(name: str) -> None:
             assert same_start(training(clean), training(forbidden))
             assert not same_start(training(clean), training(allowed))
         assert not same_start(watched(clean), watched(forbidden))
-
-
-class Dies(Callback):
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-    def on_round(self, round_: Any) -> bool:
-        if round_.index == self.index:
-            raise KeyboardInterrupt
-        return False
 
 
 @pytest.mark.parametrize("name", ["2wl", "2wl, absolute", "linear start", "two branches", "bfv_dnn"])
@@ -214,8 +202,7 @@ def test_a_view_that_says_nothing_is_left_out_and_one_that_helps_is_read(tmp_pat
     assert fit(y).left_out_ == ("U",)
     model = fit(y + 4 * wide[:, 0])
     assert model.left_out_ == ()
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict(views), model.predict(views))
+    np.testing.assert_array_equal(reloaded(model, tmp_path / "model").predict(views), model.predict(views))
 
 
 def test_huber_delta_is_in_the_units_of_y() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import reloaded
 from tests.models.test_saved import two_views
-from usboost.models.persistence import load, save
+from usboost.models.persistence import load
 
 SAVED = Path(__file__).parent / "saved_baselines"
 EXPECTED = json.loads((SAVED / "expected.json").read_text())
@@ -20,8 +21,8 @@ def test_it_predicts_as_it_did(name: str, tmp_path: Path) -> None:
     model = load(SAVED / name)
     answers = model.predict if np.ndim(EXPECTED[name]) == 1 else model.predict_proba
     np.testing.assert_allclose(answers(two_views())[:5], EXPECTED[name], rtol=1e-6)
-    save(model, tmp_path / name)
-    np.testing.assert_array_equal(load(tmp_path / name).predict(two_views()), model.predict(two_views()))
+    again = reloaded(model, tmp_path / name)
+    np.testing.assert_array_equal(again.predict(two_views()), model.predict(two_views()))
     assert files(tmp_path / name) == files(SAVED / name)
 
 

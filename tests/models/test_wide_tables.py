@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.conftest import reloaded
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models import persistence
 from usboost.models.base import for_all_rows
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.multimodal.fit.fit import build
@@ -45,8 +45,7 @@ def test_a_fit_to_all_rows_keeps_the_share(tmp_path) -> None:
     model = TwoWeakLearnerClassifier(learners, step_fraction="wide", n_rounds=3, validation_fraction=0.2)
     model.fit(views, y)
     assert model.step_fraction_ == 0.2 == for_all_rows(model).step_fraction
-    persistence.save(model, tmp_path / "model")
-    kept = persistence.load(tmp_path / "model")
+    kept = reloaded(model, tmp_path / "model")
     assert kept.step_fraction == "wide"
     np.testing.assert_array_equal(kept.predict_proba(views), model.predict_proba(views))
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +13,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.conftest import ROOT
 from usboost.cli.app import app
 from usboost.datasets.user.demo import write_demo
 
@@ -23,6 +28,13 @@ def run(*arguments: object) -> Result:
     return result
 
 
+def accepted(*arguments: object) -> Result:
+    """What a command said that ends with 0."""
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
 def refused(*arguments: object) -> str:
     """The one sentence on stderr of a command that exits with 1 and says nothing else."""
     result = run(*arguments)
@@ -32,6 +44,20 @@ def refused(*arguments: object) -> str:
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
     return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Of a command of its own, which runs this checkout."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def until(process: subprocess.Popen[str], happens: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for something that a process does before it ends."""
+    last = time.monotonic() + seconds
+    while not happens():
+        assert process.poll() is None and time.monotonic() < last, process.communicate()
+        time.sleep(0.001)
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +72,7 @@ def demo(tmp_path_factory) -> Path:
 def model(demo, tmp_path_factory) -> Path:
     """A model of the table with images."""
     out = tmp_path_factory.mktemp("model") / "model"
-    result = run("fit", demo, *ROLES, "--rounds", 4, "--out", out)
-    assert result.exit_code == 0, result.output
+    accepted("fit", demo, *ROLES, "--rounds", 4, "--out", out)
     return out
 
 

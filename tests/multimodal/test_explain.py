@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import ROLES, numbers, refused, run
+from tests.multimodal.conftest import ROLES, accepted, numbers, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.predict.explain import names_of
@@ -23,7 +23,7 @@ def plain(tmp_path_factory):
     frame = numbers(200).assign(day=pd.date_range("2020-01-01", periods=200))
     frame.to_csv(folder / "table.csv", index=False)
     given = ("--label", "kind", "--model", "linear_trees", "--rounds", 10, "--out", folder / "model")
-    assert run("fit", folder / "table.csv", *given).exit_code == 0
+    accepted("fit", folder / "table.csv", *given)
     return folder / "model", folder / "table.csv"
 
 
@@ -50,7 +50,7 @@ def test_a_number():
 def test_the_command_names_the_columns_that_say_most(plain, tmp_path, form):
     model, table = plain
     out = tmp_path / f"p.{form}"
-    assert run("predict", model, table, "--explain", "--keep", "height", "--out", out).exit_code == 0
+    accepted("predict", model, table, "--explain", "--keep", "height", "--out", out)
     found = pd.read_parquet(out) if form == "parquet" else pd.read_csv(out)
     assert list(found) == ["label", "p_no", "p_yes", "why", "height"]
     assert all(re.fullmatch(r"(\w+ [+-]\d+\.\d\d(; |$))+", each) for each in found["why"])
@@ -64,17 +64,17 @@ def test_one_row_is_compared_with_others(plain, tmp_path):
     said = refused("predict", model, tmp_path / "one.csv", "--explain", "--out", tmp_path / "p.csv")
     assert "one.csv has 1 row, too few" in said and "--against" in said
     given = ("predict", model, tmp_path / "one.csv", "--explain", "--against", table)
-    assert run(*given, "--out", tmp_path / "p.csv").exit_code == 0
+    accepted(*given, "--out", tmp_path / "p.csv")
     assert "height" in pd.read_csv(tmp_path / "p.csv")["why"][0]
 
 
 def test_a_model_that_cannot_be_explained(plain, tmp_path):
     table = plain[1]
     given = ("--label", "kind", "--model", "logistic", "--out", tmp_path / "m")
-    assert run("fit", table, *given).exit_code == 0
+    accepted("fit", table, *given)
     said = refused("predict", tmp_path / "m", table, "--explain", "--out", tmp_path / "p.csv")
     assert said.startswith("single rows of logistic cannot be explained")
-    assert run("report", tmp_path / "m", table, "--out", tmp_path / "r.html").exit_code == 0
+    accepted("report", tmp_path / "m", table, "--out", tmp_path / "r.html")
     assert "Single rows explained" not in (tmp_path / "r.html").read_text()
     with pytest.raises(UsboostError, match="logistic"):
         MultimodalClassifier.load(tmp_path / "m").explain(pd.read_csv(table))
@@ -82,7 +82,7 @@ def test_a_model_that_cannot_be_explained(plain, tmp_path):
 
 def test_the_report_explains_a_right_a_wrong_and_an_uncertain_row(plain, tmp_path):
     model, table = plain
-    assert run("report", model, table, "--out", tmp_path / "r.html").exit_code == 0
+    accepted("report", model, table, "--out", tmp_path / "r.html")
     loaded, text = bundle.load(model), (tmp_path / "r.html").read_text()
     scored = score_table(loaded, table, "kind")
     kinds = dict(three_rows(loaded, scored))
@@ -99,7 +99,7 @@ def test_the_report_explains_a_right_a_wrong_and_an_uncertain_row(plain, tmp_pat
 
 def test_images_are_one_of_the_columns(demo, tmp_path):
     given = (*ROLES, "--model", "2wl_ridge", "--finetune", "none", "--rounds", 4, "--out", tmp_path / "m")
-    assert run("fit", demo, *given).exit_code == 0
+    accepted("fit", demo, *given)
     assert names_of(bundle.load(tmp_path / "m"))[-1] == "images (image)"
     found = MultimodalClassifier.load(tmp_path / "m", images_root=demo.parent)
     frame = pd.read_csv(demo)
@@ -113,6 +113,6 @@ def test_images_are_one_of_the_columns(demo, tmp_path):
     frame["image"] = frame["image"].sample(frac=1.0, random_state=0).to_numpy()
     frame.to_csv(demo.parent / "shuffled.csv", index=False)
     given = (*ROLES, "--finetune", "none", "--rounds", 4, "--out", tmp_path / "shuffled")
-    assert run("fit", demo.parent / "shuffled.csv", *given).exit_code == 0
+    accepted("fit", demo.parent / "shuffled.csv", *given)
     left_out = bundle.load(tmp_path / "shuffled")
     assert left_out.model.left_out_ and names_of(left_out) == tuple(left_out.card.columns)

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
-from tests.multimodal.conftest import ROLES, numbers, refused, run
+from tests.conftest import reloaded
+from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets.files.sampling import stratified_parts, stream
 from usboost.datasets.prepared import store
 from usboost.datasets.user import prepare as user_table
@@ -25,7 +26,6 @@ from usboost.learners.networks.images.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.persistence import load, save
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of
@@ -79,8 +79,7 @@ def test_a_bundle_reads_all_columns(saved: Path, own: UserTable, pairs: Path, tm
         "pooled": False,
     }
     expected = loaded.model.predict_proba(own.views(loaded.encoding, np.arange(120)))
-    done = run("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
-    assert done.exit_code == 0, done.output
+    done = accepted("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
     assert done.stderr == (
         "note: 1 of 120 rows have no image in column 'front'\n"
         "note: 40 of 120 rows have no image in column 'back'\n"
@@ -113,8 +112,7 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
     loaded = bundle.load(tmp_path / "bundle")
     assert loaded.card.images is not None and not loaded.card.images.pooled
     assert loaded.card.images.form.names == ["U:front", "U:back"]
-    done = run("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
-    assert done.exit_code == 0, done.output
+    accepted("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
     found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]
     rows = stratified_parts(pd.read_parquet(pairs)["batch"], user_table.SHARES, stream(0, 0))
     for split, of_split in zip(SPLITS, rows):
@@ -192,7 +190,7 @@ def _lying(width: int, height: int) -> bytes:
 def test_a_model_without_images_looks_nowhere(tmp_path: Path) -> None:
     numbers(80).to_parquet(tmp_path / "t.parquet")
     words = ("--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", tmp_path / "m")
-    assert run("fit", tmp_path / "t.parquet", *words).exit_code == 0
+    accepted("fit", tmp_path / "t.parquet", *words)
     out = ("--out", tmp_path / "r.html", "--occlusion-maps")
     assert refused("report", tmp_path / "m", tmp_path / "t.parquet", *out) == (
         "the model reads no images, so it looks nowhere; leave out --occlusion-maps"
@@ -210,14 +208,13 @@ def test_every_model_says_where_it_looks(
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "cache"))
     forget()  # else it would be found in memory, not written
     words = (*ROLES, "--model", name, "--rounds", 2, "--out", tmp_path / "m")
-    assert run("fit", demo, *words).exit_code == 0
+    accepted("fit", demo, *words)
     kept = set((tmp_path / "cache").rglob("*"))
     assert kept
     rows = pd.read_csv(demo)  # labels that no model finds, as only rows that are wrong are shown
     rows.assign(batch=rows["batch"].to_numpy()[::-1]).to_csv(tmp_path / "wrong.csv", index=False)
     words = (tmp_path / "wrong.csv", "--images-root", demo.parent, "--out", tmp_path / "r.html")
-    done = run("report", tmp_path / "m", *words, "--occlusion-maps")
-    assert done.exit_code == 0, done.output
+    accepted("report", tmp_path / "m", *words, "--occlusion-maps")
     assert "where the model looks in the image of row" in (tmp_path / "r.html").read_text()
     assert set((tmp_path / "cache").rglob("*")) == kept
 
@@ -227,14 +224,13 @@ def test_two_branch_networks_read_all_columns(name: str, own: UserTable, tmp_pat
     rows = np.arange(len(own))
     views = own.views(own.fit_encoding(rows), rows)
     images = tuple(own.images)
-    small = ImageOptions("small_cnn", "all", 32)
+    small = ImageOptions("small_cnn", "all")
     model = build(name, images=small, image_views=images, rounds=2).fit(views, own.labels)
     expected = model.predict_proba(views)
     for each in images:
         other = model.predict_proba(views.with_view(each, views[each][rows[::-1]]))
         assert np.abs(other - expected).max() > 1e-4
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), expected)
+    np.testing.assert_array_equal(reloaded(model, tmp_path / "model").predict_proba(views), expected)
     network = model.network_ if name == "baseline" else model.network_.network_
     network.spec["views"] = network.spec["views"][:2]
     with pytest.raises(UsboostError, match="not as many as its inputs"):

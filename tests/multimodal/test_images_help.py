@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tests.conftest import encoded
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec
@@ -29,9 +29,7 @@ class ByBrightness(PriorBaseline):
 
 
 def image(bright: bool) -> bytes:
-    made = io.BytesIO()
-    Image.new("L", (16, 16), 220 if bright else 30).save(made, "PNG")
-    return made.getvalue()
+    return encoded(Image.new("L", (16, 16), 220 if bright else 30))
 
 
 @pytest.mark.parametrize(("right", "wrong", "helps"), [(1, 1, False), (50, 1, True), (1, 50, False)])

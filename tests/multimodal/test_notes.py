@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 
 import numpy as np
@@ -11,7 +10,8 @@ import pytest
 from PIL import Image
 from sklearn.model_selection import cross_val_score
 
-from tests.multimodal.conftest import run
+from tests.conftest import encoded
+from tests.multimodal.conftest import accepted, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.multimodal.fit import bundle
 
@@ -20,9 +20,7 @@ N = 60
 
 
 def png(value: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (16, 16), (int(value),) * 3).save(out, "PNG")
-    return out.getvalue()
+    return encoded(Image.new("RGB", (16, 16), (int(value),) * 3))
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +160,7 @@ def test_rows_of_which_none_has_a_value(table, model, tmp_path, column, nothing)
     if not (nothing is pd.NaT and column == "photo"):
         rows.to_parquet(tmp_path / "t.parquet")
         model.save(tmp_path / "m")
-        done = run("predict", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
-        assert done.exit_code == 0, done.stderr
+        accepted("predict", tmp_path / "m", tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
         pd.testing.assert_frame_equal(
             pd.read_parquet(tmp_path / "p.parquet"), expected, check_dtype=False, atol=1e-9
         )

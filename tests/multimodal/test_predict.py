@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import ROOT
-from tests.multimodal.conftest import ROLES, numbers, refused, run
+from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets.files.sampling import stratified_parts
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
@@ -28,14 +28,12 @@ def plain(tmp_path_factory):
     table = folder / "table.parquet"
     numbers(150, classes=3).to_parquet(table)
     options = ("--label", "kind", "--categorical", "width", "--rounds", 5, "--out", folder / "model")
-    result = run("fit", table, *options)
-    assert result.exit_code == 0, result.output
+    accepted("fit", table, *options)
     return folder / "model", table
 
 
 def predicted(model, table, out, *more):
-    result = run("predict", model, table, "--out", out, *more)
-    assert result.exit_code == 0, result.output
+    accepted("predict", model, table, "--out", out, *more)
     return pd.read_parquet(out) if out.suffix == ".parquet" else pd.read_csv(out)
 
 
@@ -142,8 +140,10 @@ def test_a_column_of_which_training_had_no_category_is_named(plain, tmp_path):
     most = "150 of 151 rows have a category that was not in the training rows, the first in row 1, 'RED'"
     for rows, expected in ((changed, none), (pd.concat([changed, frame.tail(1)]), most)):
         rows.to_parquet(tmp_path / "t.parquet")
-        result = run("predict", model, tmp_path / "t.parquet", "--out", tmp_path / "p.csv", "--batch", 40)
-        assert result.exit_code == 0 and result.stderr == f"note: column 'colour': {expected}\n"
+        result = accepted(
+            "predict", model, tmp_path / "t.parquet", "--out", tmp_path / "p.csv", "--batch", 40
+        )
+        assert result.stderr == f"note: column 'colour': {expected}\n"
 
 
 def test_an_empty_table_is_called_empty(plain, tmp_path):
@@ -204,7 +204,7 @@ def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(mode
     assert "no path in column 'image' leads" in refused(
         "report", model, table, "--out", tmp_path / "r.html", "--label", "batch"
     )
-    assert run("predict", model, table, "--out", out, "--images-root", demo.parent).exit_code == 0
+    accepted("predict", model, table, "--out", out, "--images-root", demo.parent)
     with pytest.warns(UserWarning, match="5 paths of images lead to no file in column 'image', .*0.png"):
         bundle.load(model).answer(FrameRows(frame, tmp_path))
 
@@ -234,7 +234,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path, warm):
     for name, n in (("train", 200), ("small", 100_000), ("large", 400_000)):
         values.head(n).to_parquet(tmp_path / f"{name}.parquet")
     options = ("--label", "y", "--model", "lgbm", "--rounds", 5, "--out", tmp_path / "model")
-    assert run("fit", tmp_path / "train.parquet", *options).exit_code == 0
+    accepted("fit", tmp_path / "train.parquet", *options)
     # getrusage's peak would be at least that of this process, which a child inherits
     code = (
         "import sys; from usboost.cli.app import app; app(sys.argv[1:], standalone_mode=False); "

@@ -17,7 +17,7 @@ from sklearn.metrics import (
     r2_score,
 )
 
-from tests.multimodal.conftest import numbers, refused, run
+from tests.multimodal.conftest import accepted, numbers, refused
 from tests.multimodal.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.names import number, number_of_label
@@ -43,15 +43,14 @@ def priced(tmp_path_factory):
         frame["price"] = 50 * frame["height"].fillna(0) + 20 * frame["width"] + 5 * rng.normal(size=n)
         frame.to_csv(folder / name, index=False)
     out = ("--out", folder / "m")
-    assert run("fit", folder / "t.csv", "--label", "price", "--rounds", 6, *out).exit_code == 0
-    result = run("report", folder / "m", folder / "new.csv", "--out", folder / "r.html")
-    assert result.exit_code == 0, result.output
+    accepted("fit", folder / "t.csv", "--label", "price", "--rounds", 6, *out)
+    accepted("report", folder / "m", folder / "new.csv", "--out", folder / "r.html")
     return folder
 
 
 def test_a_number_beside_its_mean(priced):
     page = Page((priced / "r.html").read_text())
-    assert run("predict", priced / "m", priced / "new.csv", "--out", priced / "p.csv").exit_code == 0
+    accepted("predict", priced / "m", priced / "new.csv", "--out", priced / "p.csv")
     found, true = pd.read_csv(priced / "p.csv"), pd.read_csv(priced / "new.csv")["price"]
     rmse = float(np.sqrt(np.mean((true - found["prediction"]) ** 2)))
     shown = [rmse, mean_absolute_error(true, found["prediction"]), r2_score(true, found["prediction"])]
@@ -130,9 +129,9 @@ def test_two_classes_at_the_threshold(tmp_path):
         "--out",
         tmp_path / "m",
     )
-    assert run("fit", tmp_path / "t.csv", "--label", "kind", *out).exit_code == 0
-    assert run("report", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "r.html").exit_code == 0
-    assert run("predict", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "p.csv").exit_code == 0
+    accepted("fit", tmp_path / "t.csv", "--label", "kind", *out)
+    accepted("report", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "r.html")
+    accepted("predict", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     text = (tmp_path / "r.html").read_text()
     page = Page(text)
     found, true = pd.read_csv(tmp_path / "p.csv"), pd.read_csv(tmp_path / "new.csv")["kind"]
@@ -167,9 +166,7 @@ def test_a_sum_with_a_start_is_shuffled_as_the_model_would_be(name, demo, model,
     folder = model
     if name != "linear_trees":
         roles = ("--label", "batch", "--image", "image", "--size", "32", "--drop", "split")
-        assert (
-            run("fit", demo, *roles, "--model", name, "--rounds", 2, "--out", tmp_path / "m").exit_code == 0
-        )
+        accepted("fit", demo, *roles, "--model", name, "--rounds", 2, "--out", tmp_path / "m")
         folder = tmp_path / "m"
     loaded = bundle.load(folder)
     views = score_table(loaded, demo, "batch").views
@@ -206,6 +203,6 @@ def test_a_card_may_have_neither_prior_nor_history(model, demo, tmp_path):
     old = bundle.Bundle(loaded.model, loaded.card.model_copy(update={"prior": [], "history": {}}))
     old.save(tmp_path / "m")
     assert not {"prior", "history"} & json.loads((tmp_path / "m/card.json").read_text()).keys()
-    assert run("report", tmp_path / "m", demo, "--out", tmp_path / "r.html").exit_code == 0
+    accepted("report", tmp_path / "m", demo, "--out", tmp_path / "r.html")
     page = Page((tmp_path / "r.html").read_text())
     assert "the classes in these rows for every row" in page.text

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.tracking.logged_model import signature
 from tests.conftest import ROOT
-from tests.multimodal.conftest import numbers, refused, run
+from tests.multimodal.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier
 from usboost.evaluation.intervals import least_probability
 from usboost.multimodal.fit import bundle
@@ -53,14 +53,14 @@ def saved(tmp_path_factory):
     frame.iloc[:800].to_parquet(folder / "table.parquet")
     frame.iloc[800:].to_parquet(folder / "new.parquet")
     given = ("--label", "kind", "--model", "logistic", "--out", folder / "model")
-    assert run("fit", folder / "table.parquet", *given).exit_code == 0
+    accepted("fit", folder / "table.parquet", *given)
     return folder
 
 
 def test_new_rows_are_held(saved, tmp_path):
     model, new = saved / "model", saved / "new.parquet"
     for name in ("p.csv", "p.parquet"):
-        assert run("predict", model, new, "--sets", "--keep", "kind", "--out", tmp_path / name).exit_code == 0
+        accepted("predict", model, new, "--sets", "--keep", "kind", "--out", tmp_path / name)
     found, read = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "p.csv")
     assert list(found) == ["label", "p_maybe", "p_no", "p_yes", "set", "kind"]
     assert (found["set"] == read["set"]).all()
@@ -78,7 +78,7 @@ def test_new_rows_are_held(saved, tmp_path):
 
 
 def test_the_report_says_how_many_are_held(saved, tmp_path):
-    assert run("report", saved / "model", saved / "new.parquet", "--out", tmp_path / "r.html").exit_code == 0
+    accepted("report", saved / "model", saved / "new.parquet", "--out", tmp_path / "r.html")
     loaded, text = bundle.load(saved / "model"), (tmp_path / "r.html").read_text()
     frame = pd.read_parquet(saved / "new.parquet")
     answers = loaded.predict(frame.drop(columns="kind"))
@@ -119,7 +119,7 @@ def test_who_has_no_sets(saved, tmp_path):
     frame = numbers(60).drop(columns="kind").dropna()
     frame.to_csv(tmp_path / "t.csv", index=False)
     given = ("--label", "height", "--model", "ridge", "--out", tmp_path / "m")
-    assert run("fit", tmp_path / "t.csv", *given).exit_code == 0
+    accepted("fit", tmp_path / "t.csv", *given)
     said = refused("predict", tmp_path / "m", tmp_path / "t.csv", "--sets", "--out", tmp_path / "p.csv")
     assert said == "a predicted number has an interval and no set; leave --sets out"
     card = json.loads((saved / "model" / "card.json").read_text())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import numbers, refused, run
+from tests.multimodal.conftest import accepted, environment, numbers, refused, until
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
@@ -30,8 +29,6 @@ from usboost.tuning.propose import space_of
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import ModelTrials, Plan, SearchResult
 from usboost.tuning.trials import JOURNAL, Trial, Trials
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +106,11 @@ def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_
     path: Path, table: UserTable, whole: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", SCRIPT, str(path), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     rounds = tmp_path / "trials" / "linear_trees"
     for trial, index in ((1, 3), (4, 2)):
-        process = subprocess.Popen(command, env=environment)
+        process = subprocess.Popen(command, env=environment(OMP_NUM_THREADS="1"))
         mark = rounds / f"{trial:03d}" / "checkpoint" / "0" / f"round-{index:06d}.safetensors"
-        until = time.monotonic() + 120
-        while not mark.exists():
-            assert process.poll() is None and time.monotonic() < until
-            time.sleep(0.0005)
+        until(process, mark.exists)
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert [*rounds.rglob("round-*.safetensors")] and len(trials_of(tmp_path, table, "linear_trees")) < 6
@@ -295,8 +288,7 @@ def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None
     table = (path, "--label", "kind")
     out, names = tmp_path / "out", "linear_trees,prior"
     given = ("--trials", 3, "--jobs", 1, "--folds", 0, "--rounds", 20, "--set", "learners__S__max_depth=2")
-    done = run("tune", *table, "--models", names, *given, "--out", out)
-    assert done.exit_code == 0, done.output
+    done = accepted("tune", *table, "--models", names, *given, "--out", out)
     kept = read_settings(out / "settings.yaml")
     assert kept["prior"] == {} and kept["linear_trees"]["learners__S__max_depth"] == 2
     trials = pd.read_csv(out / "trials.csv")
@@ -305,24 +297,22 @@ def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None
     (best,) = trials[(trials["model"] == "linear_trees") & trials["chosen"]]["log_loss"]
     assert f"{best:.4f}" in done.stdout and "nothing to choose" in done.stdout
     assert f"--settings {out / 'settings.yaml'}" in done.stdout.replace("\n", "")
-    fitted = run(
+    fitted = accepted(
         *("fit", *table, "--model", "linear_trees", "--rounds", 20, "--no-calibrate", "--no-refit"),
         *("--settings", out / "settings.yaml", "--out", tmp_path / "model"),
     )
-    assert fitted.exit_code == 0 and f"log-loss {best:.4f}" in fitted.stdout
-    compared = run(
+    assert f"log-loss {best:.4f}" in fitted.stdout
+    accepted(
         *("compare", *table, "--models", names, "--folds", 2, "--rounds", 5),
         *("--settings", out / "settings.yaml"),
     )
-    assert compared.exit_code == 0, compared.output
 
 
 def test_settings_that_a_search_began_with_are_in_its_file(path: Path, tmp_path: Path) -> None:
     begin = tmp_path / "begin.yaml"
     begin.write_text("models: {lgbm: {set: {patience: 7, num_leaves: 5, lambda_l2: 2.0}}}")
     given = ("--models", "lgbm", "--trials", 1, "--folds", 0, "--set", "lambda_l2=3.0")
-    done = run("tune", path, "--label", "kind", *given, "--settings", begin, "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
+    accepted("tune", path, "--label", "kind", *given, "--settings", begin, "--out", tmp_path / "out")
     found = read_settings(tmp_path / "out" / "settings.yaml")["lgbm"]
     assert (found["patience"], found["num_leaves"], found["lambda_l2"]) == (7, 5, 3.0)
 

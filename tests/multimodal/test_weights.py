@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from typer.testing import CliRunner
 
-from usboost.cli.app import app
+from tests.multimodal.conftest import accepted, refused
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec
@@ -153,10 +152,9 @@ def test_wrong_weights_are_refused() -> None:
 def test_on_the_command_line(tmp_path: Path) -> None:
     path, out = tmp_path / "rows.csv", tmp_path / "model"
     pd.concat([X, Y, WEIGHT], axis=1).to_csv(path, index=False)
-    words = [str(path), "--label", "label", "--weight", "w"]
-    more = ["--model", "logistic", "--class-weight", "balanced", "--out", str(out)]
-    done = CliRunner().invoke(app, ["fit", *words, *more])
-    assert done.exit_code == 0, done.output
+    words = [path, "--label", "label", "--weight", "w"]
+    more = ["--model", "logistic", "--class-weight", "balanced", "--out", out]
+    done = accepted("fit", *words, *more)
     assert f"{(WEIGHT == 0).sum()} rows have the weight 0 and take no part" in done.stderr
     frame = pd.read_csv(path)
     own = read_table(path, TableSpec(label="label", weight="w"))
@@ -165,12 +163,9 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     again = expected.bundle.answer(FrameRows(frame, None)).drop(columns="label")
     order = np.argsort(expected.bundle.labels, kind="stable")
     np.testing.assert_allclose(loaded, again.iloc[:, order])
-    done = CliRunner().invoke(app, ["compare", *words, "--models", "prior,logistic", "--folds", "2"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(app, ["fit", *words[:3], "--weight", "nowhere", "--out", str(tmp_path / "new")])
-    assert done.exit_code == 1 and "nowhere" in done.output
-    done = CliRunner().invoke(app, ["report", str(out), str(path), "--out", str(tmp_path / "report.html")])
-    assert done.exit_code == 0, done.output
+    accepted("compare", *words, "--models", "prior,logistic", "--folds", 2)
+    assert "nowhere" in refused("fit", *words[:3], "--weight", "nowhere", "--out", tmp_path / "new")
+    done = accepted("report", out, path, "--out", tmp_path / "report.html")
     assert done.stderr == "note: the model was fitted with weights, 'w'; here each row counts once\n"
     assert "The model was fitted with the weights w; here each row" in (tmp_path / "report.html").read_text()
 

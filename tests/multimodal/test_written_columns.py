@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import refused, run
+from tests.multimodal.conftest import accepted, refused
 from usboost.datasets.prepared import store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
@@ -63,8 +63,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(table: Path) -> Path:
     out = table.parent / "model"
     fit = ("fit", table, "--label", "kind", "--missing", "k.A.", "--model", "lgbm", "--rounds", 5)
-    result = run(*fit, "--out", out)
-    assert result.exit_code == 0, result.output
+    result = accepted(*fit, "--out", out)
     assert "column 'no' is left out: each row has its own value" in result.stderr
     assert "number, written like 1.234,5 €" in result.stderr
     assert "5 numbers: year, month, weekday, yearday, days; constant: hour" in result.stderr
@@ -84,8 +83,8 @@ def test_the_card_says_how_they_are_written(model: Path, table: Path) -> None:
 
 
 def test_rows_with_types_and_as_written_are_the_same(model: Path, table: Path, tmp_path: Path) -> None:
-    result = run("predict", model, table, "--out", tmp_path / "p.parquet")
-    assert result.exit_code == 0 and result.stderr == "", result.output
+    result = accepted("predict", model, table, "--out", tmp_path / "p.parquet")
+    assert result.stderr == ""
     from_file = pd.read_parquet(tmp_path / "p.parquet")["p_a"]
     loaded = bundle.load(model)
     written = as_written(plain())
@@ -93,7 +92,7 @@ def test_rows_with_types_and_as_written_are_the_same(model: Path, table: Path, t
     for frame in (*texts, plain().assign(day=plain()["day"].dt.tz_localize("UTC"))):
         np.testing.assert_allclose(loaded.predict(frame)["p_a"], from_file, rtol=1e-12)
     plain().to_parquet(tmp_path / "t.parquet")
-    assert run("report", model, tmp_path / "t.parquet", "--out", tmp_path / "r.html").exit_code == 0
+    accepted("report", model, tmp_path / "t.parquet", "--out", tmp_path / "r.html")
 
 
 def test_what_is_written_otherwise_counts_as_missing_or_is_refused(model: Path, tmp_path: Path) -> None:
@@ -106,8 +105,8 @@ def test_what_is_written_otherwise_counts_as_missing_or_is_refused(model: Path, 
         frame = as_written(plain())
         frame.loc[4, column] = value
         frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
-        done = run("predict", model, tmp_path / "t.csv", *out)
-        assert done.exit_code == 0 and f"counts as missing, in row 5 (line 6), {value!r}" in done.output
+        done = accepted("predict", model, tmp_path / "t.csv", *out)
+        assert f"counts as missing, in row 5 (line 6), {value!r}" in done.output
         said = refused("predict", model, tmp_path / "t.csv", *out, "--strict")
         expected = (
             f"row 5 (line 6), {value!r}: column {column!r} held {what} when the model was fitted; give {what}"

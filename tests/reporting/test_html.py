@@ -82,12 +82,9 @@ def test_demo_data_are_named_and_never_beside_the_papers_numbers(tmp_path: Path,
     if where == "one cell":
         write_cell(results, "mi", "1wl_u", [fit(0, 0.75), fit(1, 0.78)], "demo")
     write_card(prepared, "mi", "demo" if where == "a card" else "paper")
-    out = write_report(
-        results, prepared, tmp_path / "out", datasets=paper.DATASETS, models=MODELS, title="My own title"
-    )
+    out = write_report(results, prepared, tmp_path / "out", datasets=paper.DATASETS, models=MODELS)
     page = _Page(out.read_text(encoding="utf-8"))
     assert "demo data" in page.heads["title"] and "demo data" in page.heads["h1"]
-    assert "My own title" in page.heads["h1"]
     assert _published(page.text) == set()
     assert "paper reports" not in page.text and "single runs" not in page.text
 
@@ -136,7 +133,7 @@ def test_data_are_escaped(tmp_path: Path) -> None:
         "class_counts": {evil: 3},
         "elimination": [{"removed": evil, evil: [evil, {evil: evil}]}],
     }
-    html = _page(tmp_path, ["ct"], ["baseline", "<b>lgbm"], {"demo"}, cards={"ct": card}, title=evil)
+    html = _page(tmp_path, ["ct"], ["baseline", "<b>lgbm"], {"demo"}, cards={"ct": card})
     tags = _Page(html).tags
     assert "<script" not in html and "<b>lgbm" not in html
     assert html.count("&lt;script&gt;") > 8

@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ import pytest
 from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
-from tests.serving import serving
+from tests.conftest import contents
+from tests.serving import Server, serving
 from usboost.datasets.files.sources import RemoteFile, find_source
 from usboost.datasets.prepared import store
 from usboost.errors import UsboostError
@@ -23,12 +23,6 @@ from usboost.files import replacing
 from usboost.learners.networks.images.pretrained import read_weights
 from usboost.models import persistence
 from usboost.reporting.html import write_report
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
-    }
 
 
 @pytest.fixture
@@ -184,54 +178,33 @@ def test_a_damaged_pointer_to_raw_files(tmp_path: Path, text: str) -> None:
 CONTENT = b"18, Not in universe\n" * 20_000
 
 
-class Server(ThreadingHTTPServer):
-    """Closes the connection after so many bytes of the content; with or without saying its length."""
-
-    sent: int | None = None
-    says_length = True
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        if self.server.says_length:
-            self.send_header("Content-Length", str(len(CONTENT)))
-        self.end_headers()
-        self.wfile.write(CONTENT[: self.server.sent])
-        self.close_connection = True
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving(Server(("127.0.0.1", 0), Handler), monkeypatch) as server:
+    with serving(monkeypatch) as server:
+        server.answers = [(200, CONTENT, None)]
         yield server
 
 
 def remote(server: Server, digest: str | None) -> list[RemoteFile]:
-    return [RemoteFile("raw.data", f"http://127.0.0.1:{server.server_port}/raw.data", digest)]
+    return [RemoteFile("raw.data", server.url, digest)]
 
 
 @pytest.mark.parametrize("sent", [0, 1, 1000, len(CONTENT) - 1])
 def test_a_download_that_breaks_off(server: Server, tmp_path: Path, sent: int) -> None:
-    server.sent = sent
+    server.answers = [(200, CONTENT, sent)]
     (tmp_path / "census").mkdir()
     (tmp_path / "census" / "other.data").write_bytes(b"there before")
     with pytest.raises(UsboostError, match=r"raw\.data is missing and could not be downloaded") as error:
         find_source("census", remote(server, None), folder=None, cache=tmp_path)
     assert isinstance(error.value.__cause__, OSError)  # so that a task tries again later
     assert contents(tmp_path) == {"census/other.data": b"there before"}
-    server.sent = None
+    server.answers = [(200, CONTENT, None)]
     find_source("census", remote(server, None), folder=None, cache=tmp_path)
     assert (tmp_path / "census" / "raw.data").read_bytes() == CONTENT
 
 
 def test_a_download_that_breaks_off_unnoticed_has_the_wrong_digest(server: Server, tmp_path: Path) -> None:
-    server.sent, server.says_length = 1000, False
+    server.answers, server.says_length = [(200, CONTENT, 1000)], False
     with pytest.raises(UsboostError, match=r"raw\.data .* was not kept, its SHA-256 should be"):
         find_source("census", remote(server, "0" * 64), folder=None, cache=tmp_path)
     assert contents(tmp_path) == {}

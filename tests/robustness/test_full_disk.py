@@ -15,6 +15,7 @@ import pytest
 from safetensors import SafetensorError
 
 from benchmarks.robustness import valid_inputs
+from tests.conftest import contents
 from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.models import persistence
@@ -30,11 +31,6 @@ def no_larger_file(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 @pytest.mark.parametrize("name", sorted(valid_inputs.models()))

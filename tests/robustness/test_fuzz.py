@@ -314,7 +314,7 @@ def test_prepared_splits(tmp_path: Path, case: str) -> None:
     pq.write_table(PREPARED[case](pq.read_table(path)), path)
     fuzz._right_card(tmp_path / "toy")
     with pytest.raises(UsboostError):
-        store.read(tmp_path / "toy", "train", views=["S"])
+        store.read(tmp_path / "toy", "train")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 
+from tests.conftest import encoded
 from tests.datasets.user.test_shards import shards, written
-from tests.multimodal.conftest import refused, run
+from tests.multimodal.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
 from usboost import Backbone, NetworkLearner, UsboostError
@@ -29,9 +28,7 @@ FIT = ("--label", "kind", "--image", "photo", "--size", "32", "--rounds", "2", "
 def photo(k: int) -> bytes:
     """Brighter for every second row."""
     grey = np.random.default_rng(k).integers(0, 90, (8, 8, 3)) + 80 * (k % 2)
-    out = io.BytesIO()
-    Image.fromarray(grey.astype(np.uint8)).save(out, "PNG")
-    return out.getvalue()
+    return encoded(grey.astype(np.uint8))
 
 
 def table(folder: Path | None) -> pd.DataFrame:
@@ -65,8 +62,7 @@ def test_two_ranks_make_the_model_of_one_process(
     rows = written(tmp_path / "rows", table(folder), group=15)
     words = ("fit", rows, *FIT, "--model", model, *(("--images-root", "photos") if as_paths else ()))
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "alone-cache"))
-    done = run(*words, "--out", "alone")
-    assert done.exit_code == 0, done.output
+    done = accepted(*words, "--out", "alone")
     assert "31 of 90 rows have no image" in done.stderr
     assert "the network as it is, which several shards do not tune" in done.stderr
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "cache"))
@@ -77,8 +73,7 @@ def test_two_ranks_make_the_model_of_one_process(
     assert (code, code_1, out_1, err_1) == (0, 0, "", ""), err + err_1
     assert files(tmp_path / "m") == files(tmp_path / "alone")
     assert json.loads((tmp_path / "m/card.json").read_text())["images"]["columns"] == ["photo"]
-    predicted = run("predict", "m", rows, "--out", "p.parquet", *(words[-2:] if as_paths else ()))
-    assert predicted.exit_code == 0, predicted.output
+    accepted("predict", "m", rows, "--out", "p.parquet", *(words[-2:] if as_paths else ()))
     assert len(pd.read_parquet("p.parquet")) == N
 
 

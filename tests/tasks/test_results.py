@@ -12,6 +12,7 @@ import yaml
 
 from tasks import settings
 from tasks.fits import results
+from tests.conftest import contents
 from usboost.datasets.prepared import store
 
 ROOT = Path(__file__).parents[2]
@@ -69,9 +70,9 @@ def test_only_what_a_run_names_is_kept():
     results.keep_only("ci_a", [("2wl", 0)])
     assert [path.name for path in Path("data/results/ci_a").iterdir()] == ["2wl"]
     assert (seeds("trace.parquet"), seeds("rows.parquet")) == ([0, 0], [0])
-    written = {path: path.read_bytes() for path in Path("data/results").rglob("*") if path.is_file()}
+    written = contents(Path("data/results"))
     results.keep_only("ci_a", [("2wl", 0)])
-    assert {path: path.read_bytes() for path in Path("data/results").rglob("*") if path.is_file()} == written
+    assert contents(Path("data/results")) == written
 
 
 def test_damaged_results_are_none():

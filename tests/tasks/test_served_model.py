@@ -18,6 +18,7 @@ from PIL import Image
 
 import usboost
 from tasks.tracking.logged_model import signature
+from tests.conftest import encoded
 from usboost import MultimodalClassifier, UsboostError
 
 RNG = np.random.default_rng(0)
@@ -26,9 +27,7 @@ SERVED = Path(usboost.__file__).parents[1] / "tasks" / "served_model.py"
 
 
 def png(value: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (16, 16), (int(value),) * 3).save(out, "PNG")
-    return out.getvalue()
+    return encoded(Image.new("RGB", (16, 16), (int(value),) * 3))
 
 
 @pytest.fixture(scope="module")

@@ -121,7 +121,7 @@ def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, An
     return arrays, document
 
 
-def stage_of(arrays: Arrays, document: Mapping[str, Any], prefix: str = "") -> Stage:
+def stage_of(arrays: Arrays, document: Mapping[str, Any]) -> Stage:
     """The stage that `describe_stage` described, its learners checked.
 
     Raises
@@ -133,7 +133,7 @@ def stage_of(arrays: Arrays, document: Mapping[str, Any], prefix: str = "") -> S
     """
     learners, steps = {}, {}
     for name, entry in document.items():
-        start = f"{prefix}{name}/"
+        start = f"{name}/"
         own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
         learners[name] = read_learner(entry["kind"], own, entry["meta"])
         steps[name] = float(entry["step"])
@@ -155,10 +155,10 @@ def write_stages(stages: Sequence[Stage], folder: Path, start: int = 0) -> list[
     return described
 
 
-def read_stages(described: list[dict[str, Any]], folder: Path, start: int = 0) -> Iterator[Stage]:
+def read_stages(described: list[dict[str, Any]], folder: Path) -> Iterator[Stage]:
     """The stages that `write_stages` wrote, in order."""
     loaded, by_stage = "", {}
-    for index, entry in enumerate(described, start):
+    for index, entry in enumerate(described):
         if entry["file"] != loaded:
             loaded, by_stage = entry["file"], _by_stage(read_arrays(folder / Path(entry["file"]).name))
         yield stage_of(by_stage[str(index)], entry["learners"])

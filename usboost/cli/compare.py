@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +32,7 @@ from usboost.multimodal.options import ImageOptions
 
 if TYPE_CHECKING:
     from usboost.multimodal.compare.compare import Comparison
+    from usboost.multimodal.compare.summary import Inputs
 
 
 def compare(
@@ -86,9 +87,8 @@ def compare(
         names = several.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.multimodal.compare import results
         from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.summary import inputs, next_steps, summary, what_is_read
+        from usboost.multimodal.compare.summary import inputs, next_steps
 
         read = images if spec.image else None
         models_to_fit = several.builders(names, own, read, rounds, chosen)
@@ -120,23 +120,38 @@ def compare(
         # a column of times or splits divides the rows in one way only
         steps = next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
         found = {name: inputs(name, own, read) for name in names}
-        said, reads = summary(comparison, found), what_is_read(found)
-        _show(comparison, said, reads, kept=out is not None)
-        sliced = results.sliced(comparison)
-        if by_column is not None and sliced:
-            say(f"\n{sliced['score']} by {by_column}:")
-            tables.show_slices(by_column, sliced)
-            say(results.SLICED)
-        for words, command in steps:
-            say_command(f"\n{words}", command)
-        if out is not None:
-            below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
-            if by_column is not None and sliced:
-                below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
-            results.write(comparison, out, f"{table.name}: {spec.label}", said, below)
-            say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
+        _tell(comparison, found, steps, by_column, out, f"{table.name}: {spec.label}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the lines below the table give the reasons")
+
+
+def _tell(
+    comparison: Comparison,
+    read: Mapping[str, Inputs],
+    steps: Sequence[tuple[str, str]],
+    by_column: str | None,
+    out: Path | None,
+    title: str,
+) -> None:
+    """Show the comparison and the commands that may come next; write both if there is a folder."""
+    from usboost.multimodal.compare import results
+    from usboost.multimodal.compare.summary import summary, what_is_read
+
+    said, reads = summary(comparison, read), what_is_read(read)
+    _show(comparison, said, reads, kept=out is not None)
+    sliced = results.sliced(comparison)
+    if by_column is not None and sliced:
+        say(f"\n{sliced['score']} by {by_column}:")
+        tables.show_slices(by_column, sliced)
+        say(results.SLICED)
+    for words, command in steps:
+        say_command(f"\n{words}", command)
+    if out is not None:
+        below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
+        if by_column is not None and sliced:
+            below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
+        results.write(comparison, out, title, said, below)
+        say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
 
 
 def _show(comparison: Comparison, said: Sequence[str], reads: Sequence[str], *, kept: bool) -> None:

@@ -27,7 +27,6 @@ def intervals(
     probabilities: np.ndarray,
     weight: np.ndarray | None = None,
     *,
-    seed: int = 0,
     draws: int | None = None,
 ) -> dict[str, Interval]:
     """Each score with its bootstrap percentile interval of 95 %: (score, low, high).
@@ -41,31 +40,24 @@ def intervals(
     weight : float64 of shape (n,), optional; rows are drawn alike, each with its weight.
     draws : samples; by default `DRAWS`.
     """
-    return _bootstrap(score, METRICS, labels, probabilities, weight, seed, draws)
+    return _bootstrap(score, METRICS, labels, probabilities, weight, draws)
 
 
 def regression_intervals(
-    y: np.ndarray,
-    predicted: np.ndarray,
-    weight: np.ndarray | None = None,
-    *,
-    seed: int = 0,
-    draws: int | None = None,
+    y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None, *, draws: int | None = None
 ) -> dict[str, Interval]:
     """The same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 of shape (n,)."""
-    return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, weight, seed, draws)
+    return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, weight, draws)
 
 
-def answer_intervals(
-    y: np.ndarray, answers: np.ndarray, scores: np.ndarray, *, seed: int = 0, draws: int | None = None
-) -> dict[str, Interval]:
+def answer_intervals(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, Interval]:
     """The same of `metrics.score_answers`, with its parameters."""
     pairs = np.column_stack([answers, scores])
 
     def scored(true: np.ndarray, given: np.ndarray, weight: np.ndarray | None) -> dict[str, float]:
         return score_answers(true, given[:, 0].astype(np.int64), given[:, 1])
 
-    return _bootstrap(scored, ANSWER_METRICS, y, pairs, None, seed, draws)
+    return _bootstrap(scored, ANSWER_METRICS, y, pairs, None, None)
 
 
 def _bootstrap(
@@ -74,12 +66,11 @@ def _bootstrap(
     true: np.ndarray,
     predicted: np.ndarray,
     weight: np.ndarray | None,
-    seed: int,
     draws: int | None,
 ) -> dict[str, Interval]:
     n = len(true)
     draws = draws or (DRAWS if n <= _LARGE else 200)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     whole = scored(true, predicted, weight)
     drawn = [
         scored(true[rows], predicted[rows], None if weight is None else weight[rows])

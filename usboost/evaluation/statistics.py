@@ -59,7 +59,6 @@ def randomization_test(
     second: np.ndarray,
     statistic: Statistic,
     *,
-    seed: int = 0,
     draws: int = 2000,
 ) -> float:
     """Two-sided p-value of two fitted models' difference on the same rows (approximate randomization).
@@ -72,7 +71,7 @@ def randomization_test(
     ----------
     labels : of n rows; first, second : the models' predictions, arrays of n rows.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     seen = abs(statistic(labels, first) - statistic(labels, second))
     shape = (len(labels), *(1,) * (first.ndim - 1))
     larger = 0
@@ -88,17 +87,14 @@ def paired_interval(
     first: np.ndarray,
     second: np.ndarray,
     statistic: Statistic,
-    *,
-    seed: int = 0,
-    draws: int = 500,
 ) -> tuple[float, float]:
     """Bootstrap percentile interval of 95 % of the first model's score less the second's, on the same rows.
 
-    Parameters are as of `randomization_test`; `draws` are the bootstrap samples.
+    Parameters are as of `randomization_test`.
     """
-    rng, n = np.random.default_rng(seed), len(labels)
+    rng, n = np.random.default_rng(0), len(labels)
     found = []
-    for rows in (rng.integers(0, n, n) for _ in range(draws)):
+    for rows in (rng.integers(0, n, n) for _ in range(500)):
         found.append(statistic(labels[rows], first[rows]) - statistic(labels[rows], second[rows]))
     low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)

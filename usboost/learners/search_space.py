@@ -34,10 +34,6 @@ class Real:
             return None
         return replace(self, low=min(self.low, float(value)), high=max(self.high, float(value)))
 
-    def corners(self) -> tuple[Any, ...]:
-        """Its extreme values."""
-        return self.low, self.high
-
 
 @dataclass(frozen=True)
 class Integer:
@@ -58,10 +54,6 @@ class Integer:
             return None
         return replace(self, low=min(self.low, int(value)), high=max(self.high, int(value)))
 
-    def corners(self) -> tuple[Any, ...]:
-        """Its extreme values."""
-        return self.low, self.high
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -81,10 +73,6 @@ class Choice:
             return self
         plain = isinstance(value, (str, int, float, bool, tuple, list, type(None)))
         return replace(self, options=(*self.options, _plain(value)), ordered=False) if plain else None
-
-    def corners(self) -> tuple[Any, ...]:
-        """All values."""
-        return self.options
 
 
 Dimension = Real | Integer | Choice

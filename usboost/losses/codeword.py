@@ -108,10 +108,6 @@ class CodewordExponential:
         """w̃_i = Σ_k (y_i − y^k) e_ik^½ (US equation 5)."""
         return self._combine(np.sqrt(self.weights(f, y)), y)
 
-    def w_hat(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """ŵ_i = Σ_k ‖y_i − y^k‖² e_ik = 2 Σ_{k≠c_i} e_ik, of shape (n,) (US §3.2.2)."""
-        return 2.0 * self.weights(f, y).sum(axis=1)
-
     def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """H_i = ¼ Σ_k e_ik (y_i − y^k)(y_i − y^k)ᵀ: (n, D, D)."""
         e = self.weights(f, y)

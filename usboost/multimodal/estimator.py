@@ -289,7 +289,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         leave out
     missing : further values that count as missing
     images_root : folder that paths of images are relative to
-    backbone, finetune, size : how images are read, see `usboost.multimodal.options.ImageOptions`
+    backbone, finetune : how images are read, see `usboost.multimodal.options.ImageOptions`; size : their side
+        in pixels
     pool_images : read several columns of images as one, by the mean of their embeddings
     skip_unreadable : count images that cannot be read as missing in `fit`; elsewhere they do anyway
     rounds : boosting rounds, epochs or trees at most

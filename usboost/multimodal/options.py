@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from usboost.datasets.user.table_spec import SIZE, Help, Options
+from usboost.datasets.user.table_spec import Help, Options
 from usboost.errors import UsboostError, option
 
 
@@ -22,7 +22,6 @@ class ImageOptions(Options):
     backbone : the network that turns an image into an embedding.
     finetune : what of it is tuned on the label before a model is fitted, "none", its "last" blocks or "all";
         "auto" is "last" where that takes some minutes, see `usboost.learners.networks.images.finetuning`.
-    size : side of the images in pixels.
     """
 
     backbone: Annotated[str, Help("Network that reads the images, by its name in timm.")] = (
@@ -35,7 +34,6 @@ class ImageOptions(Options):
             "where that takes some minutes."
         ),
     ] = "auto"
-    size: int = SIZE
 
     def for_preset(self, preset: str | None) -> Self:
         """Of the preset "fast" images are not tuned unless that was asked for."""

@@ -45,7 +45,6 @@ def write_report(
     *,
     datasets: Sequence[str],
     models: Sequence[str],
-    title: str | None = None,
     cells: Sequence[tuple[str, str]] = (),
     origins: Mapping[Key, Origin] | None = None,
 ) -> Path:
@@ -62,7 +61,6 @@ def write_report(
     prepared : folder with ``<dataset>/card.json``.
     out : folder to write into; made if need be.
     datasets, models : what the report is about; cells without scores are named on the page.
-    title : of the paper's page; "demo data" is added when any cell is from the demo profile.
     cells : (dataset, model) pairs of the other two papers, in a section of their own.
     origins : by (dataset, model, seed), what made a fit's scores.
 
@@ -105,7 +103,6 @@ def write_report(
             absent=missing(results, others, models),
             cards={d: card for d, card in cards.items() if d != USER_TABLE},
             drawings=_drawn(results, others, models, cards, pngs),
-            title=title,
             inspections={d: found for d, found in inspections.items() if d != USER_TABLE},
             images={d: shown for d, shown in images.items() if d != USER_TABLE},
             origins={key: origin for key, origin in origins.items() if key[0] != USER_TABLE},

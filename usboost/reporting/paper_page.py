@@ -42,7 +42,6 @@ def render(
     absent: Sequence[tuple[str, str]] = (),
     cards: Mapping[str, Mapping[str, Any]] | None = None,
     drawings: Mapping[str, Mapping[str, str]] | None = None,
-    title: str | None = None,
     images: Mapping[str, list[tuple[str, list[str]]]] | None = None,
     inspections: Mapping[str, Mapping[str, Any]] | None = None,
     others: OtherPapers | None = None,
@@ -61,7 +60,6 @@ def render(
     absent : (dataset, model) cells without scores.
     cards : data cards by dataset.
     drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
-    title : of the page.
     others : the cells of the other two papers.
     inspections : by dataset and model, what `inspection.read` returns.
     images : by dataset, each class's name and sample images as data URIs.
@@ -71,9 +69,6 @@ def render(
     cards = cards or {}
     with_images = [d for d in dict.fromkeys(datasets) if "images" in cards.get(d, {})]
     demo = is_demo(profiles, cards)
-    title = title or "The paper"
-    if demo and DEMO not in title.lower():
-        title = f"{title}: {DEMO}"
     datasets = list(dict.fromkeys(datasets))
     rows = catalogue.ordered([*models, *frame["model"]])
     found = verdicts(frame, datasets, cards, results)
@@ -82,7 +77,7 @@ def render(
         environment()
         .get_template("paper.html.j2")
         .render(
-            title=title,
+            title=f"The paper: {DEMO}" if demo else "The paper",
             demo=demo,
             profiles=sorted(profiles),
             models=rows,

@@ -173,20 +173,8 @@ def search(
     folder : has a folder for each model with its journal.
     identity : what decides the scores, as JSON: of the rows, the split, the scores.
     """
-    kept, found = dict[str, Trials](), dict[str, ModelTrials]()
-    for name, model in task.models.items():
-        decides = {
-            **identity,
-            "score": task.by,
-            "batch": plan.batch,
-            "proposals": plan.seed,
-            "pruning": plan.prune,
-            "model": described(model),
-            "space": {path: repr(each) for path, each in spaces[name].items()},
-            "code": code_digest(model, "usboost.tuning.search"),
-        }
-        kept[name] = Trials(folder / name, name, spaces[name], decides)
-        found[name] = ModelTrials(name, task.loss)
+    kept = {name: _kept(name, task, spaces[name], folder, plan, identity) for name in task.models}
+    found = {name: ModelTrials(name, task.loss) for name in task.models}
     total = sum(_count(spaces[name], plan) for name in task.models)
 
     def run(trials: Sequence[Trial], prune: bool) -> bool:
@@ -235,6 +223,24 @@ def search(
         for trials in kept.values():
             trials.forget_fits()
     return SearchResult(found, interrupted)
+
+
+def _kept(
+    name: str, task: Task, space: Space, folder: Path, plan: Plan, identity: Mapping[str, Any]
+) -> Trials:
+    """A model's trials on disk, with all that decides their scores."""
+    model = task.models[name]
+    decides = {
+        **identity,
+        "score": task.by,
+        "batch": plan.batch,
+        "proposals": plan.seed,
+        "pruning": plan.prune,
+        "model": described(model),
+        "space": {path: repr(each) for path, each in space.items()},
+        "code": code_digest(model, "usboost.tuning.search"),
+    }
+    return Trials(folder / name, name, space, decides)
 
 
 def _count(space: Space, plan: Plan) -> int:

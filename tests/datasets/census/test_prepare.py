@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import published
 from usboost.data.encoding import TableEncoder
 from usboost.datasets.census import prepare as census
 from usboost.datasets.census.demo import write_demo
@@ -49,10 +49,7 @@ def ci_b(demo: Path) -> Prepared:
 @pytest.fixture(scope="module")
 def real() -> Path:
     """The folder of the published files."""
-    beside = Path(__file__).parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("USBOOST_DATA", beside)) / census.SOURCE
-    if not all((folder / name).is_file() for name in (TRAIN, TEST)):
-        pytest.skip(f"the real census files are not in {census.SOURCE}/ of USBOOST_DATA or ../shared/data")
+    folder = published(census.SOURCE, TRAIN, TEST)
     if (folder / TRAIN).stat().st_size < 1 << 20:
         pytest.skip(f"the census files of {folder} are a demo's")
     return folder

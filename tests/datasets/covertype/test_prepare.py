@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import published
 from usboost.datasets.covertype import prepare as ct
 from usboost.datasets.covertype import raw as covertype
 from usboost.datasets.covertype import shapes
@@ -119,8 +119,7 @@ def test_the_raw_file_may_be_named_itself(raw: Path, made: Prepared, tmp_path: P
 
 
 def test_the_real_covertype(tmp_path: Path) -> None:
-    beside = Path(__file__).parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("USBOOST_DATA", beside)) / ct.SOURCE
+    folder = published(ct.SOURCE)
     if not any((folder / name).is_file() for name in ("covtype.data", "covtype.data.gz")):
         pytest.skip(f"the real covertype file is not in {ct.SOURCE}/ of USBOOST_DATA or ../shared/data")
     made = prepare(folder, tmp_path / "w", rows=2000, image_size=32, profile="paper")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
+from tests.conftest import encoded
 from usboost.datasets.files import image_sources
 from usboost.datasets.files.image_sources import (
     ParquetReader,
@@ -33,23 +33,17 @@ GREY = RNG.integers(0, 256, (20, 20), dtype=np.uint8)
 COLOUR = RNG.integers(0, 256, (20, 20, 3), dtype=np.uint8)
 
 
-def saved(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) -> bytes:
-    out = io.BytesIO()
-    (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(out, form, **options)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("form", ["PNG", "BMP", "TIFF", "PPM"])
 def test_a_square_of_the_right_size_keeps_its_pixels(form: str) -> None:
-    np.testing.assert_array_equal(load(saved(COLOUR, form), size=20, channels=3), COLOUR.transpose(2, 0, 1))
-    np.testing.assert_array_equal(load(saved(GREY, form), size=20, channels=1)[0], GREY)
+    np.testing.assert_array_equal(load(encoded(COLOUR, form), size=20, channels=3), COLOUR.transpose(2, 0, 1))
+    np.testing.assert_array_equal(load(encoded(GREY, form), size=20, channels=1)[0], GREY)
 
 
 def test_grey_and_colour_become_each_other() -> None:
-    grey = load(saved(GREY), size=20, channels=3)
+    grey = load(encoded(GREY), size=20, channels=3)
     np.testing.assert_array_equal(grey, np.stack([GREY] * 3))
     luma = COLOUR.astype(float) @ [0.299, 0.587, 0.114]
-    assert np.abs(load(saved(COLOUR), size=20, channels=1)[0] - luma).max() <= 1
+    assert np.abs(load(encoded(COLOUR), size=20, channels=1)[0] - luma).max() <= 1
 
 
 def test_modes_become_what_they_show() -> None:
@@ -62,27 +56,27 @@ def test_modes_become_what_they_show() -> None:
         (bits, "PNG", np.stack([np.asarray(bits) * 255] * 3, axis=2)),
         (Image.fromarray(cmyk, "CMYK"), "TIFF", COLOUR),
     ):
-        found = load(saved(image, form), size=20, channels=3)
+        found = load(encoded(image, form), size=20, channels=3)
         np.testing.assert_array_equal(found, expected.transpose(2, 0, 1))
     smooth = np.linspace(0, 255, 400).reshape(20, 20).astype(np.uint8)
     ink = Image.fromarray(np.stack([255 - smooth] * 3 + [0 * smooth], axis=2), "CMYK")
-    assert np.abs(load(saved(ink, "JPEG"), size=20, channels=1)[0].astype(int) - smooth).max() < 12
+    assert np.abs(load(encoded(ink, "JPEG"), size=20, channels=1)[0].astype(int) - smooth).max() < 12
 
 
 def test_transparency_is_laid_on_white() -> None:
     alpha = RNG.integers(0, 256, (20, 20, 1), dtype=np.uint8)
     expected = COLOUR * (alpha / 255) + 255 * (1 - alpha / 255)
-    found = load(saved(np.concatenate([COLOUR, alpha], axis=2)), size=20, channels=3)
+    found = load(encoded(np.concatenate([COLOUR, alpha], axis=2)), size=20, channels=3)
     assert np.abs(found.transpose(1, 2, 0) - expected).max() <= 1
     grey = Image.merge("LA", (Image.fromarray(GREY), Image.fromarray(alpha[..., 0])))
     expected = GREY * (alpha[..., 0] / 255) + 255 * (1 - alpha[..., 0] / 255)
-    assert np.abs(load(saved(grey), size=20, channels=1)[0] - expected).max() <= 2
+    assert np.abs(load(encoded(grey), size=20, channels=1)[0] - expected).max() <= 2
     palette = Image.fromarray((GREY % 4).astype(np.uint8), "P")
     palette.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
-    found = load(saved(palette, transparency=0), size=20, channels=3).transpose(1, 2, 0)
+    found = load(encoded(palette, transparency=0), size=20, channels=3).transpose(1, 2, 0)
     table = np.array([[255, 255, 255], [255, 0, 0], [0, 255, 0], [0, 0, 255]])
     np.testing.assert_array_equal(found, table[GREY % 4])
-    keyed = load(saved(Image.fromarray(GREY), transparency=7), size=20, channels=1)[0]
+    keyed = load(encoded(Image.fromarray(GREY), transparency=7), size=20, channels=1)[0]
     np.testing.assert_array_equal(keyed, np.where(GREY == 7, 255, GREY))
 
 
@@ -92,7 +86,7 @@ def test_images_stand_upright(orientation: int) -> None:
     expected = np.rot90(GREY[:, ::-1] if orientation in (2, 4, 5, 7) else GREY, turns[orientation])
     exif = Image.Exif()
     exif[0x0112] = orientation
-    np.testing.assert_array_equal(load(saved(GREY, exif=exif), size=20, channels=1)[0], expected)
+    np.testing.assert_array_equal(load(encoded(GREY, exif=exif), size=20, channels=1)[0], expected)
 
 
 @settings(max_examples=60)
@@ -117,7 +111,7 @@ def test_the_shorter_side_is_scaled_and_the_centre_cropped(
     middle = slice(before, before + size)
     expected = scaled[:, middle] if wide else scaled[middle]
 
-    found = load(saved(pixels), size=size, channels=channels)
+    found = load(encoded(pixels), size=size, channels=channels)
 
     assert found.shape == (channels, size, size) and found.dtype == np.uint8
     assert np.abs(found.transpose(1, 2, 0).astype(int) - expected).max() <= 1
@@ -125,20 +119,20 @@ def test_the_shorter_side_is_scaled_and_the_centre_cropped(
 
 def test_a_thin_strip_is_not_scaled_whole() -> None:
     strip = np.full((1, 100_000), 90, dtype=np.uint8)
-    assert (load(saved(strip), size=64, channels=1) == 90).all()
+    assert (load(encoded(strip), size=64, channels=1) == 90).all()
 
 
 def test_a_large_jpeg_is_what_pillow_makes_of_it() -> None:
     rows, columns = np.mgrid[:800, :1000] / 100
     smooth = (127 + 60 * np.sin(rows) + 60 * np.cos(columns)).astype(np.uint8)
-    found = load(saved(smooth, "JPEG", quality=95), size=50, channels=1)[0].astype(int)
+    found = load(encoded(smooth, "JPEG", quality=95), size=50, channels=1)[0].astype(int)
     expected = Image.fromarray(smooth[:, 100:900]).resize((50, 50), Image.Resampling.BILINEAR)
     assert np.abs(found - np.asarray(expected)).max() <= 3
 
 
 def test_an_animation_gives_its_first_frame() -> None:
     frames = [Image.fromarray(np.full((8, 8), value, np.uint8)) for value in (10, 200)]
-    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
     assert (load(data, size=8, channels=1) == 10).all()
 
 
@@ -147,9 +141,9 @@ def test_an_animation_gives_its_first_frame() -> None:
     [
         (b"", "bad is empty"),
         (b"just text", "bad is no image in a known format"),
-        (saved(COLOUR, "JPEG")[:300], "bad cannot be read as an image"),
-        (saved(COLOUR)[:600], "bad cannot be read as an image"),
-        (saved(COLOUR)[:20], "bad"),
+        (encoded(COLOUR, "JPEG")[:300], "bad cannot be read as an image"),
+        (encoded(COLOUR)[:600], "bad cannot be read as an image"),
+        (encoded(COLOUR)[:20], "bad"),
         (
             b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
             "bad is no image in a known format",
@@ -166,7 +160,7 @@ def test_what_is_no_image_is_named(tmp_path: Path, content: bytes, message: str)
 def test_a_damaged_file_never_passes_another_error(flip: int) -> None:
     rng = np.random.default_rng(flip)
     for form in ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP"):
-        data = bytearray(saved(COLOUR, form))
+        data = bytearray(encoded(COLOUR, form))
         for place in rng.integers(0, len(data), 12):
             data[place] = rng.integers(256)
         try:
@@ -201,7 +195,7 @@ def test_files_that_are_not_there_or_too_large_are_named(
 
 
 def test_members_of_archives_are_read_and_the_damaged_named(tmp_path: Path) -> None:
-    path, data = tmp_path / "images.zip", saved(GREY)
+    path, data = tmp_path / "images.zip", encoded(GREY)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/b.png", data)
     np.testing.assert_array_equal(load((path, "a/b.png"), size=20, channels=1)[0], GREY)
@@ -304,10 +298,9 @@ def test_a_thumbnail_is_upright_and_whole_and_says_the_files_size(kind: str, ori
 
 def test_a_small_thumbnail_keeps_its_pixels_and_a_damaged_one_is_named() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    small, size = thumbnail(out.getvalue(), "it", 64)
+    data = encoded(pixels)
+    small, size = thumbnail(data, "it", 64)
     assert size == (30, 20) and np.array_equal(np.asarray(small), pixels)
-    for data in (out.getvalue()[:200], b"no image"):
+    for damaged in (data[:200], b"no image"):
         with pytest.raises(UsboostError, match="row 7"):
-            thumbnail(data, "row 7", 64)
+            thumbnail(damaged, "row 7", 64)

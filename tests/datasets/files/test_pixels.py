@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.datasets.files.test_image_sources import saved
+from tests.conftest import encoded
 from usboost.datasets.files.image_sources import load, thumbnail
 from usboost.errors import UsboostError
 
-DEEP = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
 GREY = np.linspace(0, 255, 64).reshape(8, 8).astype(np.uint8)
 LAST_ROW = [0, 36, 73, 109, 146, 182, 219, 255]  # of eight steps from black to white
 
@@ -27,7 +26,6 @@ def tiff(
     order: str = "<",
     packed: bool = False,
     more: tuple[tuple[int, int, int, int], ...] = (),
-    tail: bytes = b"",
 ) -> bytes:
     """A grey TIFF of one strip; `more`: further tags as (tag, type, count, value)."""
     if bits == 12:
@@ -58,7 +56,7 @@ def tiff(
     )
     head = (b"II" if order == "<" else b"MM") + struct.pack(f"{order}HI", 42, 8 + len(data))
     directory = struct.pack(f"{order}H", len(tags)) + entries + struct.pack(f"{order}I", 0)
-    return head + data + directory + tail
+    return head + data + directory
 
 
 STEPS = np.array([[0, 9362, 18724, 28086, 37449, 46811, 56173, 65535]] * 8, dtype=np.uint16)
@@ -68,7 +66,7 @@ STEPS = np.array([[0, 9362, 18724, 28086, 37449, 46811, 56173, 65535]] * 8, dtyp
     ("data", "row"),
     [
         (tiff(STEPS), LAST_ROW),
-        (saved(STEPS, "TIFF"), LAST_ROW),
+        (encoded(STEPS, "TIFF"), LAST_ROW),
         (tiff(STEPS, order=">"), LAST_ROW),
         (tiff(STEPS, packed=True), LAST_ROW),
         (tiff(STEPS, zero_is_white=True), LAST_ROW[::-1]),
@@ -76,10 +74,10 @@ STEPS = np.array([[0, 9362, 18724, 28086, 37449, 46811, 56173, 65535]] * 8, dtyp
         (tiff(STEPS >> 4, bits=12), LAST_ROW),
         (tiff(STEPS >> 8, bits=8), LAST_ROW),
         (tiff(STEPS >> 8, bits=8, zero_is_white=True), LAST_ROW[::-1]),
-        (saved(STEPS), LAST_ROW),
-        (saved(STEPS, "PPM"), LAST_ROW),
-        (saved(STEPS, transparency=0), [255, *LAST_ROW[1:]]),
-        (saved(Image.fromarray((STEPS >> 8).astype(np.uint8)), transparency=0), [255, *LAST_ROW[1:]]),
+        (encoded(STEPS), LAST_ROW),
+        (encoded(STEPS, "PPM"), LAST_ROW),
+        (encoded(STEPS, transparency=0), [255, *LAST_ROW[1:]]),
+        (encoded(Image.fromarray((STEPS >> 8).astype(np.uint8)), transparency=0), [255, *LAST_ROW[1:]]),
         (b"P5 8 8 1023\n" + (STEPS >> 6).astype(">u2").tobytes(), LAST_ROW),
     ],
 )
@@ -110,22 +108,22 @@ def test_palettes_and_single_bits_with_something_transparent() -> None:
     palette = Image.fromarray(np.asarray(palette), "P")
     palette.putpalette([9, 9, 9, 255, 0, 0, 0, 255, 0, 0, 0, 255])
     shown = np.array([[132, 132, 132], [255, 0, 0], [255, 255, 255], [0, 0, 255]])
-    found = load(saved(palette, transparency=bytes([128, 255, 0, 255])), size=8, channels=3)
+    found = load(encoded(palette, transparency=bytes([128, 255, 0, 255])), size=8, channels=3)
     assert np.abs(found.transpose(1, 2, 0).astype(int) - shown[GREY // 64]).max() <= 1
     bits = Image.fromarray(GREY > 127)
-    white = load(saved(bits, transparency=0), size=8, channels=1)[0]
+    white = load(encoded(bits, transparency=0), size=8, channels=1)[0]
     assert (white == 255).all()
     both = Image.merge("LA", (Image.fromarray(GREY), Image.new("L", (8, 8), 0)))
     for form in ("PNG", "TIFF", "WEBP"):
-        assert (load(saved(both, form), size=8, channels=1) >= 254).all()
+        assert (load(encoded(both, form), size=8, channels=1) >= 254).all()
 
 
 @pytest.mark.parametrize(
     "data",
     [
         tiff(STEPS, more=((339, 3, 1, 2),)),  # with signs
-        saved(GREY.astype(np.float32), "TIFF"),
-        saved(GREY.astype(np.int32), "TIFF"),
+        encoded(GREY.astype(np.float32), "TIFF"),
+        encoded(GREY.astype(np.int32), "TIFF"),
     ],
 )
 def test_pixels_whose_white_is_unknown_are_refused(data: bytes) -> None:
@@ -152,8 +150,8 @@ def exif(orientation: int, *, kind: int = 3, broken: str = "rational") -> bytes:
 
 def with_exif(form: str, data: bytes) -> bytes:
     if form != "JPEG":
-        return saved(WIDE, form, exif=data, **({"lossless": True} if form == "WEBP" else {}))
-    jpeg, app1 = saved(WIDE, "JPEG", quality=100), b"Exif\0\0" + data
+        return encoded(WIDE, form, exif=data, **({"lossless": True} if form == "WEBP" else {}))
+    jpeg, app1 = encoded(WIDE, "JPEG", quality=100), b"Exif\0\0" + data
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(app1) + 2) + app1 + jpeg[2:]
 
 
@@ -214,14 +212,14 @@ def test_an_image_that_lies_on_its_side_has_the_size_that_it_stands_with() -> No
     whole = Image.Exif()
     whole[0x112] = 6
     for form in ("JPEG", "PNG", "TIFF"):
-        made, size = thumbnail(saved(np.zeros((10, 40), np.uint8), form, exif=whole), "x", 20)
+        made, size = thumbnail(encoded(np.zeros((10, 40), np.uint8), form, exif=whole), "x", 20)
         assert (made.size, size) == ((5, 20), (10, 40))
 
 
 def test_filters_of_warnings_stay_while_images_are_read_in_threads() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    data = [with_exif("JPEG", exif(6)), saved(WIDE), with_exif("PNG", b"II*\0")] * 60
+    data = [with_exif("JPEG", exif(6)), encoded(WIDE), with_exif("PNG", b"II*\0")] * 60
     with warnings.catch_warnings():
         warnings.resetwarnings()
         warnings.simplefilter("ignore")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.serving import serving
+from tests.serving import Server, serving
 from usboost.datasets.files import sources
 from usboost.datasets.files.sources import RemoteFile, content_sha256, find_source, sha256
 from usboost.errors import UsboostError
@@ -19,37 +18,9 @@ CONTENT = b"18, Not in universe\n" * 5000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Server(ThreadingHTTPServer):
-    """Answers request k with ``answers[k]``: a status, the body, and how many bytes of it to send."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: list[tuple[int, bytes, int | None]] = []
-        self.asked = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/raw.gz"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        status, body, sent = self.server.answers[min(self.server.asked, len(self.server.answers) - 1)]
-        self.server.asked += 1
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[:sent])
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving(Server(), monkeypatch) as server:
+    with serving(monkeypatch) as server:
         yield server
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from tests.conftest import encoded
 from usboost.datasets.imagenet.image_tree import open_tree
 from usboost.datasets.imagenet.layout import ILSVRC, TINY, LabelledImage, animals, training, validation
 from usboost.errors import UsboostError
@@ -27,9 +27,7 @@ VAL = {f"ILSVRC2012_val_{k:08d}": WNIDS[k % 400] for k in range(1, 801)}
 
 
 def jpeg(value: int = 0) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (5, 4), (value % 256, 0, 0)).save(out, "JPEG")
-    return out.getvalue()
+    return encoded(Image.new("RGB", (5, 4), (value % 256, 0, 0)), "JPEG")
 
 
 def ilsvrc(folder: Path, *, folders: int = 1000) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from tests.conftest import published
 from usboost.datasets.files.image_sources import load
 from usboost.datasets.imagenet import demo as imagenet_demo
 from usboost.datasets.imagenet import prepare as imagenet
@@ -288,11 +288,9 @@ def test_a_damaged_image_is_named(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def real() -> Path:
     """The folder of the published images."""
-    beside = Path(__file__).parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("USBOOST_DATA", beside)) / imagenet.SOURCE
-    path = folder / "tiny-imagenet-200.zip"
-    if not path.is_file() or path.stat().st_size < 10 << 20 or not (folder / "index.csv").is_file():
-        pytest.skip(f"the real animals are not in {imagenet.SOURCE}/ of USBOOST_DATA or ../shared/data")
+    folder = published(imagenet.SOURCE, "tiny-imagenet-200.zip", "index.csv")
+    if (folder / "tiny-imagenet-200.zip").stat().st_size < 10 << 20:
+        pytest.skip(f"the images of {folder} are a demo's")
     return folder
 
 

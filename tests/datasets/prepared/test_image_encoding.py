@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.conftest import encoded
 from usboost.data.images import EncodedImages
 from usboost.datasets.files.image_sources import ParquetRow, Source, load
 from usboost.datasets.prepared import image_encoding
@@ -30,10 +31,8 @@ N = 150
 def image(k: int) -> bytes:
     """Images of several modes, sizes and formats."""
     pixels = np.random.default_rng(k).integers(0, 256, (12 + k % 5, 15, 3), dtype=np.uint8)
-    out = io.BytesIO()
     image = Image.fromarray(pixels).convert(("RGB", "L", "CMYK")[k % 3])
-    image.save(out, "JPEG" if k % 2 else "TIFF")
-    return out.getvalue()
+    return encoded(image, "JPEG" if k % 2 else "TIFF")
 
 
 @pytest.fixture

@@ -149,15 +149,11 @@ def test_several_images_a_row_and_rows_without(tmp_path: Path, work: Path, budge
         np.testing.assert_array_equal(second.decode(), expected)
 
 
-def test_views_can_be_read_alone(folder: Path) -> None:
+def test_an_image_shard_that_is_missing_is_named(folder: Path) -> None:
     for path in (folder / "images").rglob("*.parquet"):
         path.unlink()
-    views, _ = store.read(folder, "train", views=["S"])
-    assert views.names == ("S",)
-    with pytest.raises(UsboostError, match="no view 'T'; its views are U, S"):
-        store.read(folder, "train", views=["T"])
     with pytest.raises(UsboostError, match=r"images-00000\.parquet is missing"):
-        store.read(folder, "train", views=["U"])
+        store.read(folder, "train")
 
 
 def test_shards_are_linked_and_the_work_folder_stays(folder: Path, work: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import contents
 from usboost.data.encoding import TableEncoder
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.prepared import store
@@ -49,10 +50,6 @@ def prepared(seed: int = 0, rows: int = 40) -> Prepared:
         note="Zoë",
     )
     return Prepared(splits, VIEWS, CLASSES, card)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
+from tests.conftest import published
 from usboost.datasets.files.sources import sha256
 from usboost.datasets.sequences import read as sequences
 from usboost.datasets.sequences.read import digits_rows, iris, pendigits, read_pendigits, read_ts, ts_split
@@ -26,15 +26,6 @@ HEADER = """# a remark
 @classLabel true up down
 @data
 """
-
-
-def real(folder: str, *files: str) -> Path:
-    """The folder of published files, or skip."""
-    beside = Path(__file__).parents[4] / "shared" / "data"
-    place = Path(os.environ.get("USBOOST_DATA", beside)) / folder
-    if not all((place / name).is_file() for name in files):
-        pytest.skip(f"the real files are not in {folder}/ of USBOOST_DATA or ../shared/data")
-    return place
 
 
 def ts(path: Path, *lines: str, dimensions: int = 1, drop: str = "", add: str = "") -> Path:
@@ -62,8 +53,6 @@ def test_digits_are_rows_of_the_bundled_images_split_by_class() -> None:
     row = images.images[0] / 16.0
     (where,) = np.flatnonzero([(x == row).all() for x in np.concatenate([data.X_train, data.X_test])])
     assert np.concatenate([data.y_train, data.y_test])[where] == images.target[0]
-    with pytest.raises(UsboostError, match=r"test_fraction 1\.5 cannot be set aside"):
-        digits_rows(test_fraction=1.5)
 
 
 def test_iris_is_fishers() -> None:
@@ -239,7 +228,7 @@ def test_a_split_of_two_files(tmp_path: Path) -> None:
 
 def test_the_published_pendigits() -> None:
     names = [file.name for file in sequences.PENDIGITS_FILES]
-    folder = real("pendigits", *names)
+    folder = published("pendigits", *names)
     for file in sequences.PENDIGITS_FILES:
         assert sha256(folder / file.name) == file.sha256
     data = pendigits(folder)
@@ -251,7 +240,7 @@ def test_the_published_pendigits() -> None:
 
 
 def test_the_published_gunpoint() -> None:
-    data = ts_split(real("gunpoint", "GunPoint_TRAIN.ts", "GunPoint_TEST.ts"), "GunPoint")
+    data = ts_split(published("gunpoint", "GunPoint_TRAIN.ts", "GunPoint_TEST.ts"), "GunPoint")
     assert data.X_train.shape == (50, 150, 1)
     assert data.X_test.shape == (150, 150, 1)
     assert set(data.y_train) == set(data.y_test) == {"1", "2"}

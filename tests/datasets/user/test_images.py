@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.conftest import encoded
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.datasets.files.image_sources import load
@@ -34,12 +34,6 @@ RED, BLUE = (200, 30, 40), (20, 40, 220)
 def drawn(k: int, side: int = 8) -> Image.Image:
     """An image that says its number in its colour."""
     return Image.new("RGB", (side, side), (k % 256, k // 256 % 256, 77))
-
-
-def saved(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
-    out = io.BytesIO()
-    image.save(out, form, **options)
-    return out.getvalue()
 
 
 def frame(n: int) -> pd.DataFrame:
@@ -61,19 +55,19 @@ def halves(upper: tuple[int, ...], lower: tuple[int, ...], mode: str = "RGB") ->
 def upside_down() -> bytes:
     exif = Image.Exif()
     exif[0x0112] = 3
-    return saved(halves(BLUE, RED), "PNG", exif=exif)
+    return encoded(halves(BLUE, RED), "PNG", exif=exif)
 
 
 KINDS: dict[str, Callable[[], bytes]] = {
-    "rgb.png": lambda: saved(halves(RED, BLUE)),
-    "rgb.jpg": lambda: saved(halves(RED, BLUE), "JPEG", quality=95),
-    "rgb.webp": lambda: saved(halves(RED, BLUE), "WEBP", lossless=True),
+    "rgb.png": lambda: encoded(halves(RED, BLUE)),
+    "rgb.jpg": lambda: encoded(halves(RED, BLUE), "JPEG", quality=95),
+    "rgb.webp": lambda: encoded(halves(RED, BLUE), "WEBP", lossless=True),
     "rotated.png": upside_down,
-    "palette.gif": lambda: saved(halves(RED, BLUE).quantize(4), "GIF"),
-    "palette.png": lambda: saved(halves(RED, BLUE).quantize(4)),
-    "cmyk.tif": lambda: saved(halves(RED, BLUE).convert("CMYK"), "TIFF"),
-    "cmyk.jpg": lambda: saved(halves(RED, BLUE).convert("CMYK"), "JPEG", quality=95),
-    "alpha.png": lambda: saved(halves((*RED, 255), (*BLUE, 255), "RGBA")),
+    "palette.gif": lambda: encoded(halves(RED, BLUE).quantize(4), "GIF"),
+    "palette.png": lambda: encoded(halves(RED, BLUE).quantize(4)),
+    "cmyk.tif": lambda: encoded(halves(RED, BLUE).convert("CMYK"), "TIFF"),
+    "cmyk.jpg": lambda: encoded(halves(RED, BLUE).convert("CMYK"), "JPEG", quality=95),
+    "alpha.png": lambda: encoded(halves((*RED, 255), (*BLUE, 255), "RGBA")),
 }
 """Each shows red above blue."""
 
@@ -83,9 +77,9 @@ def test_every_kind_of_file_shows_what_it_shows(tmp_path: Path, as_bytes: bool) 
     grey, clear = Image.new("L", (40, 40), 90), Image.new("RGBA", (9, 30), (255, 0, 0, 0))
     files = {name: make() for name, make in KINDS.items()}
     files |= {
-        "grey.png": saved(grey),
-        "clear.png": saved(clear),
-        "one.png": saved(Image.new("RGB", (1, 1), RED)),
+        "grey.png": encoded(grey),
+        "clear.png": encoded(clear),
+        "one.png": encoded(Image.new("RGB", (1, 1), RED)),
     }
     table = frame(len(files))
     if as_bytes:
@@ -117,7 +111,7 @@ def test_a_thousand_rows_of_which_every_third_has_no_image(tmp_path: Path) -> No
         drawn(k).save(tmp_path / f"photos/{k}.png")
     names = [f"photos/{k}.png" if k % 2 or not gone else "" for k, gone in enumerate(none)]
     frame(n).assign(photo=names).to_csv(tmp_path / "paths.csv", index=False)
-    stored = [(b"" if k % 2 else None) if gone else saved(drawn(k)) for k, gone in enumerate(none)]
+    stored = [(b"" if k % 2 else None) if gone else encoded(drawn(k)) for k, gone in enumerate(none)]
     frame(n).assign(photo=stored).to_parquet(tmp_path / "bytes.parquet", row_group_size=300)
     told: list[tuple[int, int]] = []
     by_path = read(tmp_path / "paths.csv", progress=lambda *done: told.append(done))
@@ -142,8 +136,8 @@ def broken() -> dict[str, bytes]:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     whole = Image.fromarray(noise)
     return {
-        "cut.png": saved(whole)[:3000],
-        "cut.jpg": saved(whole, "JPEG")[:900],
+        "cut.png": encoded(whole)[:3000],
+        "cut.jpg": encoded(whole, "JPEG")[:900],
         "empty.png": b"",
         "text.png": b"no image",
     }
@@ -198,7 +192,7 @@ SIDES = ["front", "back", "left", "right"]
 def houses(tmp_path: Path) -> Path:
     """40 rows of four images; of column j every (j + 2)nd is missing, of row 30 all."""
     columns = {
-        side: [None if k % (j + 2) == 0 or k == 30 else saved(drawn(k + 40 * j)) for k in range(40)]
+        side: [None if k % (j + 2) == 0 or k == 30 else encoded(drawn(k + 40 * j)) for k in range(40)]
         for j, side in enumerate(SIDES)
     }
     frame(40).assign(**columns).to_parquet(tmp_path / "houses.parquet")
@@ -283,7 +277,7 @@ def test_any_image_becomes_a_square(
     values = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
     image = Image.fromarray(values)
     deep = Image.fromarray(values[..., 0].astype(np.uint16) * 257)
-    data = saved(deep if mode == "I;16" else image.convert(mode), "TIFF")
+    data = encoded(deep if mode == "I;16" else image.convert(mode), "TIFF")
     found = load(data, size=size, channels=channels, aspect=aspect)
     assert found.shape == (channels, size, size) and found.dtype == np.uint8
     if mode == "RGB" and aspect != "crop":
@@ -302,8 +296,10 @@ def test_any_image_becomes_a_square(
 def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
     """As Hugging Face's datasets have them, in several files."""
     (tmp_path / "parts").mkdir()
-    (tmp_path / "parts" / "7.png").write_bytes(saved(drawn(7)))
-    records: list[dict[str, Any] | None] = [{"bytes": saved(drawn(k)), "path": f"{k}.png"} for k in range(40)]
+    (tmp_path / "parts" / "7.png").write_bytes(encoded(drawn(7)))
+    records: list[dict[str, Any] | None] = [
+        {"bytes": encoded(drawn(k)), "path": f"{k}.png"} for k in range(40)
+    ]
     records[7] = {"bytes": None, "path": "7.png"}
     records[9] = None
     table = frame(40).assign(photo=records)
@@ -328,7 +324,7 @@ def test_rows_without_a_label_have_no_image_read(tmp_path: Path) -> None:
     table = frame(n).astype({"kind": object}).assign(photo=[f"{k}.png" for k in range(n)])
     table.loc[table.index % 3 == 0, "kind"] = None
     for k in range(n):
-        (tmp_path / f"{k}.png").write_bytes(b"no image" if k % 3 == 0 else saved(drawn(k)))
+        (tmp_path / f"{k}.png").write_bytes(b"no image" if k % 3 == 0 else encoded(drawn(k)))
     table.to_csv(tmp_path / "t.csv", index=False)
     own = read(tmp_path / "t.csv")
     assert (len(own), own.unlabelled) == (400, 200)
@@ -343,8 +339,8 @@ def test_the_root_of_the_images(tmp_path: Path) -> None:
     (root / "a").mkdir(parents=True)
     (tmp_path / "tables").mkdir()
     for k in range(20):
-        (root / "a" / f"{k}.png").write_bytes(saved(drawn(k)))
-    (tmp_path / "secret.png").write_bytes(saved(drawn(99)))
+        (root / "a" / f"{k}.png").write_bytes(encoded(drawn(k)))
+    (tmp_path / "secret.png").write_bytes(encoded(drawn(99)))
     path = tmp_path / "tables" / "t.csv"
 
     def written(*paths: object) -> Path:
@@ -366,7 +362,7 @@ def test_the_root_of_the_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["https://host/a.png", "s3://bucket/a.png", "file:///a.png"])
 def test_addresses_are_refused(tmp_path: Path, address: str) -> None:
-    (tmp_path / "0.png").write_bytes(saved(drawn(0)))
+    (tmp_path / "0.png").write_bytes(encoded(drawn(0)))
     frame(20).assign(photo=["0.png", address] * 10).to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(
         UsboostError, match=r"row 2: column 'photo' holds an address, .*; download the images"
@@ -398,7 +394,7 @@ def test_paths_of_windows_lead_to_files_elsewhere(tmp_path: Path) -> None:
 
 
 def test_data_in_an_address_is_the_image(tmp_path: Path) -> None:
-    coded = [f"data:image/png;base64,{base64.b64encode(saved(drawn(k))).decode()}" for k in range(20)]
+    coded = [f"data:image/png;base64,{base64.b64encode(encoded(drawn(k))).decode()}" for k in range(20)]
     table = frame(20).assign(photo=coded)
     table.to_parquet(tmp_path / "t.parquet")
     table.to_csv(tmp_path / "t.csv", index=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -16,7 +15,7 @@ import torch
 from PIL import Image
 from skimage import data
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, encoded
 from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
@@ -282,12 +281,9 @@ def test_other_families_have_no_last_block(name: str) -> None:
 
 
 def test_encoded_images_are_embedded_as_decoded_ones(tmp_path: Path) -> None:
-    view, encoded = noise(), []
-    for image in view.pixels[:, 0]:
-        out = io.BytesIO()
-        Image.fromarray(image).save(out, "PNG")
-        encoded.append(out.getvalue())
-    streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=12, width=12)
+    view = noise()
+    files = [encoded(image) for image in view.pixels[:, 0]]
+    streamed = EncodedImages(pa.array(files, pa.binary()), channels=1, height=12, width=12)
     values, done = counted(small(tmp_path), streamed)
     assert done == 40
     np.testing.assert_array_equal(values, small(False).embed(view, CPU))

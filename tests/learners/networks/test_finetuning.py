@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.conftest import reloaded
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -120,8 +121,8 @@ def test_a_vector_is_learned_for_missing_images(finetune: str, tmp_path: Path) -
     other = Views(U=Images(np.where(pixels == 0, 99, pixels).astype(np.uint8), absent=absent), S=table)
     same = model.predict_proba(other)[absent]
     np.testing.assert_allclose(same, model.predict_proba(views)[absent], rtol=1e-5)
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
 
 
 def test_a_model_that_saw_no_gap_takes_rows_with_one() -> None:

@@ -10,7 +10,7 @@ import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from tests.conftest import make_views
+from tests.conftest import contents, encoded, make_views, reloaded
 from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
 from usboost.data.table import Table
@@ -199,18 +199,12 @@ def made_images(n=60, channels=1, seed=0):
 
 
 def test_streamed_images_train_the_same_network():
-    import io
 
     import pyarrow as pa
-    from PIL import Image
 
     images, y = made_images()
-    encoded = []
-    for image in images.pixels[:, 0]:
-        out = io.BytesIO()
-        Image.fromarray(image).save(out, "PNG")
-        encoded.append(out.getvalue())
-    streamed = EncodedImages(pa.array(encoded, pa.binary()), channels=1, height=24, width=24)
+    files = [encoded(image) for image in images.pixels[:, 0]]
+    streamed = EncodedImages(pa.array(files, pa.binary()), channels=1, height=24, width=24)
     learner = NetworkLearner(hidden=(4,), batch_size=16, device="cpu")
     got = []
     for view in (images, streamed):
@@ -299,8 +293,7 @@ def test_a_model_comes_back_from_its_folder_as_it_was(name, n_classes, tmp_path)
     views, y = make_views(n_classes, n=200)
     names = np.array(["a", "b", "c"])
     model = fitted_models()[name].fit(views, names[y])
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     np.testing.assert_array_equal(again.predict(views), model.predict(views))
     assert type(again) is type(model)
@@ -312,8 +305,7 @@ def test_models_of_plain_arrays_come_back(name, tmp_path):
     x = rng.normal(size=(150, 4, 2)) if name.startswith("early") else rng.normal(size=(150, 5))
     y = np.array(["a", "b", "c"])[np.digitize(x.reshape(150, -1)[:, 0], [-0.4, 0.4])]
     model = plain_models()[name].fit(x, y)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
     assert again.predict(x).tolist() == model.predict(x).tolist()
 
@@ -323,8 +315,7 @@ def test_a_regressor_comes_back(tmp_path):
     x, y = rng.normal(size=(100, 3)), rng.normal(size=100)
     net = NetworkLearner(hidden=(6,), batch_size=32, device="cpu")
     model = BoostedNetworkRegressor(learner=net, n_rounds=2).fit(x, y)
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict(x), model.predict(x))
+    np.testing.assert_array_equal(reloaded(model, tmp_path / "model").predict(x), model.predict(x))
 
 
 def test_images_and_a_table_come_back(tmp_path):
@@ -340,8 +331,8 @@ def test_images_and_a_table_come_back(tmp_path):
         n_rounds=6,
         validation_fraction=0,
     ).fit(views, y)
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     assert model.score(views, y) > 0.8
 
 
@@ -390,11 +381,11 @@ def test_a_failing_save_keeps_the_earlier_model(tmp_path, monkeypatch):
     views, y = make_views(n=60)
     model = TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y)
     save(model, tmp_path / "model")
-    before = {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()}
+    before = contents(tmp_path / "model")
     model.stages_ = [*model.stages_, object()]
     with pytest.raises(AttributeError):
         save(model, tmp_path / "model")
-    assert {p.name: p.read_bytes() for p in (tmp_path / "model").iterdir()} == before
+    assert contents(tmp_path / "model") == before
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
@@ -472,10 +463,8 @@ def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path
     model = TwoWeakLearnerClassifier({"U": network}, n_rounds=1).fit(Views(U=images), y)
     if not there:
         first.unlink()
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(
-        load(tmp_path / "model").predict_proba(Views(U=images)), model.predict_proba(Views(U=images))
-    )
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(Views(U=images)), model.predict_proba(Views(U=images)))
 
 
 @pytest.mark.parametrize("channels", [1, 3])

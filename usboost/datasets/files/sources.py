@@ -73,25 +73,27 @@ def find_source(source: str, files: Sequence[RemoteFile], *, folder: Path | None
     return place
 
 
-def unzipped(path: Path, most: int = LARGEST) -> bytes:
+def unzipped(path: Path) -> bytes:
     """The content of a raw file, gzipped or not.
 
     Raises
     ------
     UsboostError
-        If it is missing, a damaged gzip file, or holds more than `most` bytes; no more are unpacked.
+        If it is missing, a damaged gzip file, or holds more than `LARGEST` bytes; no more are unpacked.
     """
     try:
         with path.open("rb") as stream:
             zipped = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if zipped else path.open("rb") as stream:
-            content = stream.read(most + 1)
+            content = stream.read(LARGEST + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UsboostError(f"{path} is a damaged or truncated gzip file ({error}); fetch it again") from None
     except OSError as error:
         raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > most:
-        raise UsboostError(f"{path} holds more than the {most:,} bytes such a file may have; fetch it again")
+    if len(content) > LARGEST:
+        raise UsboostError(
+            f"{path} holds more than the {LARGEST:,} bytes such a file may have; fetch it again"
+        )
     return content
 
 

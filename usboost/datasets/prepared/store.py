@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -183,14 +183,11 @@ def read_frame(folder: Path, split: str) -> pd.DataFrame:
     return _load(Path(folder), read_card(folder), split)
 
 
-def read(
-    folder: Path, split: str, *, views: Collection[str] | None = None, image_budget: int = image_store.BUDGET
-) -> tuple[Views, np.ndarray]:
+def read(folder: Path, split: str, *, image_budget: int = image_store.BUDGET) -> tuple[Views, np.ndarray]:
     """One split as learners read it; not of a user's table, see `usboost.datasets.user.read_prepared`.
 
     Parameters
     ----------
-    views : names of the views wanted, all by default; a tree needs no images read.
     image_budget : bytes of pixels up to which images are decoded into memory (see `image_store.read_view`).
 
     Returns
@@ -201,8 +198,8 @@ def read(
     Raises
     ------
     UsboostError
-        As `read_frame`, or if a view is unknown, the card has no encoder for one, an image shard is
-        missing, damaged or not the one that the card describes, or the rows are those of a user's table.
+        As `read_frame`, or if the card has no encoder for a view, an image shard is missing, damaged or not
+        the one that the card describes, or the rows are those of a user's table.
     """
     folder = Path(folder)
     card = read_card(folder)
@@ -212,16 +209,10 @@ def read(
         )
     frame = _load(folder, card, split)
     about = card.get("images")
-    names = [*([about["view"]] if about else []), *card["views"]]
-    if unknown := [view for view in views or () if view not in names]:
-        raise UsboostError(f"{folder} has no view {unknown[0]!r}; its views are {', '.join(names)}")
     found: dict[str, View] = {}
-    for view in names:
-        if views is not None and view not in views:
-            continue
-        if about and view == about["view"]:
-            found[view] = image_store.read_view(folder, about, split, len(frame), budget=image_budget)
-            continue
+    if about:
+        found[about["view"]] = image_store.read_view(folder, about, split, len(frame), budget=image_budget)
+    for view in card["views"]:
         if view not in card["encoders"]:
             raise UsboostError(f"{folder / 'card.json'} has no encoder for view {view!r}; prepare again")
         found[view] = TableEncoder.from_dict(card["encoders"][view]).transform(frame)

@@ -84,12 +84,6 @@ def prepare(
     raw.fit_encoding(rows["train"])  # what no fit could learn from is said before any begins
     frame = raw.features.assign(**{LABEL: raw.labels, ROW: raw.rows})
     splits = {split: frame.iloc[of_split].reset_index(drop=True) for split, of_split in rows.items()}
-    read_by = "S" if images else "U and S"
-    columns: dict[str, dict[str, Any]] = {
-        name: {"view": read_by, "kind": kind, "why": "column of the table"}
-        for name, kind in raw.kinds.items()
-    }
-    columns[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted, column {label!r}"}
     more: dict[str, Any] = {}
     if images and work is not None:
         more["images"] = _encode(raw, rows, work, workers, progress)
@@ -100,7 +94,7 @@ def prepare(
         dataset="user_table",
         profile=profile,
         seed=seed,
-        columns=columns,
+        columns=_columns(raw),
         sources={table.name: raw.file.digest()},
         roles={
             "label": label,
@@ -120,6 +114,17 @@ def prepare(
         **more,
     )
     return Prepared(splits, {}, raw.classes, card, work if images else None)
+
+
+def _columns(raw: UserTable) -> dict[str, dict[str, Any]]:
+    """What the card says of each column."""
+    read_by = "S" if raw.spec.image else "U and S"
+    found: dict[str, dict[str, Any]] = {
+        name: {"view": read_by, "kind": kind, "why": "column of the table"}
+        for name, kind in raw.kinds.items()
+    }
+    found[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted, column {raw.spec.label!r}"}
+    return found
 
 
 def _split(raw: UserTable, seed: int) -> dict[str, np.ndarray]:

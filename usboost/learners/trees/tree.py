@@ -124,7 +124,7 @@ class Tree:
         return cls._build(nodes, np.asarray(values, dtype=np.float32)[:, None], gains)
 
     @classmethod
-    def from_sklearn(cls, tree: Any, scale: float = 1.0) -> Tree:
+    def from_sklearn(cls, tree: Any) -> Tree:
         """From the ``tree_`` of a scikit-learn regression tree."""
         inner = np.flatnonzero(tree.children_left >= 0)
         leaf = np.flatnonzero(tree.children_left < 0)
@@ -144,7 +144,7 @@ class Tree:
         # impurities are means over rows and outputs
         error = tree.n_outputs * tree.weighted_n_node_samples * tree.impurity
         gains = error[inner] - error[tree.children_left[inner]] - error[tree.children_right[inner]]
-        value = (tree.value[leaf, :, 0] * scale).astype(np.float32)
+        value = tree.value[leaf, :, 0].astype(np.float32)
         return cls._build(nodes, value, np.maximum(gains, 0.0).tolist())
 
     @classmethod

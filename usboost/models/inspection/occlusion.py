@@ -56,7 +56,6 @@ def occlusions(
     X: Views | Mapping[str, Any],
     rows: Sequence[int],
     *,
-    share: int = SHARE,
     progress: Progress | None = None,
 ) -> dict[tuple[int, str, int], Occlusion]:
     """Cover each part of the images of some rows, one at a time, and predict.
@@ -66,7 +65,6 @@ def occlusions(
     Parameters
     ----------
     rows : positions of samples, each once.
-    share : see `SHARE`.
     progress : called with (covered images predicted, in all).
 
     Returns
@@ -81,7 +79,7 @@ def occlusions(
     parts = [(name, k, each) for name in views.names for k, each in enumerate(_columns(views[name]))]
     # of each column of images the (place in rows, patch) that it takes
     asked = [
-        [(place, patch) for place in np.flatnonzero(_there(each)[chosen]) for patch in _patches(each, share)]
+        [(place, patch) for place in np.flatnonzero(_there(each)[chosen]) for patch in _patches(each)]
         for _, _, each in parts
     ]
     total, done = sum(map(len, asked)), 0
@@ -102,7 +100,7 @@ def occlusions(
             done += len(batch)
             if progress:
                 progress(done, total)
-        patches = _patches(each, share)
+        patches = _patches(each)
         for j, first in enumerate(range(0, len(pairs), len(patches))):
             place = pairs[j * len(patches)][0]
             own = falls[first : first + len(patches)]
@@ -122,9 +120,9 @@ def _there(images: Images | EncodedImages) -> np.ndarray:
     return np.ones(len(images), dtype=bool) if images.absent is None else ~images.absent
 
 
-def _patches(images: Images | EncodedImages, share: int) -> list[Patch]:
+def _patches(images: Images | EncodedImages) -> list[Patch]:
     """The parts to cover: squares that reach every pixel."""
-    side = max(1, min(images.height, images.width) // share)
+    side = max(1, min(images.height, images.width) // SHARE)
     return [
         (slice(top, top + side), slice(left, left + side))
         for top in _starts(images.height, side)

@@ -63,7 +63,6 @@ def shapley(
     owner: Callable[[str], int],
     n_owners: int,
     images: int,
-    seed: int = 0,
 ) -> Contributions:
     """What each owner of columns adds to f.
 
@@ -72,7 +71,6 @@ def shapley(
     views, reference : of n and m rows.
     owner : who has a column of a view, or of what is read of images, by its name.
     images : the owner of views that a learner reads as they are, and not as a table.
-    seed : of the orders of columns in which a network reads rows.
     """
     values, mean = np.zeros((len(views), n_owners, model._n_outputs())), np.zeros(model._n_outputs())
     for part in _parts(model, views, reference):
@@ -89,7 +87,7 @@ def shapley(
         elif part.additive:
             _add_terms(values, part.says, read, against, owners)
         else:
-            _add_estimates(values, part.says, read, against, owners, np.random.default_rng(seed))
+            _add_estimates(values, part.says, read, against, owners, np.random.default_rng(0))
     return Contributions(values, mean)
 
 

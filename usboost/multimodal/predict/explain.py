@@ -115,7 +115,7 @@ def _owners(bundle: Bundle) -> dict[str, int]:
     return found
 
 
-def read_reference(bundle: Bundle, source: Source, seed: int = 0) -> Views:
+def read_reference(bundle: Bundle, source: Source) -> Views:
     """Rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
 
     Raises
@@ -130,11 +130,11 @@ def read_reference(bundle: Bundle, source: Source, seed: int = 0) -> Views:
             f"{source} has {n} row{'s' * (n != 1)}, too few to compare a row with: {FEWEST} are needed; name "
             f"a table that has more with {option('against')}"
         )
-    return reference_of(views, seed)
+    return reference_of(views)
 
 
-def reference_of(views: Views, seed: int = 0) -> Views:
+def reference_of(views: Views) -> Views:
     """`AGAINST` of the rows, drawn at random."""
-    rows = np.random.default_rng(seed).permutation(len(views))[:AGAINST]
+    rows = np.random.default_rng(0).permutation(len(views))[:AGAINST]
     found: Views = views[np.sort(rows)]
     return found

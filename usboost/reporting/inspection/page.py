@@ -229,10 +229,15 @@ def _png_uri(encoded: bytes) -> str:
         if max(opened.size) > LARGEST_SIDE:
             raise ValueError("a sample image is larger than prepared ones are")
         image = opened.convert("RGB" if opened.mode == "RGB" else "L")
+    return "data:image/png;base64," + base64.b64encode(as_shown(image)).decode()
+
+
+def as_shown(image: Image.Image) -> bytes:
+    """A PNG file of an image, enlarged without blurring, or made smaller."""
     scale = max(1, SIDE // max(image.size))
     shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
     if max(shown.size) > SIDE:
         shown.thumbnail((SIDE, SIDE))
     out = io.BytesIO()
     shown.save(out, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
+    return out.getvalue()
