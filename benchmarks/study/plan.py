@@ -194,6 +194,9 @@ _EVERY = [
     ("2wl_shrunk", "lgbm"),
     ("baseline", "lgbm"),
     ("2wl_shrunk", "logistic"),
+    ("crossed", "baseline"),
+    ("crossed", "lgbm"),
+    ("linear_trees", "lgbm"),
 ]
 PAIRS: dict[str, list[tuple[str, str]]] = {
     **{name: [*_EVERY, ("baseline", model), ("2wl", model)] for name, model in PAPERS_BASELINE.items()},
@@ -207,5 +210,5 @@ _HEADLINES = (
     ("2wl_shrunk", "2wl"),
     ("2wl_shrunk", "lgbm"),
 )
-HEADLINES = dict.fromkeys(("ct", "mi"), _HEADLINES)
-"""Differences whose intervals over the test rows are computed, too; of datasets with seeds enough."""
+HEADLINES = dict.fromkeys(("ci_a", "ci_b", "ct", "mi"), _HEADLINES)
+"""Differences whose intervals over the test rows are computed, too."""
