@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.study.equal_tables import COLUMNS, KEPT, lines, number, rows_of, table_of_results
+from benchmarks.study.equal_tables import COLUMNS, KEPT, kept, lines, number, rows_of, table_of_results
 
 ROOT = Path(__file__).parents[2]
 SAME = ", the best of its trials too"
@@ -68,7 +69,7 @@ def test_a_table_by_hand(folder: Path) -> None:
     assert cells["`prior`"][0] == "1.000" and cells["`lgbm`"][5] == "12"
 
 
-def test_a_seed_that_was_scored_again_counts_once(folder: Path) -> None:
+def test_a_seed_that_was_foundagain_counts_once(folder: Path) -> None:
     with (folder / "results.jsonl").open("a") as file:
         file.write(json.dumps(scored("crossed", "own", 2, 0.55)) + "\n")
     table = lines(rows_of(folder / "results.jsonl"), {("lgbm", "tuned"): ""})
@@ -96,6 +97,7 @@ def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str)
         ("products", "many-rows", "All products"),
         ("products-tuned", "tuned-images", "All products, images tuned"),
         ("census", "census", "CI-A, 196,294 rows"),
+        ("census-now", "census", "CI-A, now"),
     ],
 )
 def test_the_page_says_what_was_scored(case: str, name: str, heading: str) -> None:
@@ -106,5 +108,24 @@ def test_the_page_says_what_was_scored(case: str, name: str, heading: str) -> No
     on_page = {label.replace(SAME, ""): dict(zip(head[1:], cells)) for label, *cells in found}
     rows = rows_of(KEPT / f"{case}.jsonl")
     for label, cells in lines(rows, {("prior", "own"): ""}).items():
-        kept = {column: cell for column, cell in cells.items() if column in COLUMNS}
-        assert {column: on_page[label][column] for column in kept} == kept, label
+        ours = {column: cell for column, cell in cells.items() if column in COLUMNS}
+        assert {column: on_page[label][column] for column in ours} == ours, label
+
+
+def test_what_best_takes_now_is_what_was_scored() -> None:
+    """Of each row: mean ± deviation of the log-loss and median seconds, as it was and now."""
+    page = (ROOT / "docs" / "results" / "best.md").read_text(encoding="utf-8")
+    rows = page[page.index("\n## What it takes now") :].split("\n\n|", 1)[1].split("\n\n")[0].splitlines()[2:]
+    now = pd.DataFrame(kept(KEPT / "best-now.jsonl"))
+    for line, case in zip(
+        rows, ("lesions-3000", "lesions", "products-3000", "products", "census"), strict=True
+    ):
+        before = pd.DataFrame(kept(KEPT / f"{case}.jsonl"))
+        digits = 4 if case == "census" else 3
+        cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
+        for found, (loss, seconds) in zip(
+            (before[before["model"] == "best"], now[now["case"] == case]), (cells[:2], cells[2:]), strict=True
+        ):
+            mean, spread = found["log_loss"].mean(), found["log_loss"].std()
+            assert loss == f"{number(mean, digits)} ± {number(spread, digits)}", case
+            assert seconds == f"{found['seconds'].median():.0f}", case
