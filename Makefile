@@ -102,6 +102,10 @@ kill: $(READY) ## SIGKILL training processes 250 times and compare what they end
 mutants: $(READY) ## break the code on purpose in some 140 places: which test notices (minutes)
 	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants.run
 
+.PHONY: size
+size: $(READY) ## lines, files and words, beside the budget in pyproject.toml and the last commit on main
+	@python -m tests.size
+
 .PHONY: docs
 docs: $(READY) ## build the documentation site in site/; a link that leads nowhere is an error
 	@$(MKDOCS) build --strict
