@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 LIMIT = 600  # seconds after which a command is ended
 
+# a script that runs in the background ignores Ctrl-C, and so would every command that a test interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
 os.environ.pop("COLUMNS", None)  # a parallel run of pytest sets it, and tables would have that width
 # a busy machine is no error
