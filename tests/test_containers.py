@@ -125,7 +125,7 @@ def test_the_jobs_placeholders_are_the_pools_variables() -> None:
     template = json.loads(text)
     variables = template["variables"]["properties"]
     assert set(PLACEHOLDER.findall(text)) == set(variables)
-    assert text.count('"default": 0') == 1, "docs/containers.md changes the number of GPUs there"
+    assert text.count('"default": 0') == 1, "docs/team.md changes the number of GPUs there"
     job = template["job_configuration"]["job_manifest"]
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert (job["kind"], container["name"]) == ("Job", "prefect-job"), "Prefect refuses other names"

@@ -1,4 +1,4 @@
-"""What docs/scale.md says of one fit on many machines: exchanges that are counted, and seconds by a model.
+"""What docs/performance.md says of one fit on many machines: exchanges that are counted, and seconds by a model.
 
 ``python -m benchmarks.speed.scale``: 64 shards of a few rows in one process, some seconds; then the tables,
 and seconds of sums in two processes on loopback.

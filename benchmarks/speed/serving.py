@@ -1,4 +1,4 @@
-"""How long MLflow's server takes for a row, with an image and without: what docs/serving.md says.
+"""How long MLflow's server takes for a row, with an image and without: what docs/team.md says.
 
 ``python -m benchmarks.speed.serving MODEL ROWS``: MODEL is a folder that `usboost fit` saved, ROWS a Parquet
 file whose images are bytes. The server listens on loopback and ends with the script.

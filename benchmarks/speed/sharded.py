@@ -3,7 +3,7 @@
 ``USBOOST_DATA=... python -m benchmarks.speed.sharded [--rows N] [--rounds R] [--seeds S]``: the census (CI-A)
 and Covertype with seven classes, real where USBOOST_DATA holds them, else generated. Each seed draws rows to
 fit to, and as many others to score. All run in one process with one thread, by turns; process time, so that
-other work on the machine counts for little. Minutes; the table is in docs/scale.md.
+other work on the machine counts for little. Minutes; the table is in docs/performance.md.
 """
 
 from __future__ import annotations

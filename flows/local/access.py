@@ -34,7 +34,7 @@ def given() -> list[str]:
     if missing := [name for name in names if not os.environ.get(name)]:
         raise UsboostError(
             f"the services ask for a password, and {missing[0]} is not set in the environment; "
-            "see docs/deploy.md"
+            "see docs/team.md"
         )
     return [os.environ[name] for name in names]
 

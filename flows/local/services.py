@@ -141,7 +141,7 @@ def start(
         ),
     ] = None,
     auth: Annotated[
-        bool, typer.Option("--auth", help="both servers ask for a password; see docs/deploy.md")
+        bool, typer.Option("--auth", help="both servers ask for a password; see docs/team.md")
     ] = False,
 ) -> None:
     """Start the servers and workers, deploy prefect.yaml, and say where the pages are.
