@@ -59,6 +59,22 @@ DRAWN: dict[str, Any] = IMAGES | {
     "profiles.paper.boosting.batch_size": 128,
 }
 
+# The census at the papers' size: every row, Table 2's rounds, and rest only after 300 rounds.
+WHOLE_CENSUS: dict[str, Any] = CENSUS | {
+    "boosting.patience": 300,
+    "networks.patience": 15,
+    "profiles.paper.networks.epochs": 200,
+    "profiles.paper.features.trees": None,
+}
+# Table 2's rounds and patience on images; every image of the files at hand.
+WHOLE_IMAGES: dict[str, Any] = {
+    "boosting.patience": 60,
+    "profiles.paper.boosting.rounds": None,
+    "profiles.paper.features.trees": 1000,
+}
+WHOLE_MI: dict[str, Any] = ENLARGED | WHOLE_IMAGES
+WHOLE_CT: dict[str, Any] = DRAWN | WHOLE_IMAGES | {"profiles.paper.data.ct": {"image_size": 128}}
+
 # A model with one change, there to measure that change alone, and what the pipeline's own stage makes
 # otherwise: `models` of every part's params.yaml.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -87,6 +103,56 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "learning_rate": 0.001,
             "batch_size": 128,
             "n_epochs": 50,
+        },
+    },
+    "bfv_dnn_paper": {
+        "like": "bfv_dnn",
+        "features": "in_sample",
+        "set": {
+            "network__dnn1": [32],
+            "network__dnn2": [256, 32],
+            "network__dnn3": [256, 32],
+            "network__fusion": "product",
+            "network__optimizer": "sgd",
+            "network__learning_rate": 0.001,
+            "network__batch_size": 128,
+        },
+    },
+    "bfv_dnn_paper_b": {
+        "like": "bfv_dnn",
+        "features": "in_sample",
+        "set": {
+            "network__dnn1": [100, 50],
+            "network__dnn2": [100, 50],
+            "network__dnn3": [25],
+            "network__fusion": "concat",
+            "network__optimizer": "rmsprop",
+            "network__learning_rate": 0.001,
+            "network__batch_size": 128,
+        },
+    },
+    "baseline_settled": {
+        "like": "baseline",
+        "set": {
+            "dnn1": [32],
+            "dnn2": [256, 32],
+            "dnn3": [256, 32],
+            "fusion": "product",
+            "optimizer": "sgd",
+            "learning_rate": 0.001,
+            "batch_size": 128,
+        },
+    },
+    "baseline_settled_b": {
+        "like": "baseline",
+        "set": {
+            "dnn1": [100, 50],
+            "dnn2": [100, 50],
+            "dnn3": [25],
+            "fusion": "concat",
+            "optimizer": "rmsprop",
+            "learning_rate": 0.001,
+            "batch_size": 128,
         },
     },
     "2wl_shrunk": {"like": "2wl", "step": "newton", "shrinkage": 0.3},
@@ -160,6 +226,31 @@ PLAN: dict[str, Part] = {
         rows=40_000,
     ),
 }
+_BOOSTED = ["2wl", "2wl_shrunk", "1wl_s", "1wl_u", "2wl2o"]
+_FIXED = ["2wl_fix", "2wl2o_fix"]
+_NETWORKS = ["baseline", "bfv_dnn"]
+PLAN |= {
+    "census_whole": Part(
+        WHOLE_CENSUS,
+        [
+            Fits(["ci_a"], ["prior", "lgbm", "logistic", "lgbm_s", "logistic_s"], 1),
+            Fits(["ci_a"], [*_BOOSTED, *_NETWORKS, "bfv_dnn_paper", *_FIXED], 1),
+            Fits(["ci_a"], ["baseline_settled", "crossed"], 1),
+            Fits(["ci_b"], ["lgbm_s", "logistic_s", *_BOOSTED, *_NETWORKS, "bfv_dnn_paper_b"], 1),
+            Fits(["ci_b"], ["baseline_settled_b", "2wl2o_fix", "2wl_fix"], 1),
+            Fits(["ci_a"], [*_BOOSTED, *_NETWORKS, "bfv_dnn_paper", *_FIXED, "baseline_settled", "crossed"], 3),
+            Fits(["ci_b"], [*_BOOSTED, *_NETWORKS, "bfv_dnn_paper_b", "baseline_settled_b", *_FIXED], 3),
+        ],
+    ),
+    "mi_whole": Part(
+        WHOLE_MI,
+        [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS, *BESIDE]), ],
+    ),
+    "ct_whole": Part(
+        WHOLE_CT,
+        [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 1), Fits(["ct"], ["bfv_dnn"], 5)],
+    ),
+}
 """By name of the part and of its workspace."""
 
 
@@ -175,10 +266,13 @@ class Cell:
 
 def cells() -> Iterator[Cell]:
     """Every fit of the plan, seed by seed."""
+    seen: set[Cell] = set()
     for name, part in PLAN.items():
         for fits in part.fits:
             for seed, dataset, model in product(range(fits.seeds), fits.datasets, fits.models):
-                yield Cell(name, dataset, model, seed)
+                if (cell := Cell(name, dataset, model, seed)) not in seen:
+                    seen.add(cell)
+                    yield cell
 
 
 _EVERY = [
