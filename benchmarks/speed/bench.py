@@ -21,6 +21,8 @@ import matplotlib
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.pages import between_marks
+
 CONSOLE = Console(width=120)
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
 
@@ -204,13 +206,6 @@ def machine() -> str:
         f"Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}, LightGBM "
         f"{lightgbm.__version__}, scikit-learn {sklearn.__version__}."
     )
-
-
-def between_marks(page: str, name: str, text: str) -> str:
-    """A page with `text` between its marks ``<!-- name -->`` and ``<!-- end of name -->``."""
-    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, after = page.index(first) + len(first), page.index(last)
-    return f"{page[:before]}\n\n{text}\n{page[after:]}"
 
 
 def show(figures: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""The figures of docs/results/papers*.md, and how the study's models and scores are named."""
+"""The figures of docs/results/papers.md, and how the study's models and scores are named."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -27,30 +27,30 @@ METRICS = {metric: NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss", "a
 
 
 def named(model: str) -> str:
-    """The model's name in a table."""
+    """Return the model's name in a table."""
     return TITLES.get(model) or catalogue.title(model)
 
 
 def is_external(model: str) -> bool:
-    """Whether it is another's method, or like one."""
+    """Tell whether it is another's method, or like one."""
     return catalogue.find(VARIANTS.get(model, {}).get("like", model)).external
 
 
-def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str) -> None:
-    """A score and the log-loss of every model on some datasets, a dot a seed."""
+def figure(parts: Mapping[str, pd.DataFrame], path: Path, score: str) -> None:
+    """Draw a score and the log-loss of every model, a row of panels a dataset, a dot a seed."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     fig, axes = plt.subplots(
-        len(datasets),
+        len(parts),
         2,
-        figsize=(10, 4.6 * len(datasets)),
+        figsize=(10, 4.6 * len(parts)),
         squeeze=False,
         sharey="row",
         layout="constrained",
     )
-    for row, dataset in zip(axes, datasets):
-        own = frame[(frame["dataset"] == dataset) & (frame["stop"] == "log_loss")]
+    for row, (dataset, frame) in zip(axes, parts.items()):
+        own = frame[frame["stop"] == "log_loss"]
         order = own.groupby("model")[score].mean().sort_values().index
         for ax, metric in zip(row, (score, "log_loss")):
             # a log-loss far beyond the others' would leave them no room: an arrow at the edge
@@ -73,15 +73,17 @@ def figure(frame: pd.DataFrame, path: Path, datasets: Sequence[str], score: str)
     plt.close(fig)
 
 
-def rounds_figure(folder: Path, path: Path) -> None:
-    """Validation risk and F1 over the rounds of CI-A's models on the exponential loss, a line a seed."""
+def rounds_figure(place: Path, path: Path) -> None:
+    """Draw validation risk and F1 over the rounds of CI-A's models on the exponential loss, a line a seed."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for model, colour in ROUNDS_SHOWN.items():
-        wanted = [cell for cell in cells() if (cell.dataset, cell.model) == ("ci_a", model)]
-        paths = [kept_at(folder / cell.part, "ci_a", model, cell.seed) for cell in wanted]
+        wanted = [
+            cell for cell in cells() if (cell.part, cell.dataset, cell.model) == (place.name, "ci_a", model)
+        ]
+        paths = [kept_at(place, "ci_a", model, cell.seed) for cell in wanted]
         for k, file in enumerate(file for file in paths if file.is_file()):
             trace = pd.read_parquet(file.with_suffix(".parquet"))
             for ax, column in zip(axes, ("risk_val", "f1_val")):

@@ -1,8 +1,8 @@
-"""docs/results/bnn-and-earlyboost.md: boosted networks and Earlyboost beside their peers.
+"""BNN and Earlyboost beside their peers; docs/results/papers.md.
 
-``USBOOST_DATA=… python -m benchmarks.study.two_papers run [NAME …]`` fits what the kept scores lack, of each
-division and model; ``python -m benchmarks.study.two_papers write`` makes the page's tables and its figure.
-Minutes on a core.
+``USBOOST_DATA=… python -m benchmarks.study.two_papers run FOLDER [NAME …]`` fits what FOLDER lacks, of each
+division and model; ``write FOLDER`` takes its scores into the repository, and ``write`` alone makes the
+page's tables and figure of those that are there. Minutes on a core.
 
 Every model has four settings to choose among, on a fifth of the training rows, and is then fitted to all of
 them. Models that have no Earlyboost in them are fitted anew for every prefix.
@@ -10,8 +10,8 @@ them. Models that have no Earlyboost in them are fitted anew for every prefix.
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -33,19 +33,21 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.speed.bench import between_marks
+from benchmarks.pages import between_marks, number, table_of
 from usboost.datasets.census import prepare as census
 from usboost.datasets.sequences.read import digits_rows, iris, pendigits, ts_split
+from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
 from usboost.models.boosted.early_trigger import harmonic_mean
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 
-PAGE = Path("docs/results/bnn-and-earlyboost.md")
+PAGE = Path("docs/results/papers.md")
 FIGURE = Path("docs/figures/earlyboost.png")
 SCORES = Path("benchmarks/study/papers/two_papers.csv")
 DIVISIONS = 5
-HELD = 0.2
+CHOOSING = 0.2
+"""The share of the training rows that choose a setting."""
 THRESHOLDS = 21
 """How many are tried, quantiles of a model's own probabilities on the rows that choose."""
 
@@ -133,7 +135,7 @@ def chosen(settings: Sequence[Any], rows: Rows) -> Any:
     """The setting of the lowest log-loss on a fifth of the rows, fitted to all of them."""
     x, y = rows
     if len(settings) > 1:
-        seen, held = train_test_split(np.arange(len(y)), test_size=HELD, stratify=y, random_state=0)
+        seen, held = train_test_split(np.arange(len(y)), test_size=CHOOSING, stratify=y, random_state=0)
         losses = []
         for each in settings:
             model = make_pipeline(StandardScaler(), each).fit(x[seen], y[seen])
@@ -234,7 +236,7 @@ def sequences(name: str, model: str, seed: int, division: Division) -> Iterator[
     """A line for each frame asked for, and one, frame 0, of answers at the threshold chosen."""
     (x, y), (x_test, y_test) = division
     n_frames, began = x.shape[1], time.process_time()
-    seen, held = train_test_split(np.arange(len(y)), test_size=HELD, stratify=y, random_state=0)
+    seen, held = train_test_split(np.arange(len(y)), test_size=CHOOSING, stratify=y, random_state=0)
     options = SEQUENCES[model](seed)
     curves = [probabilities([each], (x[seen], y[seen]), [x[held]])[0] for each in options]
     means = [np.mean([np.mean(p.argmax(axis=1) == y[held]) for p in each]) for each in curves]
@@ -269,9 +271,19 @@ TITLES = {
 }
 
 
-def run(names: Sequence[str]) -> None:
-    """Fit what the kept scores lack."""
-    lines = pd.read_csv(SCORES) if SCORES.exists() else pd.DataFrame(columns=["data", "model", "division"])
+def run(folder: Path, names: Sequence[str] = ()) -> None:
+    """Fit what the folder lacks of the named data; of all when none is named.
+
+    Raises
+    ------
+    UsboostError
+        If there are no such data.
+    """
+    if unknown := set(names) - set(PARTS):
+        raise UsboostError(f"no data are named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / SCORES.name
+    lines = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["data", "model", "division"])
     there = set(map(tuple, lines[["data", "model", "division"]].drop_duplicates().to_numpy()))
     for name in names or PARTS:
         models, divisions, fit = PARTS[name]
@@ -281,25 +293,27 @@ def run(names: Sequence[str]) -> None:
                     continue
                 new = pd.DataFrame(fit(name, model, seed, division))
                 lines = pd.concat([lines, new.assign(data=name, model=model, division=seed)])
-                lines.to_csv(SCORES, index=False, float_format="%.6g")
+                lines.to_csv(file, index=False, float_format="%.6g")
                 print(name, model, seed, new.iloc[0].to_dict(), flush=True)
 
 
 def table(frame: pd.DataFrame, data: Sequence[str], metrics: Sequence[str]) -> str:
-    """Markdown: mean ± standard deviation over the divisions, of models by metric."""
+    """Return the means over the divisions, of models by data and metric, and the seconds."""
     own = frame[(frame["frame"] == 0) & frame["data"].isin(data)]
-    heads = ["", *(f"{name}: {metric.replace('_', ' ')}" for name in data for metric in metrics), "seconds"]
-    rows = [heads, ["---"] * len(heads)]
+    heads = [""]
+    for name in data:
+        heads += [f"{name}: {metrics[0].replace('_', ' ')}", *(m.replace("_", " ") for m in metrics[1:]), "s"]
+    lines = []
     for model in dict.fromkeys(own["model"]):
-        cells = own[own["model"] == model]
-        row = [TITLES[model]]
+        line = [TITLES[model]]
         for name in data:
-            part = cells[cells["data"] == name]
-            row += [f"{part[metric].mean():.3f} ± {part[metric].std():.3f}" for metric in metrics]
-        rows.append(
-            [*row, ", ".join(f"{cells[cells['data'] == name]['seconds'].mean():.1f}" for name in data)]
-        )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+            part = own[(own["model"] == model) & (own["data"] == name)]
+            line += [
+                *(number(part[metric].mean(), 3) for metric in metrics),
+                number(part["seconds"].mean(), 1),
+            ]
+        lines.append(line)
+    return table_of(heads, lines)
 
 
 def figure(frame: pd.DataFrame, path: Path) -> None:
@@ -324,21 +338,41 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
 
 
 def with_tables(text: str, frame: pd.DataFrame) -> str:
-    """The page's text with the tables of the scores."""
+    """Return the page's text with the tables of the scores."""
     text = between_marks(text, "bnn", table(frame, ["iris", "digits", "census"], ["accuracy", "log_loss"]))
-    for name in ("pen digits", "GunPoint", "digits by rows"):
-        text = between_marks(text, name, table(frame, [name], ["accuracy", "earliness", "harmonic_mean"]))
-    return text
+    early = table(
+        frame, ["pen digits", "GunPoint", "digits by rows"], ["accuracy", "earliness", "harmonic_mean"]
+    )
+    return between_marks(text, "earlyboost", early)
 
 
-def write() -> None:
-    """The page's tables and its figure, of the scores that are kept."""
+def write(folder: Path | None) -> None:
+    """Take the folder's scores into the repository; make the page's tables and figure of those there."""
     frame = pd.read_csv(SCORES)
+    if folder is not None:
+        key = ["data", "model", "division", "frame"]
+        frame = pd.concat([frame, pd.read_csv(folder / SCORES.name)]).drop_duplicates(key, keep="last")
+        frame.to_csv(SCORES, index=False, float_format="%.6g")
     PAGE.write_text(with_tables(PAGE.read_text(), frame))
     figure(frame, FIGURE)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    if given.what == "write":
+        return write(given.folder)
+    if given.folder is None:
+        parser.error("run needs a folder for its scores")
     warnings.simplefilter("ignore", ConvergenceWarning)
-    what, *names = sys.argv[1:]
-    write() if what == "write" else run(names)
+    try:
+        run(given.folder, given.names)
+    except UsboostError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
