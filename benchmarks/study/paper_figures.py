@@ -42,12 +42,7 @@ def figure(parts: Mapping[str, pd.DataFrame], path: Path, score: str) -> None:
     from matplotlib import pyplot as plt
 
     fig, axes = plt.subplots(
-        len(parts),
-        2,
-        figsize=(10, 4.6 * len(parts)),
-        squeeze=False,
-        sharey="row",
-        layout="constrained",
+        len(parts), 2, figsize=(10, 4.6 * len(parts)), squeeze=False, sharey="row", layout="constrained"
     )
     for row, (dataset, frame) in zip(axes, parts.items()):
         own = frame[frame["stop"] == "log_loss"]
