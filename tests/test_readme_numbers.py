@@ -11,7 +11,9 @@ PAGES = ROOT / "docs" / "results"
 
 # a page, the text before a table, the row, the column
 IMAGES, EQUAL = "tables-with-images", "Log-loss of fits to all rows"
-NONE, CENSUS, SMALL = (
+NONE, SMALL = "tables-without-images", "Larger tables without images"
+CENSUS = "median seconds on shared cores"
+ALL = (
     "tables-without-images",
     "median seconds on shared cores",
     "Larger tables without images",
