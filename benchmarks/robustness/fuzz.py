@@ -33,7 +33,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from benchmarks.robustness import valid_inputs
-from benchmarks.robustness.mutations import WILD_TEXT, changed, damaged, edited
+from benchmarks.robustness.mutations import WILD_TEXT, Mutate, changed, damaged, edited
 from tasks import settings
 from tasks.fits.features import read_features, write_features
 from usboost.datasets.census import prepare as census
@@ -55,8 +55,6 @@ SECONDS = 30.0
 
 MEMORY = 1536
 """MiB by which all inputs together may raise the process's peak memory."""
-
-Mutate = Callable[[random.Random, bytes, bytes], bytes]
 
 
 @dataclass
