@@ -115,30 +115,10 @@ def _gzipped(inner: Mutate) -> Mutate:
 
 
 def parquet_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """Valid Parquet that holds what it should not: types, values, names, rows, columns."""
+    """Write valid Parquet that has what it should not: types, values, names, rows, columns."""
     table = pq.read_table(io.BytesIO(data))
     for _ in range(rng.choice((1, 1, 2))):
-        at = rng.randrange(table.num_columns) if table.num_columns else 0
-        what = rng.randrange(7)
-        if what == 0 and table.num_columns:
-            table = table.set_column(at, table.schema.field(at).name, _column(rng, table.num_rows))
-        elif what == 1 and table.num_columns:
-            table = table.remove_column(at)
-        elif what == 2:
-            table = table.slice(rng.randrange(3), rng.randrange(table.num_rows + 1))
-        elif what == 3:
-            name = rng.choice([*(n for n in WILD_TEXT if n.isprintable()), *table.column_names])
-            table = table.append_column(name, _column(rng, table.num_rows))
-        elif what == 4:
-            table = table.select(rng.sample(range(table.num_columns), table.num_columns))
-        elif what == 5:
-            wild = rng.choice(
-                (b"{", b"[]", b'{"columns": 3}', b'{"columns": [{"pandas_type": "x"}]}', b"\xff")
-            )
-            table = table.replace_schema_metadata({b"pandas": wild})
-        elif table.num_columns:
-            name = rng.choice([n for n in WILD_TEXT if n.isprintable()])
-            table = table.rename_columns([name if k == at else n for k, n in enumerate(table.column_names)])
+        table = _wrong(rng, table)
     out = io.BytesIO()
     try:
         pq.write_table(table, out, row_group_size=rng.choice((5, 1000)))
@@ -147,20 +127,45 @@ def parquet_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return out.getvalue()
 
 
-def _column(rng: random.Random, n: int) -> pa.Array:
-    texts = [text for text in WILD_TEXT if text.isprintable()]
-    values: list[list[Any]] = [
-        [rng.choice((1e300, -1e300, float("nan"), float("inf"), 0.0, 1.5)) for _ in range(n)],
-        [rng.choice((2**62, -(2**62), 0, 1)) for _ in range(n)],
-        [rng.choice(texts) for _ in range(n)],
-        [rng.choice((None, "a", "b")) for _ in range(n)],
-        [rng.choice((b"", b"\xff\xfe", valid_inputs.image(0), None)) for _ in range(n)],
-        [None] * n,
-        [[1], *[[]] * (n - 1)][:n],
-        [{"a": 1}] * n,
-        [rng.random() < 0.5 for _ in range(n)],
+def _wrong(rng: random.Random, table: pa.Table) -> pa.Table:
+    n, names, texts = (
+        table.num_columns,
+        table.column_names,
+        [text for text in WILD_TEXT if text.isprintable()],
+    )
+    at = rng.randrange(n) if n else 0
+    edits: list[Callable[[], pa.Table]] = [
+        lambda: table.slice(rng.randrange(3), rng.randrange(table.num_rows + 1)),
+        lambda: table.append_column(rng.choice([*texts, *names]), _column(rng, table.num_rows)),
+        lambda: table.select(rng.sample(range(n), n)),
+        lambda: table.replace_schema_metadata({b"pandas": rng.choice(_METADATA)}),
     ]
-    made = pa.array(rng.choice(values))
+    of_a_column: list[Callable[[], pa.Table]] = [
+        lambda: table.set_column(at, names[at], _column(rng, table.num_rows)),
+        lambda: table.remove_column(at),
+        lambda: table.rename_columns([*names[:at], rng.choice(texts), *names[at + 1 :]]),
+    ]
+    return rng.choice(edits + of_a_column if n else edits)()
+
+
+_METADATA = (b"{", b"[]", b'{"columns": 3}', b'{"columns": [{"pandas_type": "x"}]}', b"\xff")
+
+
+def _column(rng: random.Random, n: int) -> pa.Array:
+    """Draw a column whose values are all of one awkward kind, in one of many types."""
+    pools: list[tuple[Any, ...]] = [
+        (1e300, -1e300, float("nan"), float("inf"), 0.0, 1.5),
+        (2**62, -(2**62), 0, 1),
+        tuple(text for text in WILD_TEXT if text.isprintable()),
+        (None, "a", "b"),
+        (b"", b"\xff\xfe", valid_inputs.image(0), None),
+        (None,),
+        ([1], []),
+        ({"a": 1},),
+        (True, False),
+    ]
+    pool = rng.choice(pools)
+    made = pa.array([rng.choice(pool) for _ in range(n)])
     kind = rng.choice((None, None, pa.dictionary(pa.int8(), made.type), pa.float16(), pa.timestamp("ns")))
     kind = rng.choice((kind, pa.decimal128(38, 3), pa.large_string(), pa.large_binary(), pa.uint64(), None))
     try:
@@ -170,7 +175,7 @@ def _column(rng: random.Random, n: int) -> pa.Array:
 
 
 def tensors(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """Valid safetensors whose arrays have other values, shapes, types or names."""
+    """Write valid safetensors whose arrays have other values, shapes, types or names."""
     arrays = dict(load_arrays(data))
     for _ in range(rng.choice((1, 1, 2))):
         name = rng.choice(list(arrays) or ["x"])
@@ -179,10 +184,8 @@ def tensors(rng: random.Random, data: bytes, other: bytes) -> bytes:
         if what == 0:
             arrays.pop(name, None)
         elif what == 1 and array.size:
-            array = array.copy()
-            wild = rng.choice((-1, 0, 1, 3, 2**31 - 1, -(2**31)))
-            array.reshape(-1)[rng.randrange(array.size)] = wild
-            arrays[name] = array
+            array = arrays[name] = array.copy()
+            array.reshape(-1)[rng.randrange(array.size)] = rng.choice((-1, 0, 1, 3, 2**31 - 1, -(2**31)))
         elif what == 2:
             arrays[name] = array.astype(rng.choice((np.float64, np.int64, np.uint8, np.bool_, np.float16)))
         elif what == 3:
@@ -378,7 +381,7 @@ def _right_card(folder: Path) -> None:
 
 
 def run(inputs: int, seed: int, wanted: str = "") -> dict[str, Outcome]:
-    """Read `inputs` mutated files in all; what came of them, by target.
+    """Read `inputs` mutated files in all; return the outcome of each target.
 
     Of failures at the same place only the first is kept. Equal arguments give equal inputs.
     """
@@ -387,9 +390,9 @@ def run(inputs: int, seed: int, wanted: str = "") -> dict[str, Outcome]:
         warnings.simplefilter("ignore")
         work = Path(folder)
         chosen = [target for target in targets(work) if wanted in target.name]
-        shares = sum(target.share for target in chosen)
+        shares = max(int(sum(target.share for target in chosen)), 1)
         for k, target in enumerate(chosen):
-            n = -(-int(inputs * target.share) // int(max(shares, 1)))
+            n = -(-int(inputs * target.share) // shares)
             outcomes[target.name] = _run_target(target, n, random.Random(f"{seed}/{k}"), work / str(k))
             shutil.rmtree(work / str(k))
     return outcomes

@@ -262,32 +262,11 @@ def markdown(figures: dict[str, Any]) -> str:
             numbers = f"{1e3 * run['round']:.0f} {each[0]:.2f} {each[1]:.0f} {each[2]:.0f}"
             rows.append([str(run["classes"]), f"{run['rows']:,}", *numbers.split()])
         text += f"\n{table_of(heads, rows)}"
-        text += "\n![seconds and memory of a round against rows](performance-scaling.png)\n"
     return text
 
 
 def _time(spent: float) -> str:
     return f"{spent:.2f} s" if spent >= 1 else f"{1000 * spent:.1f} ms"
-
-
-def draw_scaling(runs: list[dict[str, float]], path: Path) -> None:
-    """Draw seconds a round and peak memory against rows, a line for each number of classes."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    labels = {"round": (1e3, "ms a round"), "peak": (1e-6, "peak memory of a fit, MB")}
-    for axis, (key, (scale, label)) in zip(axes, labels.items()):
-        for classes in sorted({run["classes"] for run in runs}):
-            own = [run for run in runs if run["classes"] == classes]
-            x, y = [run["rows"] / 1000 for run in own], [run[key] * scale for run in own]
-            axis.plot(x, y, marker="o", label=f"{classes:.0f} classes")
-        axis.set(xlabel="thousand rows", ylabel=label, ylim=(0, None), xlim=(0, None))
-        axis.grid(alpha=0.3)
-    axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=130)
 
 
 def machine() -> str:
@@ -326,8 +305,6 @@ def main() -> None:
     given.report.write_text(json.dumps(figures, indent=1) + "\n")
     if given.page.exists():
         given.page.write_text(between_marks(given.page.read_text(), "figures", markdown(figures)))
-        if "scaling" in figures:
-            draw_scaling(figures["scaling"], given.page.parent / "performance-scaling.png")
     print(markdown(figures))
 
 

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 
 from benchmarks.pages import between_marks, number, table_of
 from benchmarks.study import cells as fitting
 from benchmarks.study import rows as results_rows
-from benchmarks.study.paper_figures import figure, is_external, named, rounds_figure
-from benchmarks.study.plan import CHANGES, HEADLINES, ONCE, PLAN, Cell, cells
+from benchmarks.study.plan import CHANGES, HEADLINES, ONCE, PLAN, TITLES, VARIANTS, Cell, cells
 from benchmarks.study.rows import interval
 from flows.local import runtime
 from usboost.errors import UsboostError
@@ -30,10 +30,6 @@ from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import dataset_name
 
 PAGE = Path("docs/results/papers.md")
-FIGURES = {
-    "docs/figures/papers-census.png": (("ci_a", "ci_b"), "f1_tuned"),
-    "docs/figures/papers-images.png": (("ct", "mi"), "f1"),
-}
 ROUNDS_FIGURE = Path("docs/figures/papers-rounds.png")
 SCORES, LUCK = Path("benchmarks/study/papers/cells.csv"), Path("benchmarks/study/papers/rows.csv")
 """Every fit's scores, and the headlines' differences with their intervals."""
@@ -45,7 +41,24 @@ VARIATION = {"ci_a": 0.005, "ci_b": 0.005, "ct": 0.0001, "mi": 0.0001}
 NEEDED = {catalogue.BASELINE, "2wl", "2wl2o"}
 """A part without fits of these is not shown yet."""
 CUT = "†"
+_ROUNDS_SHOWN = {
+    "2wl": "#1f5f8b",
+    "2wl_shrunk": "#3f9b6c",
+    "2wl2o": "#8a5aa8",
+    "2wl_fix": "#b2561a",
+    "2wl2o_fix": "#777777",
+}
 _CELL = ["part", "dataset", "model", "seed"]
+
+
+def named(model: str) -> str:
+    """Return the model's name in a table."""
+    return TITLES.get(model) or catalogue.title(model)
+
+
+def is_external(model: str) -> bool:
+    """Tell whether it is another's method, or like one."""
+    return catalogue.find(VARIANTS.get(model, {}).get("like", model)).external
 
 
 def run(folder: Path, **wanted: Any) -> None:
@@ -209,6 +222,36 @@ def rows(found: pd.DataFrame, frame: pd.DataFrame) -> str:
     return table_of(["log-loss", *map(dataset_name, parts)], lines)
 
 
+def rounds_figure(place: Path, path: Path) -> None:
+    """Draw validation risk and F1 over the rounds of CI-A's models on the exponential loss, a line a seed."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    for model, colour in _ROUNDS_SHOWN.items():
+        wanted = [
+            cell for cell in cells() if (cell.part, cell.dataset, cell.model) == (place.name, "ci_a", model)
+        ]
+        paths = [fitting.kept_at(place, "ci_a", model, cell.seed) for cell in wanted]
+        for k, file in enumerate(file for file in paths if file.is_file()):
+            trace = pd.read_parquet(file.with_suffix(".parquet"))
+            for ax, column in zip(axes, ("risk_val", "f1_val")):
+                label = named(model) if k == 0 else None
+                round_ = 1 + np.arange(len(trace))
+                ax.plot(round_, trace[column], color=colour, linewidth=1.1, alpha=0.8, label=label)
+    axes[0].set_ylim(1.2, 1.6)
+    axes[1].set_ylim(0.3, 0.62)
+    for ax, name in zip(axes, ("Risk on validation", "F1 at ½ on validation")):
+        ax.set(xlabel="round", xscale="log")
+        ax.set_title(name, loc="left")
+        ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.xaxis.set_major_formatter("{x:.0f}")
+    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
 def with_tables(text: str, frame: pd.DataFrame, found: pd.DataFrame) -> str:
     """Return the page's text with the tables of the scores."""
     text = between_marks(text, "claims", claims(frame))
@@ -229,10 +272,6 @@ def write(folder: Path | None) -> None:
             rounds_figure(folder / part, ROUNDS_FIGURE)
     frame = pd.read_csv(SCORES)
     PAGE.write_text(with_tables(PAGE.read_text(), frame, pd.read_csv(LUCK, keep_default_na=False)))
-    parts = shown(frame)
-    for path, (datasets, score) in FIGURES.items():
-        if there := {dataset: parts[dataset] for dataset in datasets if dataset in parts}:
-            figure(there, Path(path), score)
 
 
 def main() -> None:
