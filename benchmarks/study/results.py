@@ -136,30 +136,29 @@ def gain(frame: pd.DataFrame, model: str, base: str) -> str:
 
 
 def published(dataset: str, model: str, base: str) -> str:
-    """Return the paper's % of a model over another, from its two percentages over its baseline."""
+    """Return the paper's % of a model over another in brackets, from its percentages over the baseline."""
     ours = paper.improvement(dataset, model)
     theirs = 0.0 if base == catalogue.BASELINE else paper.improvement(dataset, base)
     if ours is None or theirs is None:
-        return "–"
+        return ""
     digits = 2 if base == catalogue.BASELINE else 1
-    return number(100 * ((100 + ours) / (100 + theirs) - 1), digits, "+")
+    return f" ({number(100 * ((100 + ours) / (100 + theirs) - 1), digits, '+')})"
 
 
 def claims(frame: pd.DataFrame) -> str:
-    """Return the paper's Tables 3 and 4 next to ours, and what single changes do; F1, stopped by F1."""
+    """Return the paper's Tables 3 and 4 with ours, and what single changes do; F1, stopped by F1."""
     parts = {dataset: own[own["stop"] == "f1"] for dataset, own in shown(frame).items()}
-    heads = ["F1, % over", *(head for dataset in parts for head in (dataset_name(dataset), "published"))]
     lines = []
     for model, base in [*((model, catalogue.BASELINE) for model in CLAIMED), *CHANGES]:
-        line = [named(model) if base == catalogue.BASELINE else f"{named(model)} over {named(base)}"]
-        for dataset, own in parts.items():
-            line += [gain(own, model, base), published(dataset, model, base)]
-        lines.append(line)
+        name = named(model) if base == catalogue.BASELINE else f"{named(model)} over {named(base)}"
+        texts = [gain(own, model, base) + published(dataset, model, base) for dataset, own in parts.items()]
+        lines.append([name, *texts])
     varied = ["variation of BFV+DNN"]
     for dataset, own in parts.items():
         f1 = own.loc[own["model"] == "bfv_dnn", "f1"]
-        varied += [number(f1.std() / f1.mean(), 4), f"< {VARIATION[dataset]:g}".replace("0.", ".")]
-    return table_of(heads, [*lines, varied])
+        limit = f"{VARIATION[dataset]:g}".replace("0.", ".") if VARIATION[dataset] > 1e-4 else ".0001"
+        varied.append(f"{number(f1.std() / f1.mean(), 4)} (< {limit})")
+    return table_of(["F1, % over (published)", *map(dataset_name, parts)], [*lines, varied])
 
 
 def scores(frame: pd.DataFrame) -> str:

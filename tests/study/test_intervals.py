@@ -80,10 +80,10 @@ def test_the_percentage_over_the_baseline_is_of_its_own_seed_and_stopped_by_f1()
     both = frame({"2wl": [2, 0, 1], "baseline": [1, 2, 0], "2wl2o": [0, 1, 2]})
     both.loc[both["stop"] == "log_loss", "f1"] = 0.9
     gains = [100 * 0.03 / (0.5 + 10.0 ** -(seed + 1)) for seed in range(3)]
-    assert cells(claims(both), "2WL") == [printed(gains, 1, sign="+"), "+3.50"]
+    assert cells(claims(both), "2WL") == [f"{printed(gains, 1, sign='+')} (+3.50)"]
     lost = [-100 * 0.01 / (0.53 + 10.0 ** -(seed + 1)) for seed in range(3)]
     published = f"+{100 * (103.97 / 103.50 - 1):.1f}".replace("0.", ".")
-    assert cells(claims(both), "2WL2O over 2WL") == [printed(lost, 1, sign="+"), published]
+    assert cells(claims(both), "2WL2O over 2WL") == [f"{printed(lost, 1, sign='+')} ({published})"]
 
 
 def test_a_fit_whose_best_round_is_the_last_is_marked() -> None:
@@ -139,6 +139,18 @@ def test_the_page_says_what_was_scored() -> None:
     drawn = pd.read_csv(ROOT / results.LUCK, keep_default_na=False)
     assert results.with_tables(text, kept, drawn) == text
     assert results.with_tables(text, kept.assign(f1=kept["f1"] / 2), drawn) != text
+
+
+def test_the_sentences_of_the_page_have_the_numbers_of_the_scores() -> None:
+    text = (ROOT / results.PAGE).read_text()
+    parts = shown(pd.read_csv(ROOT / results.SCORES))
+    for dataset, said in (("ci_a", "on CI-A by .037 in F1"), ("ci_b", "on CI-B by .015")):
+        own = parts[dataset][parts[dataset]["stop"] == "log_loss"]
+        lead = paired(own, "2wl", "baseline", "f1").mean()
+        assert said in text and f"{lead:.3f}"[1:] in said
+    by_f1 = parts["ci_b"][parts["ci_b"]["stop"] == "f1"]
+    gains = [results.gain(by_f1, model, "baseline_paper_b").split()[0][1:] for model in ("2wl", "bfv_dnn")]
+    assert "2WL is {} % ahead of it, BFV+DNN {} %".format(*gains) in text
 
 
 def test_a_folder_with_one_cell_changes_its_lines_alone(tmp_path: Path) -> None:

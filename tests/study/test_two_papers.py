@@ -52,6 +52,14 @@ def test_the_page_says_what_was_scored() -> None:
     assert two_papers.with_tables(text, kept.assign(accuracy=0.5)) != text
 
 
+def test_the_share_of_adaboosts_time_is_that_of_the_scores() -> None:
+    kept = pd.read_csv(ROOT / two_papers.SCORES)
+    spent = kept[kept["frame"] == 0].groupby(["data", "model"])["seconds"].mean()
+    data = [name for name, (models, *_) in two_papers.PARTS.items() if models is two_papers.SEQUENCES]
+    shares = [f"{spent[name, 'earlyboost'] / spent[name, 'adaboost']:.2f}"[1:] for name in data]
+    assert "It takes {}, {} and {} of AdaBoost's time".format(*shares) in (ROOT / two_papers.PAGE).read_text()
+
+
 def test_run_fits_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scores in the repository are not taken for the folder's; a second run has nothing to do."""
     x, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
