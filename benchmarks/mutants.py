@@ -181,41 +181,29 @@ def copied(root: Path) -> Iterator[Path]:
         yield copy
 
 
-def run(breaks: Sequence[Break], root: Path = ROOT) -> dict[str, Outcome]:
-    """Make every break and print its end.
-
-    Raises
-    ------
-    SystemExit
-        If the tests fail on the code as it is.
-    """
-    for name in HEAVY:
-        importlib.import_module(name)
-    outcomes: dict[str, Outcome] = {}
-    with copied(root) as copy:
-        every = list(dict.fromkeys(test for made in breaks for test in made.tests))
-        code, test = tested(copy, every, 10 * SECONDS)
-        if code != 0:
-            raise SystemExit(f"the tests do not pass on the code as it is: {test or f'pytest: {code}'}")
-        for k, made in enumerate(breaks, start=1):
-            outcome = outcomes[made.name] = judge(made, copy)
-            line = f"{k:3}/{len(breaks)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}"
-            print(line + (f"  [{outcome.why}]" if outcome.why else ""), flush=True)
-    return outcomes
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="only breaks whose name or file has one of these")
     words = parser.parse_args().words
     chosen = [b for b in BREAKS if not words or any(word in b.name or word in b.file for word in words)]
-    started = time.perf_counter()
-    outcomes = run(chosen)
-    counts = Counter(outcome.what for outcome in outcomes.values())
-    print(f"{dict(counts)} in {(time.perf_counter() - started) / 60:.1f} min")
-    for name, outcome in outcomes.items():
-        if outcome.what != "killed":
-            print(f"{outcome.what}: {name}: {outcome.why}", file=sys.stderr)
+    started, counts, others = time.perf_counter(), Counter[str](), list[str]()
+    for name in HEAVY:
+        importlib.import_module(name)
+    with copied(ROOT) as copy:
+        every = list(dict.fromkeys(test for made in chosen for test in made.tests))
+        code, test = tested(copy, every, 10 * SECONDS)
+        if code != 0:
+            raise SystemExit(f"the tests do not pass on the code as it is: {test or f'pytest: {code}'}")
+        for k, made in enumerate(chosen, start=1):
+            outcome = judge(made, copy)
+            line = (
+                f"{k:3}/{len(chosen)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}  [{outcome.why}]"
+            )
+            print(line, flush=True)
+            counts[outcome.what] += 1
+            if outcome.what != "killed":
+                others.append(line)
+    print(f"{dict(counts)} in {(time.perf_counter() - started) / 60:.1f} min", *others, sep="\n")
     raise SystemExit(2 if counts["stale"] + counts["broken"] else min(counts["survived"], 1))
 
 

@@ -42,15 +42,6 @@ from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.networks.boosted_features import BoostedFeatures
 
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
-QUICK: dict[str, dict[str, int]] = {
-    "search": {"n_rounds": 2},
-    "gbm": {"n_trees": 5},
-    "predict": {"n_rounds": 40, "n_rows": 500},
-    "scaling": {"n_rounds": 4},
-    "embedding": {"n_images": 32, "side": 64},
-}
-"""Small counts, to see that a section runs at all."""
-
 Compared = list[tuple[str, float, str, float]]
 """Of a comparison: its name, our seconds, the name of what is compared with, and its seconds."""
 
@@ -228,14 +219,11 @@ SECTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def measure(name: str, folder: Path, rows: int | None, quick: bool) -> Any:
+def measure(name: str, folder: Path, rows: int | None) -> Any:
     """Run a section in a separate process; `scaling` once for each number of rows and classes."""
-    settings: dict[str, Any] = QUICK.get(name, {}) if quick else {}
+    calls: list[dict[str, Any]] = [{"rows": rows}]
     if name == "scaling":
-        cells = [(size or rows, m) for m in CLASSES for size in SIZES if not (quick and size)]
-        calls = [{"rows": size, "n_classes": m, **settings} for size, m in cells]
-    else:
-        calls = [{"rows": rows, **settings}]
+        calls = [{"rows": size or rows, "n_classes": m} for m in CLASSES for size in SIZES]
     results = []
     for call in calls:
         words = ["--one", name, "--data", str(folder), "--with", json.dumps(call)]
@@ -288,7 +276,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(".usboost/bench"), help="folder of prepared rows")
     parser.add_argument("--report", type=Path, default=Path("reports/benchmarks.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
-    parser.add_argument("--quick", action="store_true", help="small counts: does it run at all?")
     parser.add_argument("--one", choices=list(SECTIONS), help=argparse.SUPPRESS)
     parser.add_argument("--with", dest="settings", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -299,7 +286,7 @@ def main() -> None:
     figures = json.loads(given.report.read_text()) if given.report.exists() else {}
     for name in given.section or SECTIONS:
         print(f"measuring {name} …", flush=True)
-        figures[name] = measure(name, given.data, given.rows, given.quick)
+        figures[name] = measure(name, given.data, given.rows)
     figures["machine"] = machine() + ("" if os.environ.get("USBOOST_DATA") else " Generated rows.")
     given.report.parent.mkdir(parents=True, exist_ok=True)
     given.report.write_text(json.dumps(figures, indent=1) + "\n")
