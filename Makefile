@@ -83,7 +83,6 @@ test-long: $(READY) ## the tests that take minutes: grids on every runner, worke
 .PHONY: bench
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
 	python -m benchmarks.speed.bench
-	python -m benchmarks.speed.trees
 
 .PHONY: results
 results: $(READY) ## the papers' models on real data, several seeds each (hours); docs/results/papers.md
@@ -100,7 +99,7 @@ kill: $(READY) ## SIGKILL training processes 250 times and compare what they end
 
 .PHONY: mutants
 mutants: $(READY) ## break the code on purpose in some 140 places: which test notices (minutes)
-	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants.run
+	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants
 
 .PHONY: size
 size: $(READY) ## lines, files and words, beside the budget in pyproject.toml and the last commit on main

@@ -6,6 +6,7 @@ that breaks this to a folder.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import json
@@ -18,25 +19,21 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import typer
 import yaml
-from rich.console import Console
-from rich.table import Table
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from benchmarks.robustness import valid_inputs
-from benchmarks.robustness.mutations import WILD_TEXT, changed, damaged, edited
+from benchmarks.robustness.mutations import WILD_TEXT, Mutate, changed, damaged, edited
 from tasks import settings
 from tasks.fits.features import read_features, write_features
 from usboost.datasets.census import prepare as census
@@ -58,8 +55,6 @@ SECONDS = 30.0
 
 MEMORY = 1536
 """MiB by which all inputs together may raise the process's peak memory."""
-
-Mutate = Callable[[random.Random, bytes, bytes], bytes]
 
 
 @dataclass
@@ -111,38 +106,19 @@ def json_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return json.dumps(changed(rng, json.loads(data))).encode()
 
 
-def gzipped(inner: Mutate) -> Mutate:
-    def mutate(rng: random.Random, data: bytes, other: bytes) -> bytes:
-        return gzip.compress(inner(rng, gzip.decompress(data), other), 1, mtime=0)
+def _packed(data: bytes) -> bytes:
+    return gzip.compress(data, 1, mtime=0)
 
-    return mutate
+
+def _gzipped(inner: Mutate) -> Mutate:
+    return lambda rng, data, other: _packed(inner(rng, gzip.decompress(data), other))
 
 
 def parquet_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """Valid Parquet that holds what it should not: types, values, names, rows, columns."""
+    """Write valid Parquet that has what it should not: types, values, names, rows, columns."""
     table = pq.read_table(io.BytesIO(data))
     for _ in range(rng.choice((1, 1, 2))):
-        at = rng.randrange(table.num_columns) if table.num_columns else 0
-        what = rng.randrange(7)
-        if what == 0 and table.num_columns:
-            table = table.set_column(at, table.schema.field(at).name, _column(rng, table.num_rows))
-        elif what == 1 and table.num_columns:
-            table = table.remove_column(at)
-        elif what == 2:
-            table = table.slice(rng.randrange(3), rng.randrange(table.num_rows + 1))
-        elif what == 3:
-            name = rng.choice([*(n for n in WILD_TEXT if n.isprintable()), *table.column_names])
-            table = table.append_column(name, _column(rng, table.num_rows))
-        elif what == 4:
-            table = table.select(rng.sample(range(table.num_columns), table.num_columns))
-        elif what == 5:
-            wild = rng.choice(
-                (b"{", b"[]", b'{"columns": 3}', b'{"columns": [{"pandas_type": "x"}]}', b"\xff")
-            )
-            table = table.replace_schema_metadata({b"pandas": wild})
-        elif table.num_columns:
-            name = rng.choice([n for n in WILD_TEXT if n.isprintable()])
-            table = table.rename_columns([name if k == at else n for k, n in enumerate(table.column_names)])
+        table = _wrong(rng, table)
     out = io.BytesIO()
     try:
         pq.write_table(table, out, row_group_size=rng.choice((5, 1000)))
@@ -151,20 +127,45 @@ def parquet_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return out.getvalue()
 
 
-def _column(rng: random.Random, n: int) -> pa.Array:
-    texts = [text for text in WILD_TEXT if text.isprintable()]
-    values: list[list[Any]] = [
-        [rng.choice((1e300, -1e300, float("nan"), float("inf"), 0.0, 1.5)) for _ in range(n)],
-        [rng.choice((2**62, -(2**62), 0, 1)) for _ in range(n)],
-        [rng.choice(texts) for _ in range(n)],
-        [rng.choice((None, "a", "b")) for _ in range(n)],
-        [rng.choice((b"", b"\xff\xfe", valid_inputs.image(0), None)) for _ in range(n)],
-        [None] * n,
-        [[1], *[[]] * (n - 1)][:n],
-        [{"a": 1}] * n,
-        [rng.random() < 0.5 for _ in range(n)],
+def _wrong(rng: random.Random, table: pa.Table) -> pa.Table:
+    n, names, texts = (
+        table.num_columns,
+        table.column_names,
+        [text for text in WILD_TEXT if text.isprintable()],
+    )
+    at = rng.randrange(n) if n else 0
+    edits: list[Callable[[], pa.Table]] = [
+        lambda: table.slice(rng.randrange(3), rng.randrange(table.num_rows + 1)),
+        lambda: table.append_column(rng.choice([*texts, *names]), _column(rng, table.num_rows)),
+        lambda: table.select(rng.sample(range(n), n)),
+        lambda: table.replace_schema_metadata({b"pandas": rng.choice(_METADATA)}),
     ]
-    made = pa.array(rng.choice(values))
+    of_a_column: list[Callable[[], pa.Table]] = [
+        lambda: table.set_column(at, names[at], _column(rng, table.num_rows)),
+        lambda: table.remove_column(at),
+        lambda: table.rename_columns([*names[:at], rng.choice(texts), *names[at + 1 :]]),
+    ]
+    return rng.choice(edits + of_a_column if n else edits)()
+
+
+_METADATA = (b"{", b"[]", b'{"columns": 3}', b'{"columns": [{"pandas_type": "x"}]}', b"\xff")
+
+
+def _column(rng: random.Random, n: int) -> pa.Array:
+    """Draw a column whose values are all of one awkward kind, in one of many types."""
+    pools: list[tuple[Any, ...]] = [
+        (1e300, -1e300, float("nan"), float("inf"), 0.0, 1.5),
+        (2**62, -(2**62), 0, 1),
+        tuple(text for text in WILD_TEXT if text.isprintable()),
+        (None, "a", "b"),
+        (b"", b"\xff\xfe", valid_inputs.image(0), None),
+        (None,),
+        ([1], []),
+        ({"a": 1},),
+        (True, False),
+    ]
+    pool = rng.choice(pools)
+    made = pa.array([rng.choice(pool) for _ in range(n)])
     kind = rng.choice((None, None, pa.dictionary(pa.int8(), made.type), pa.float16(), pa.timestamp("ns")))
     kind = rng.choice((kind, pa.decimal128(38, 3), pa.large_string(), pa.large_binary(), pa.uint64(), None))
     try:
@@ -174,7 +175,7 @@ def _column(rng: random.Random, n: int) -> pa.Array:
 
 
 def tensors(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """Valid safetensors whose arrays have other values, shapes, types or names."""
+    """Write valid safetensors whose arrays have other values, shapes, types or names."""
     arrays = dict(load_arrays(data))
     for _ in range(rng.choice((1, 1, 2))):
         name = rng.choice(list(arrays) or ["x"])
@@ -183,10 +184,8 @@ def tensors(rng: random.Random, data: bytes, other: bytes) -> bytes:
         if what == 0:
             arrays.pop(name, None)
         elif what == 1 and array.size:
-            array = array.copy()
-            wild = rng.choice((-1, 0, 1, 3, 2**31 - 1, -(2**31)))
-            array.reshape(-1)[rng.randrange(array.size)] = wild
-            arrays[name] = array
+            array = arrays[name] = array.copy()
+            array.reshape(-1)[rng.randrange(array.size)] = rng.choice((-1, 0, 1, 3, 2**31 - 1, -(2**31)))
         elif what == 2:
             arrays[name] = array.astype(rng.choice((np.float64, np.int64, np.uint8, np.bool_, np.float16)))
         elif what == 3:
@@ -220,123 +219,99 @@ def zip_members(rng: random.Random, data: bytes, other: bytes) -> bytes:
         return valid_inputs.zipped(members)
 
 
-def _plain_and_gzipped(name: str, content: bytes, read: Callable[[Path], object]) -> list[Target]:
-    """A text file's reader, given the file as it is and compressed."""
-    packed = gzip.compress(content, 1, mtime=0)
-    return [
-        Target(name, {"c": content}, lambda f: read(f / "c"), {"c": (edited,)}, share=1.5),
-        Target(f"{name} gz", {"c": packed}, lambda f: read(f / "c"), {"c": (damaged, gzipped(edited))}),
-    ]
-
-
 def targets(work: Path) -> list[Target]:
-    """Every reader with its valid inputs; `work` is a folder for what they write."""
-    text = (edited,)
-    found = [
-        *_plain_and_gzipped("census", valid_inputs.census(), census.read),
-        *_plain_and_gzipped("covertype", valid_inputs.cover(), covertype.read),
-        Target(
-            "pen digits",
-            {"p": valid_inputs.pendigits()},
-            lambda f: sequences.read_pendigits(f / "p"),
-            {"p": text},
-        ),
-        Target(".ts", {"t": valid_inputs.TS}, _read_ts, {"t": text}, share=1.5),
+    """Return every reader with its valid inputs; `work` is a folder for what they write."""
+    packed = {"t.zip": valid_inputs.zipped(valid_inputs.tiny_imagenet())}
+    params = Path(__file__).resolve().parents[2] / "params.yaml"
+    document = json.dumps(yaml.safe_load(params.read_text(encoding="utf-8"))).encode()  # JSON is YAML
+
+    def tiny_imagenet(folder: Path) -> None:
+        imagenet.prepare(folder / "t.zip", seed=0, profile="demo", size=8, work=work / "mi")
+
+    def image(folder: Path) -> None:
+        load_image((folder / "f").read_bytes(), size=8, channels=3)
+
+    def text(name: str, content: bytes, read: Callable[[Path], Any], share: float = 1.0) -> Target:
+        return Target(name, {"f": content}, lambda folder: read(folder / "f"), {"f": (edited,)}, share=share)
+
+    def gzipped(name: str, content: bytes, read: Callable[[Path], Any]) -> Target:
+        kinds = {"f": (damaged, _gzipped(edited))}
+        return Target(f"{name} gz", {"f": _packed(content)}, lambda folder: read(folder / "f"), kinds)
+
+    rng = np.random.default_rng(0)
+    numbers = [rng.normal(size=(9, 4)).astype(np.float32)]
+    features = _files(lambda place: write_features(iter(numbers), place / "train.parquet"))
+    return [
+        text("census", valid_inputs.census(), census.read, 1.5),
+        gzipped("census", valid_inputs.census(), census.read),
+        text("covertype", valid_inputs.cover(), covertype.read, 1.5),
+        gzipped("covertype", valid_inputs.cover(), covertype.read),
+        text("pen digits", valid_inputs.pendigits(), sequences.read_pendigits),
+        text(".ts", valid_inputs.TS, lambda path: sequences.read_ts(path, "last"), 1.5),
         *_tables(work),
+        Target("Tiny ImageNet zip", packed, tiny_imagenet, {"t.zip": (damaged, zip_members)}, share=0.1),
         Target(
-            "Tiny ImageNet zip",
-            {"t.zip": valid_inputs.zipped(valid_inputs.tiny_imagenet())},
-            lambda f: imagenet.prepare(f / "t.zip", seed=0, profile="demo", size=8, work=work / "mi"),
-            {"t.zip": (damaged, zip_members)},
-            share=0.1,
-        ),
-        Target(
-            "params.yaml", {"p": _params()}, _read_params, {"p": (json_file, json_file, edited)}, share=0.2
+            "params.yaml",
+            {"p": document},
+            lambda folder: settings.load(folder / "p"),
+            {"p": (json_file, json_file, edited)},
+            share=0.2,
         ),
         *_models(),
         *_prepared(work),
-        *_prepared_table(),
-        _features(),
+        Target(
+            "boosted features",
+            features,
+            lambda folder: read_features(folder, "train", 9),
+            {"train.parquet": (damaged, parquet_file)},
+        ),
+        *(
+            Target(f"{kind} image", {"f": data}, image, share=0.25)
+            for kind, data in valid_inputs.images().items()
+        ),
     ]
-    found += [
-        Target(f"{kind} image", {"i": data}, _read_image, share=0.25)
-        for kind, data in valid_inputs.images().items()
-    ]
-    return found
 
 
-def _read_ts(folder: Path) -> None:
-    sequences.read_ts(folder / "t", "last")
-
-
-def _read_image(folder: Path) -> None:
-    load_image((folder / "i").read_bytes(), size=8, channels=3)
-
-
-def _params() -> bytes:
-    """The project's own params.yaml; JSON is YAML."""
-    path = Path(__file__).resolve().parents[2] / "params.yaml"
-    return json.dumps(yaml.safe_load(path.read_text(encoding="utf-8"))).encode()
-
-
-def _read_params(folder: Path) -> None:
-    settings.load(folder / "p")
+def _files(make: Callable[[Path], object]) -> dict[str, bytes]:
+    """Return by name the content of the files that `make` leaves in a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        make(Path(folder))
+        paths = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _tables(work: Path) -> Iterator[Target]:
-    frame = valid_inputs.frame()
-    roles = {"label": "kind", "categorical": ("count",)}
-    spec = TableSpec(**roles)
-    yield Target(
-        "CSV table",
-        {"t.csv": valid_inputs.csv_table()},
-        lambda f: user_table.prepare(f / "t.csv", spec, seed=0),
-        {"t.csv": (edited,)},
-        share=0.5,
-    )
-    yield Target(
-        "Parquet table",
-        {"t.parquet": valid_inputs.parquet(frame)},
-        lambda f: read_columns(f / "t.parquet", spec),
-        {"t.parquet": (damaged, parquet_file, parquet_file)},
-    )
+    frame, roles = valid_inputs.frame(), {"label": "kind", "categorical": ("count",)}
+    spec, with_images, into = TableSpec(**roles), TableSpec(image="image", size=8, **roles), work / "images"
+
+    def prepared(name: str, wanted: TableSpec) -> Callable[[Path], Any]:
+        return lambda folder: user_table.prepare(folder / name, wanted, seed=0, work=into)
+
+    def columns(name: str) -> Callable[[Path], Any]:
+        return lambda folder: read_columns(folder / name, spec)
+
+    csv, parquet = {"t.csv": (edited,)}, {"t.parquet": (damaged, parquet_file)}
+    yield Target("CSV table", {"t.csv": valid_inputs.csv_table()}, prepared("t.csv", spec), csv, share=0.5)
+    whole = {"t.parquet": valid_inputs.parquet(frame)}
+    yield Target("Parquet table", whole, columns("t.parquet"), {"t.parquet": (damaged, *[parquet_file] * 2)})
     for name, written in valid_inputs.other_tables(frame).items():
-        yield Target(
-            f"table {name}",
-            {name: written},
-            lambda f, name=name: read_columns(f / name, spec),
-            {name: (edited, damaged) if name.endswith("l") else (damaged,)},
-            share=0.15,
-        )
+        kinds = (edited, damaged) if name.endswith("l") else (damaged,)
+        yield Target(f"table {name}", {name: written}, columns(name), {name: kinds}, share=0.15)
     names = [f"p{row % 4}.png" for row in range(len(frame))]
     files = {f"p{k}.png": valid_inputs.image(k) for k in range(4)}
-    with_images, into = TableSpec(image="image", size=8, **roles), work / "images"
-    yield Target(
-        "table with paths",
-        {"t.csv": frame.assign(image=names).to_csv(index=False).encode(), **files},
-        lambda f: user_table.prepare(f / "t.csv", with_images, seed=0, work=into),
-        {"t.csv": (edited,)},
-        share=0.15,
-    )
-    encoded = [files[name] for name in names]
-    yield Target(
-        "table with bytes",
-        {"t.parquet": valid_inputs.parquet(frame.assign(image=encoded))},
-        lambda f: user_table.prepare(f / "t.parquet", with_images, seed=0, work=into),
-        {"t.parquet": (damaged, parquet_file)},
-        share=0.5,
-    )
+    paths = {"t.csv": frame.assign(image=names).to_csv(index=False).encode(), **files}
+    yield Target("table with paths", paths, prepared("t.csv", with_images), csv, share=0.15)
+    encoded = {"t.parquet": valid_inputs.parquet(frame.assign(image=[files[name] for name in names]))}
+    yield Target("table with bytes", encoded, prepared("t.parquet", with_images), parquet, share=0.5)
 
 
 def _models() -> Iterator[Target]:
-    """Model folders as they are, and with the digests made right: then nothing but checks protects."""
+    """Yield model folders as they are, and with the digests made right: then nothing but checks protects."""
     for name, (model, X) in valid_inputs.models().items():
-        with tempfile.TemporaryDirectory() as folder:
-            persistence.save(model, Path(folder) / "m")
-            files = _contents(Path(folder) / "m")
+        files = _files(lambda place, model=model: persistence.save(model, place / "m"))
+        files = {file.removeprefix("m/"): data for file, data in files.items()}
         kinds: dict[str, tuple[Mutate, ...]] = {
-            file: (damaged, json_file, json_file) if file.endswith(".json") else (damaged, tensors, tensors)
-            for file in files
+            file: (damaged, *[json_file if file.endswith(".json") else tensors] * 2) for file in files
         }
 
         def read(folder: Path, X: Any = X) -> None:
@@ -345,10 +320,6 @@ def _models() -> Iterator[Target]:
 
         yield Target(f"model {name}", files, read, kinds, share=0.3)
         yield Target(f"model {name}, digests right", files, read, kinds, _right_digests, share=0.3)
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def _right_digests(folder: Path) -> None:
@@ -363,49 +334,38 @@ def _right_digests(folder: Path) -> None:
 
 
 def _prepared(work: Path) -> Iterator[Target]:
-    with tempfile.TemporaryDirectory() as folder:
-        valid_inputs.write_prepared(Path(folder) / "p", Path(folder) / "w")
-        files = _contents(Path(folder) / "p")
-    kept = {name: data for name, data in files.items() if "train" in name or name == "card.json"}
-    kinds: dict[str, tuple[Mutate, ...]] = {
-        name: (json_file, json_file, damaged) if name == "card.json" else (damaged, parquet_file)
-        for name in kept
-    }
+    """Yield prepared data, and a prepared table of a user, as they are and with the digests made right."""
+
+    def of_user(place: Path) -> None:
+        frame = valid_inputs.frame()
+        names = [f"p{row % 4}.png" for row in range(len(frame))]
+        frame.assign(image=names).to_csv(place / "t.csv", index=False)
+        for k in range(4):
+            (place / f"p{k}.png").write_bytes(valid_inputs.image(k))
+        spec = TableSpec(label="kind", image="image", size=8)
+        store.write(user_table.prepare(place / "t.csv", spec, seed=0, work=place / "w"), place / "p")
 
     def read(folder: Path) -> None:
         store.read(folder, "train")
         store.read(folder, "train", image_budget=0)[0]["U"].decode()
 
-    yield Target("prepared", kept, read, kinds)
-    yield Target("prepared, digests right", kept, read, kinds, _right_card, share=0.7)
-
-
-def _prepared_table() -> Iterator[Target]:
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        frame = valid_inputs.frame().assign(
-            image=[f"p{row % 4}.png" for row in range(len(valid_inputs.frame()))]
-        )
-        frame.to_csv(place / "t.csv", index=False)
-        for k in range(4):
-            (place / f"p{k}.png").write_bytes(valid_inputs.image(k))
-        made = user_table.prepare(
-            place / "t.csv", TableSpec(label="kind", image="image", size=8), seed=0, work=place / "w"
-        )
-        store.write(made, place / "p")
-        files = _contents(place / "p")
-    kinds: dict[str, tuple[Mutate, ...]] = {
-        name: (json_file, json_file, damaged) if name == "card.json" else (damaged, parquet_file)
-        for name in files
-        if "train" in name or name == "card.json"
-    }
-
-    def read(folder: Path) -> None:
+    def read_table(folder: Path) -> None:
         table = read_prepared(folder)
         table.fit_encoding(np.flatnonzero(table.split == "train"))
 
-    yield Target("prepared table", files, read, kinds, share=0.3)
-    yield Target("prepared table, digests right", files, read, kinds, _right_card, share=0.7)
+    data = _files(lambda place: valid_inputs.write_prepared(place / "p", place / "w"))
+    for name, files, reader, share in (
+        ("prepared", {k: v for k, v in data.items() if "train" in k or k.endswith("card.json")}, read, 1.0),
+        ("prepared table", _files(of_user), read_table, 0.3),
+    ):
+        own = {k.removeprefix("p/"): v for k, v in files.items() if k.startswith("p/")}
+        kinds: dict[str, tuple[Mutate, ...]] = {
+            file: (json_file, json_file, damaged) if file == "card.json" else (damaged, parquet_file)
+            for file in own
+            if "train" in file or file == "card.json"
+        }
+        yield Target(name, own, reader, kinds, share=share)
+        yield Target(f"{name}, digests right", own, reader, kinds, _right_card, share=0.7)
 
 
 def _right_card(folder: Path) -> None:
@@ -420,23 +380,8 @@ def _right_card(folder: Path) -> None:
     (folder / "card.json").write_text(json.dumps(card))
 
 
-def _features() -> Target:
-    with tempfile.TemporaryDirectory() as folder:
-        rng = np.random.default_rng(0)
-        write_features(iter([rng.normal(size=(9, 4)).astype(np.float32)]), Path(folder) / "train.parquet")
-        files = _contents(Path(folder))
-    return Target(
-        "boosted features",
-        files,
-        lambda f: read_features(f, "train", 9),
-        {"train.parquet": (damaged, parquet_file)},
-    )
-
-
-def run(
-    inputs: int, seed: int, *, wanted: str = "", progress: Callable[[str, int], None] = lambda name, n: None
-) -> dict[str, Outcome]:
-    """Read `inputs` mutated files in all; what came of them, by target.
+def run(inputs: int, seed: int, wanted: str = "") -> dict[str, Outcome]:
+    """Read `inputs` mutated files in all; return the outcome of each target.
 
     Of failures at the same place only the first is kept. Equal arguments give equal inputs.
     """
@@ -445,11 +390,10 @@ def run(
         warnings.simplefilter("ignore")
         work = Path(folder)
         chosen = [target for target in targets(work) if wanted in target.name]
-        shares = sum(target.share for target in chosen)
+        shares = max(int(sum(target.share for target in chosen)), 1)
         for k, target in enumerate(chosen):
-            n = -(-int(inputs * target.share) // int(max(shares, 1)))
+            n = -(-int(inputs * target.share) // shares)
             outcomes[target.name] = _run_target(target, n, random.Random(f"{seed}/{k}"), work / str(k))
-            progress(target.name, n)
             shutil.rmtree(work / str(k))
     return outcomes
 
@@ -527,38 +471,32 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def main(
-    inputs: Annotated[int, typer.Option(help="mutated files to read")] = 200_000,
-    seed: Annotated[int, typer.Option(help="equal seeds make equal files")] = 0,
-    only: Annotated[str, typer.Option(help="targets whose name holds this")] = "",
-    keep: Annotated[Path | None, typer.Option(help="folder for the files that break a reader")] = None,
-) -> None:
-    """Read mutated files; ends with 1 when a reader does anything but succeed or raise UsboostError."""
-    console, started = Console(), time.perf_counter()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=200_000, help="mutated files to read")
+    parser.add_argument("--seed", type=int, default=0, help="equal seeds make equal files")
+    parser.add_argument("--only", default="", help="targets whose name has this")
+    parser.add_argument("--keep", type=Path, help="folder for the files that break a reader")
+    given, started = parser.parse_args(), time.perf_counter()
     valid_inputs.models()
     before = peak_memory()
-    outcomes = run(inputs, seed, wanted=only)
+    outcomes = run(given.inputs, given.seed, wanted=given.only)
     grown = peak_memory() - before
-    table = Table("reader", "inputs", "refused", "slowest, s", "failures")
     for name, one in outcomes.items():
-        table.add_row(
-            name, f"{one.inputs:,}", f"{one.refused:,}", f"{one.slowest:.2f}", str(len(one.failures))
-        )
-    console.print(table)
+        numbers = f"{one.inputs:7,} inputs, {one.refused:7,} refused, slowest {one.slowest:.2f} s"
+        print(f"{name:32} {numbers}, {len(one.failures)} failures")
     failures = [failure for one in outcomes.values() for failure in one.failures]
     for k, failure in enumerate(failures):
-        console.print(f"{failure.target}: {failure.where}: {failure.what}", markup=False)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"{k:03d}-{Path(failure.file).name}").write_bytes(failure.data)
-            (keep / f"{k:03d}.txt").write_text(f"{failure.target}\n{failure.trace}")
-    total, places = sum(one.inputs for one in outcomes.values()), Counter(f.where for f in failures)
-    console.print(
-        f"{total:,} inputs, {len(places)} places that failed, "
-        f"{time.perf_counter() - started:.0f} s, peak memory grew by {grown} MiB"
-    )
+        print(f"{failure.target}: {failure.where}: {failure.what}")
+        if given.keep is not None:
+            given.keep.mkdir(parents=True, exist_ok=True)
+            (given.keep / f"{k:03d}-{Path(failure.file).name}").write_bytes(failure.data)
+            (given.keep / f"{k:03d}.txt").write_text(f"{failure.target}\n{failure.trace}")
+    total, places = sum(one.inputs for one in outcomes.values()), {failure.where for failure in failures}
+    seconds = time.perf_counter() - started
+    print(f"{total:,} inputs, {len(places)} places that failed, {seconds:.0f} s, memory grew by {grown} MiB")
     sys.exit(1 if failures or grown > MEMORY else 0)
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -121,19 +121,13 @@ def fit(name: str, folder: Path) -> None:
 
 
 def rank(number: int, size: int, meet: Path, folder: Path) -> None:
-    """One of `size` processes that fit eight shards."""
+    """Fit eight shards, as one of `size` processes."""
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=number, world_size=size)
     views, y = data()
     learners = {"U": NetworkLearner((20, 10), batch_size=64, device="cpu"), "S": TreeLearner()}
-    trace = folder / ("trace" if number == 0 else f"trace-{number}")
-    model = TwoWeakLearnerClassifier(
-        learners,
-        "newton",
-        n_rounds=ROUNDS,
-        patience=None,
-        checkpoint=folder / "kept",
-        callbacks=[Traced(trace)],
-    )
+    trace = Traced(folder / ("trace" if number == 0 else f"trace-{number}"))
+    settings: dict[str, Any] = {"n_rounds": ROUNDS, "patience": None, "checkpoint": folder / "kept"}
+    model = TwoWeakLearnerClassifier(learners, "newton", callbacks=[trace], **settings)
     fit_sharded(model, lambda shard: {"X": views[shard::SHARDS], "y": y[shard::SHARDS]}, SHARDS)
     if number == 0:
         save(model, folder / "model")
@@ -158,58 +152,55 @@ def digest(folder: Path) -> str:
 
 
 def kill_fits(kills_wanted: int, rng: np.random.Generator, root: Path) -> bool:
-    """Kill ordinary fits, and say how they ended; whether all ended as if nothing had happened."""
+    """Kill ordinary fits, and print their ends; True if all ended as if nothing had happened."""
     expected, seconds = {}, {}
     for i, name in enumerate(models()):
-        folder = root / f"whole-{i}"
-        folder.mkdir()
         began = time.monotonic()
-        child(partial(fit, name, folder), None)
+        child(partial(fit, name, folder := _made(root / f"whole-{i}")), None)
         expected[name], seconds[name] = digest(folder), time.monotonic() - began
     kills = survived = fits = 0
     while kills < kills_wanted:
         name = list(models())[fits % len(expected)]
-        folder = root / f"fit-{fits}"
-        folder.mkdir()
-        work, here = partial(fit, name, folder), 0
-        while here < min(KILLS_A_FIT, kills_wanted - kills):
+        work, times = partial(fit, name, folder := _made(root / f"fit-{fits}")), 0
+        while times < min(KILLS_A_FIT, kills_wanted - kills):
             if not child(work, rng.uniform(0.05, 0.5) * seconds[name]):
                 break
-            here += 1
+            times += 1
         else:
             child(work, None)
-        kills, fits = kills + here, fits + 1
+        kills, fits = kills + times, fits + 1
         same = digest(folder) == expected[name]
-        survived += here * same
-        print(f"{name}: killed {here} times, {'identical' if same else 'DIFFERENT'}")
+        survived += times * same
+        print(f"{name}: killed {times} times, {'identical' if same else 'DIFFERENT'}")
     print(f"survived {survived} of {kills} kills in {fits} fits")
     return survived == kills
 
 
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
-    """Kill a rank of each fit, and say how it went on; whether all ended as if nothing had happened."""
-    whole, survived, waits = root / "whole", 0, []
-    whole.mkdir()
-    began = time.monotonic()
+    """Kill a rank of each fit, and print how it went on; True if all ended as if nothing had happened."""
+    survived, waits, began = 0, [], time.monotonic()
+    whole = _made(root / "whole")
     assert ended(ranks(1, whole)) == [0]
     expected, a_round = digest(whole), (time.monotonic() - began) / ROUNDS
-    for fit in range(kills):
-        folder = root / f"ranks-{fit}"
-        folder.mkdir()
+    for k in range(kills):
+        folder = _made(root / f"ranks-{k}")
         size, again = rng.integers(1, MOST_RANKS + 1, 2).tolist()
         victim, wanted = int(rng.integers(size)), int(rng.integers(1, ROUNDS - 2))
         seconds, told = killed(ranks(size, folder), victim, wanted, rng.uniform(0, a_round), folder / "kept")
         waits += [seconds] if size > 1 else []
         kept = len(list((folder / "kept").glob("round-*")))
-        # what any rank was told of is to be there
+        # rounds that any rank was told of are to be there
         finished = max(len(trace.read_text().splitlines()) for trace in folder.glob("trace*"))
         went_on = ended(ranks(again, folder)) == [0] * again
         same = told and kept >= finished and went_on and digest(folder) == expected
         survived += same
-        print(
-            f"rank {victim} of {size} killed after round {kept}, {finished} finished; resumed on {again}: "
-            f"{'identical' if same else 'DIFFERENT'}"
-        )
+        said = f"rank {victim} of {size} killed after round {kept}, {finished} finished; resumed on {again}"
+        print(f"{said}: {'identical' if same else 'DIFFERENT'}")
     print(f"survived {survived} of {kills} killed ranks")
     if waits:
         print(f"the other ranks ended {min(waits):.1f} to {max(waits):.1f} s after it")
@@ -217,14 +208,16 @@ def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
 
 
 def killed(started: list[int], victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
-    """Kill a rank some seconds after round `wanted` was kept; in how many seconds the others end, and whether
-    each does so with a sentence."""
+    """Kill a rank some seconds after round `wanted` was kept.
+
+    Returns the seconds until the others end, and True if each does so with a sentence.
+    """
     while not (kept / f"round-{wanted:06d}.safetensors").exists():
         time.sleep(0.002)
     time.sleep(later)
     os.kill(started[victim], signal.SIGKILL)
-    began, found = time.monotonic(), ended(started)
-    return time.monotonic() - began, all(status == TOLD for i, status in enumerate(found) if i != victim)
+    began, statuses = time.monotonic(), ended(started)
+    return time.monotonic() - began, all(s == TOLD for i, s in enumerate(statuses) if i != victim)
 
 
 def main() -> None:
@@ -233,16 +226,11 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=20, help="kills of a rank of fits on shards")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    root = arguments.folder or Path(tempfile.mkdtemp())
-    rng = np.random.default_rng(arguments.seed)
-    good = [
-        kill(count, rng, root)
-        for kill, count in ((kill_fits, arguments.kills), (kill_ranks, arguments.ranks))
-        if count
-    ]
-    raise SystemExit(0 if all(good) else 1)
+    root, rng = given.folder or Path(tempfile.mkdtemp()), np.random.default_rng(given.seed)
+    good = not given.kills or kill_fits(given.kills, rng, root)
+    raise SystemExit(0 if (not given.ranks or kill_ranks(given.ranks, rng, root)) and good else 1)
 
 
 if __name__ == "__main__":

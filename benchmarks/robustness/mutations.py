@@ -25,6 +25,12 @@ WILD_JSON: tuple[Any, ...] = (
 )
 
 
+_LINE_ENDS = (b"\r\n", b"\r", b"\n\n", b" ", b"\x0b", "\u2028".encode())
+_SEPARATORS = (b";", b"\t", b"", b",,", b":")
+Mutate = Callable[[random.Random, bytes, bytes], bytes]
+"""Damages the bytes of a file; the last ones are what splices are taken from."""
+
+
 def damaged(rng: random.Random, data: bytes, other: bytes) -> bytes:
     """`data` with one to three pieces of damage; `other` is what splices are taken from."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
@@ -93,10 +99,6 @@ def _flip(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return bytes(out)
 
 
-def _cut(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    return data[: _spot(rng, data)]
-
-
 def _leave_out(rng: random.Random, data: bytes, other: bytes) -> bytes:
     at = _spot(rng, data)
     return data[:at] + data[at + rng.choice((1, 2, 16, 300)) :]
@@ -112,17 +114,18 @@ def _overwrite(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return data[:at] + rng.randbytes(n) + data[at + n :]
 
 
-def _insert(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    at = _spot(rng, data)
-    return data[:at] + rng.choice(WILD_BYTES) + data[at:]
+def _insert(pieces: tuple[bytes, ...]) -> Mutate:
+    def mutate(rng: random.Random, data: bytes, other: bytes) -> bytes:
+        at = _spot(rng, data)
+        return data[:at] + rng.choice(pieces) + data[at:]
+
+    return mutate
 
 
-def _noise(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    return rng.randbytes(rng.choice((0, 1, 10, 1000)))
-
-
-_BINARY: tuple[Callable[[random.Random, bytes, bytes], bytes], ...] = (
-    *(_flip, _flip, _flip, _flip, _cut, _leave_out, _splice, _overwrite, _overwrite, _insert, _noise),
+_BINARY: tuple[Mutate, ...] = (
+    *(_flip, _flip, _flip, _flip, _leave_out, _splice, _overwrite, _overwrite, _insert(WILD_BYTES)),
+    lambda rng, data, other: data[: _spot(rng, data)],
+    lambda rng, data, other: rng.randbytes(rng.choice((0, 1, 10, 1000))),
 )
 
 
@@ -153,26 +156,15 @@ def _drop_or_repeat_line(rng: random.Random, data: bytes, other: bytes) -> bytes
     return b"\n".join(lines)
 
 
-def _quote(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    at = _spot(rng, data)
-    return data[:at] + rng.choice((b'"', b'""', b"'", b'",', b'"\n')) + data[at:]
-
-
-def _line_ends(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    return data.replace(b"\n", rng.choice((b"\r\n", b"\r", b"\n\n", b" ", b"\x0b", "\u2028".encode())))
-
-
 def _other_encoding(rng: random.Random, data: bytes, other: bytes) -> bytes:
     if rng.random() < 0.4:
         return b"\xef\xbb\xbf" + data
     return data.decode("latin-1").encode(rng.choice(("utf-16", "utf-16-le", "utf-32")))
 
 
-def _separator(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    return data.replace(rng.choice((b",", b":", b" ")), rng.choice((b";", b"\t", b"", b",,", b":")))
-
-
-_TEXT: tuple[Callable[[random.Random, bytes, bytes], bytes], ...] = (
+_TEXT: tuple[Mutate, ...] = (
     *(_field, _field, _field, _field, _field, _field, _swap_columns, _drop_or_repeat_line),
-    *(_drop_or_repeat_line, _quote, _line_ends, _other_encoding, _separator, damaged),
+    *(_drop_or_repeat_line, _other_encoding, damaged, _insert((b'"', b'""', b"'", b'",', b'"\n'))),
+    lambda rng, data, other: data.replace(b"\n", rng.choice(_LINE_ENDS)),
+    lambda rng, data, other: data.replace(rng.choice((b",", b":", b" ")), rng.choice(_SEPARATORS)),
 )

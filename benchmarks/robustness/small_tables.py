@@ -17,16 +17,17 @@ import os
 import re
 import tarfile
 import tempfile
-import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import typer
+from sklearn import datasets
 
 from benchmarks.robustness.tables import Broken, command
 from usboost.errors import UsboostWarning
@@ -43,36 +44,28 @@ Tables = Iterator[tuple[str, pd.DataFrame]]
 
 
 def scikit_learn() -> Tables:
-    """The bundled sets of scikit-learn; their target is the last column."""
-    from sklearn import datasets
-
+    """Yield the bundled sets of scikit-learn; their target is the last column."""
     for name in ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud"):
         yield f"sklearn/{name}", getattr(datasets, f"load_{name}")(as_frame=True).frame
 
 
 def generated() -> Tables:
-    """Tables that scikit-learn draws, of kinds and sizes that differ."""
-    from sklearn import datasets
-
+    """Yield tables that scikit-learn draws, of kinds and sizes that differ."""
     made: dict[str, Any] = {
         "few rows": lambda k: datasets.make_classification(12 + 4 * k, 4, random_state=k),
         "many columns": lambda k: datasets.make_classification(60, 90, n_informative=9, random_state=k),
         "rare class": lambda k: datasets.make_classification(200, weights=[0.97 - k / 100], random_state=k),
         "many classes": lambda k: datasets.make_blobs(150 + k, centers=3 + 4 * k, random_state=k),
         "moons": lambda k: datasets.make_moons(100 + k, noise=0.2, random_state=k),
-        "circles": lambda k: datasets.make_circles(100 + k, noise=0.1, random_state=k),
         "quantiles": lambda k: datasets.make_gaussian_quantiles(n_samples=90 + k, random_state=k),
-        "hastie": lambda k: datasets.make_hastie_10_2(120 + k, random_state=k),
         "linear": lambda k: datasets.make_regression(30 + 20 * k, 10, noise=10.0**k, random_state=k),
         "friedman": lambda k: datasets.make_friedman1(80 + k, noise=1.0, random_state=k),
         "sparse": lambda k: datasets.make_sparse_uncorrelated(70 + k, random_state=k),
-        "counts": lambda k: _counts(k),
+        "counts": _counts,
     }
-    for what, make in made.items():
-        for k in range(5):
-            x, y = make(k)
-            frame = pd.DataFrame(x).rename(columns="x{}".format)
-            yield f"generated/{what} {k}", frame.assign(y=y)
+    for (what, make), k in product(made.items(), range(5)):
+        x, y = make(k)
+        yield f"generated/{what} {k}", pd.DataFrame(x).rename(columns="x{}".format).assign(y=y)
 
 
 def _counts(k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +155,7 @@ def one(frame: pd.DataFrame, target: str, folder: Path, *options: str) -> dict[s
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="file of what was found, a line a target")] = Path("found.jsonl"),
+    out: Annotated[Path, typer.Option(help="file with a line a target")] = Path("found.jsonl"),
     tables: Annotated[int, typer.Option(help="small tables")] = 300,
     most: Annotated[int, typer.Option(help="targets of a table")] = 3,
 ) -> None:
@@ -170,7 +163,6 @@ def main(
     os.environ["USBOOST_CACHE"] = "off"
     lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     done = {(line["table"], line["target"]) for line in lines}
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as place, out.open("a") as file:
         for number, (name, whole) in enumerate(chosen(tables)):
             frame = whole.sample(LARGEST, random_state=0) if len(whole) > LARGEST else whole
@@ -178,27 +170,22 @@ def main(
             for k, target in enumerate(targets(frame, most)):
                 if (name, target) in done:
                     continue
-                found = {"table": name, "rows": len(frame), "columns": frame.shape[1], "target": target}
-                lines.append(
-                    found | one(frame, target, Path(place), *(QUICK if k or number % DEFAULT else ()))
-                )
-                file.write(json.dumps(lines[-1]) + "\n")
+                line = {"table": name, "rows": len(frame), "columns": frame.shape[1], "target": target}
+                line |= one(frame, target, Path(place), *(QUICK if k or number % DEFAULT else ()))
+                lines.append(line)
+                file.write(json.dumps(line) + "\n")
                 file.flush()
-                for each in lines[-1]["foreign"]:
+                wrong = line["ended"] not in ("fitted", "refused")
+                for each in [*line["foreign"], *([f"{line['ended']}: {line['said']}"] if wrong else [])]:
                     typer.echo(f"{name}, {target}: {each}")
-                if lines[-1]["ended"] not in ("fitted", "refused"):
-                    typer.echo(f"{name}, {target}: {lines[-1]['ended']}: {lines[-1]['said']}")
     refusals = defaultdict(list)
-    for line in lines:
-        if line["ended"] == "refused":
-            why = re.sub(r"'[^']*'|[0-9]+", "…", line["said"].split("error: ")[-1].strip())
-            refusals[why].append(f"{line['table']}: {line['target']}")
+    for line in [line for line in lines if line["ended"] == "refused"]:
+        why = re.sub(r"'[^']*'|[0-9]+", "…", line["said"].split("error: ")[-1].strip())
+        refusals[why].append(f"{line['table']}: {line['target']}")
     for why, cases in sorted(refusals.items(), key=lambda each: -len(each[1])):
         typer.echo(f"{len(cases):6,} refused: {why} ({'; '.join(cases[:4])})")
-    counts = Counter(line["ended"] for line in lines)
-    typer.echo(
-        f"{len({line['table'] for line in lines})} tables in {time.monotonic() - began:.0f} s: {dict(counts)}"
-    )
+    counts = dict(Counter(line["ended"] for line in lines))
+    typer.echo(f"{len({line['table'] for line in lines})} tables: {counts}")
 
 
 if __name__ == "__main__":

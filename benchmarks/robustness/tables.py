@@ -164,25 +164,24 @@ class Broken(Exception):
 
 
 def write(frame: pd.DataFrame, path: Path) -> bool:
-    """Write a table; False where the kind of file cannot hold it, as pandas has it."""
+    """Write a table; False where the kind of file cannot have it, as pandas has it."""
     if path.suffix in (".feather", ".jsonl") and _has_intervals(frame):
         return False
+    writers: dict[str, Callable[[Path], Any]] = {
+        ".csv": lambda path: frame.to_csv(path, index=False),
+        ".parquet": frame.to_parquet,
+        ".feather": frame.to_feather,
+        ".jsonl": lambda path: frame.to_json(path, orient="records", lines=True, date_format="iso"),
+    }
     try:
-        if path.suffix == ".csv":
-            frame.to_csv(path, index=False)
-        elif path.suffix == ".parquet":
-            frame.to_parquet(path)
-        elif path.suffix == ".feather":
-            frame.to_feather(path)
-        else:
-            frame.to_json(path, orient="records", lines=True, date_format="iso")
+        writers[path.suffix](path)
     except Exception:
         return False
     return True
 
 
 def _has_intervals(frame: pd.DataFrame) -> bool:
-    """Whether there are pandas' intervals, which JSON has as records and Feather not at all."""
+    """Tell whether there are pandas' intervals, which JSON has as records and Feather not at all."""
     return bool(frame.map(lambda value: isinstance(value, pd.Interval)).any(axis=None))
 
 
@@ -196,22 +195,23 @@ def command(*words: Any) -> tuple[int, str]:
 
 def by_command(model: Path, rows: Path, out: Path) -> Answer:
     code, said = command("predict", model, rows, "--out", out)
-    if code:
-        return Answer(None, said)
-    found = pd.read_parquet(out)
-    return Answer(found[[name for name in found if name.startswith("p_")]].to_numpy())
+    return Answer(None, said) if code else _answer(pd.read_parquet(out))
+
+
+def _answer(predicted: pd.DataFrame) -> Answer:
+    names = [name for name in predicted if str(name).startswith("p_")]
+    return Answer(predicted[names].to_numpy(dtype=float))
 
 
 def in_python(predict: Callable[[pd.DataFrame], pd.DataFrame], rows: pd.DataFrame) -> Answer:
     try:
-        found = predict(rows)
+        return _answer(predict(rows))
     except UsboostError as error:
         return Answer(None, str(error))
     except Exception as error:
         if "UsboostError" in traceback.format_exc() or type(error).__name__ == "MlflowException":
             return Answer(None, str(error))
         raise Broken(traceback.format_exc()) from None
-    return Answer(found[[name for name in found if str(name).startswith("p_")]].to_numpy(dtype=float))
 
 
 class Served:
@@ -245,8 +245,7 @@ class Served:
             if reply.status_code >= 500 or "Traceback" in reply.text:
                 raise Broken(f"the server answers {reply.status_code}: {reply.text[:2000]}")
             return Answer(None, reply.text)
-        found = pd.DataFrame(reply.json()["predictions"])
-        return Answer(found[[name for name in found if name.startswith("p_")]].to_numpy(dtype=float))
+        return _answer(pd.DataFrame(reply.json()["predictions"]))
 
 
 def asked(bundle: Path, rows: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Answer]]:

@@ -73,11 +73,7 @@ def models() -> dict[str, Saved]:
             views,
             y,
         ),
-        "bnn": (
-            BoostedNetworkClassifier("squared", network, n_rounds=2, validation_fraction=0),
-            matrix,
-            y,
-        ),
+        "bnn": (BoostedNetworkClassifier("squared", network, n_rounds=2, validation_fraction=0), matrix, y),
         "bnn_regressor": (
             BoostedNetworkRegressor(learner=network, n_rounds=2, validation_fraction=0),
             matrix,

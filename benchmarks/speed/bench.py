@@ -1,8 +1,8 @@
-"""`make bench`: everything side by side, as ratios; reports/benchmarks.json and docs/performance.md.
+"""`make bench`: everything in comparison, as ratios; reports/benchmarks.json and docs/performance.md.
 
 Run it from the repository's root, with USBOOST_DATA naming the folder of the real census files:
 ``USBOOST_DATA=... python -m benchmarks.speed.bench [--rows N] [--section NAME ...]``. Sections run one after
-the other, each in a separate process; things that are compared run in the same one.
+the other, each in a separate process; things that are compared run in the same one, on the same rows.
 """
 
 from __future__ import annotations
@@ -14,184 +14,247 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from rich.console import Console
-from rich.table import Table
+import numpy as np
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.tree import DecisionTreeRegressor
 
-CONSOLE = Console(width=120)
+from benchmarks.pages import between_marks, table_of
+from benchmarks.speed.census import dense, ordinal, prepared, split
+from benchmarks.speed.images import embedding
+from benchmarks.speed.literal import LiteralBoosting, gp_search, leaf_values
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.loop import StagewiseLoop, advance
+from usboost.boosting.rounds import Round, Stage
+from usboost.boosting.steps import Newton
+from usboost.boosting.targets import Gradient
+from usboost.learners.base import Target
+from usboost.learners.networks.learner import FittedNetwork, NetworkLearner
+from usboost.learners.trees.engines import quiet_lightgbm
+from usboost.learners.trees.learner import TreeLearner
+from usboost.losses.base import Line
+from usboost.losses.codeword import CodewordExponential
+from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.networks.boosted_features import BoostedFeatures
+
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
-
-Row = tuple[str, str, str, str, str]
-
-
-def measure(section: str, **settings: Any) -> Any:
-    """One section in a separate process."""
-    call = {"section": section, **{k: v for k, v in settings.items() if v is not None}}
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.speed.bench", "--one", json.dumps(call)],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+Compared = list[tuple[str, float, str, float]]
+"""Of a comparison: its name, our seconds, the name of what is compared with, and its seconds."""
 
 
-def all_sections(wanted: list[str], rows: int | None, folder: Path, quick: bool) -> dict[str, Any]:
-    small: dict[str, dict[str, int]] = {
-        "search": {"n_rounds": 2},
-        "gbm": {"n_trees": 5},
-        "predict": {"n_rounds": 40, "n_rows": 500},
-        "quality": {"n_rounds": 2, "n_seeds": 2},
-        "trimming": {"n_rounds": 4},
-        "scaling": {"n_rounds": 4},
-        "embedding": {"n_images": 32, "side": 64},
-    }
-    out: dict[str, Any] = {}
-    for name in wanted:
-        CONSOLE.print(f"measuring {name} …")
-        start, settings = time.perf_counter(), small.get(name, {}) if quick else {}
-        if name == "scaling":
-            cells = [(size, m) for m in CLASSES for size in SIZES if not (quick and size)]
-            out[name] = [
-                measure(name, folder=str(folder), rows=size or rows, n_classes=m, **settings)
-                for size, m in cells
-            ]
-        else:
-            out[name] = measure(name, folder=str(folder), rows=rows, **settings)
-        CONSOLE.print(f"  {time.perf_counter() - start:.0f} s")
-    return out
+class RoundSeconds(Callback):
+    """Every round's parts in seconds, without the scoring of validation data."""
+
+    def __init__(self) -> None:
+        self.parts: list[dict[str, float]] = []
+
+    def on_round(self, round_: Round) -> bool:
+        self.parts.append(dict(round_.seconds))
+        return False
+
+    def total(self) -> float:
+        """Return the median over the rounds after the first two, which also warm caches and pools."""
+        return float(np.median([part["total"] for part in self.parts[2:]]))
 
 
-def table_of(figures: dict[str, Any]) -> list[Row]:
-    """What, ours, against, ratio, the bar: a row for each comparison that was measured."""
-    rows: list[Row] = []
+def fitted(views: Any, y: np.ndarray, **settings: Any) -> TwoWeakLearnerClassifier:
+    return TwoWeakLearnerClassifier(patience=None, validation_fraction=0, **settings).fit(views, y)
 
-    def add(what: str, ours: float, name: str, theirs: float, bar: str) -> None:
-        rows.append((what, _time(ours), f"{name} {_time(theirs)}", f"{theirs / ours:.1f}×", bar))
 
-    if found := figures.get("rounds"):
-        for model in ("2wl", "2wl2o"):
-            for name, spent in found[model].items():
-                if name.startswith("literal"):
-                    bar = "12×" if "one-hot" in name else ""
-                    add(f"{model.upper()} round", found[model]["fast"]["total"], name, spent["total"], bar)
-    if found := figures.get("search"):
-        add("ε/δ search", found["exact"], "gp_minimize, 30 evaluations", found["gp_minimize"], "20×")
-    if found := figures.get("tree"):
-        for coding in ("one-hot", "ordinal"):
-            theirs = found[f"scikit-learn, S {coding}"]
-            for ours in [name for name in found if name.startswith("fast")]:
-                bar = "50×" if coding == "one-hot" else ""
-                add(f"tree ({ours[6:]})", found[ours], f"scikit-learn, S {coding}", theirs, bar)
-    if found := figures.get("gbm"):
-        add(
-            f"GBM fit + BFV, {found['trees']} trees",
-            found["fast fit"] + found["fast BFV"],
-            "scikit-learn GBM, loop over estimators_",
-            found["scikit-learn fit"] + found["scikit-learn BFV"],
-            "20×",
+def seconds(work: Callable[[], Any], repeats: int) -> float:
+    """Return the median of several calls."""
+    spent = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return float(np.median(spent))
+
+
+def rounds(folder: Path, rows: int | None) -> Compared:
+    """Compare a round of 2WL and of 2WL2O with the literal one."""
+    views, y = split(folder, "train", rows)
+    U, S = dense(views["U"]), {"one-hot": dense(views["S"]), "ordinal": ordinal(views["S"])}
+    compared: Compared = []
+    for name, order in (("2WL", "gradient"), ("2WL2O", "second_order")):
+        watch = RoundSeconds()
+        fitted(views, y, target=order, n_rounds=17, callbacks=[watch])
+        for coding, matrix in S.items():
+            literal = LiteralBoosting(2, second_order=order == "second_order")
+            literal.fit(U, matrix, y, 1)
+            spent = seconds(partial(literal.fit, U, matrix, y, 1), 5)
+            compared.append((f"{name} round", watch.total(), f"literal, S {coding}", spent))
+    return compared
+
+
+def search(folder: Path, rows: int | None, n_rounds: int = 200) -> Compared:
+    """Compare the exact search with `gp_minimize` along the same lines, in each round."""
+    views, y = split(folder, "train", rows)
+    spent: list[tuple[float, float]] = []
+
+    class Both:
+        def search(self, line: Line, n_steps: int, seed: int) -> np.ndarray:
+            start = time.perf_counter()
+            exact = Newton().search(line, n_steps, seed)
+            middle = time.perf_counter()
+            guided = np.asarray(gp_search(lambda steps: line.risk(np.asarray(steps)), seed, n_steps))
+            spent.append((middle - start, time.perf_counter() - middle))
+            assert line.risk(exact) <= line.risk(guided) + 1e-12
+            return exact
+
+    loss, learners = CodewordExponential.simplex(2), {"U": NetworkLearner(), "S": TreeLearner()}
+    loop = StagewiseLoop(loss=loss, learners=learners, target=Gradient(), step=Both(), n_rounds=n_rounds)
+    loop.run(views, y)
+    exact, guided = np.median(spent, axis=0)
+    return [("ε/δ search", float(exact), "gp_minimize, 30 evaluations", float(guided))]
+
+
+def tree(folder: Path, rows: int | None) -> Compared:
+    """Compare one regression tree on a round's target with scikit-learn's."""
+    views, y = split(folder, "train", rows)
+    target = CodewordExponential.simplex(2).w(0.5 * np.random.default_rng(0).normal(size=(len(y), 1)), y)
+    ours = {}
+    for threads in (1, 2):
+        learner = TreeLearner(num_threads=threads)
+        trainer = learner.trainer(learner.prepare(views["S"]), 1)
+        trainer.fit(Target(target), seed=0)
+        ours[f"tree, {threads} thread{'s' * (threads - 1)}"] = seconds(
+            partial(trainer.fit, Target(target), seed=0), 30
         )
-        name = "LightGBM pred_leaf and look-up"
-        add("BFV alone", found["fast BFV"], name, found[name], "1×")
-        add("BFV alone", found["fast BFV"], "loop over estimators_", found["scikit-learn BFV"], "")
-    if found := figures.get("predict"):
-        what = f"predict_proba, {found['rounds']} rounds, {found['rows']:,} rows"
-        add(what, found["together"], "literal learners one by one", found["literal one by one"], "5×")
-        add(what, found["together"], "our learners one by one", found["ours one by one"], "")
-    if found := figures.get("embedding"):
-        what = f"embedding {found['images']} images of {found['side']} pixels"
-        ours, theirs = (found["images"] / found[name]["rate"] for name in ("ours", "plain"))
-        add(what, ours, "plain loop, batches of 32", theirs, "")
-        add(f"{what} again", found["images"] / found["again"]["rate"], "for the first time", ours, "")
-    return rows
+    both = np.column_stack([target, -target])  # the two outputs of unit codewords
+    theirs = {
+        coding: seconds(partial(DecisionTreeRegressor(max_depth=3, min_samples_leaf=20).fit, matrix, both), 5)
+        for coding, matrix in (("one-hot", dense(views["S"])), ("ordinal", ordinal(views["S"])))
+    }
+    return [
+        (name, one, f"scikit-learn, S {coding}", other)
+        for name, one in ours.items()
+        for coding, other in theirs.items()
+    ]
+
+
+def gbm(folder: Path, rows: int | None, n_trees: int = 500) -> Compared:
+    """Compare a GBM and its boosted feature vectors, on ordinal codes, which suit scikit-learn best."""
+    views, y = split(folder, "train", rows)
+    table, S, ours = views["S"], ordinal(views["S"]), BoostedFeatures(n_trees=n_trees)
+    fit, bfv = seconds(lambda: ours.fit(table, y), 3), seconds(lambda: ours.transform(table), 5)
+    lightgbm = quiet_lightgbm()
+    parameters = {"objective": "binary", "max_depth": 3, "num_leaves": 8, "learning_rate": 0.1, "verbose": -1}
+    matrix, codes = table.matrix(), list(table.categorical)
+    data = lightgbm.Dataset(matrix, label=y, params=parameters, categorical_feature=codes)
+    booster = lightgbm.train(parameters, data, num_boost_round=n_trees)
+    values = np.zeros((n_trees, 8), dtype=np.float32)
+    for t, grown in enumerate(booster.dump_model()["tree_info"]):
+        for leaf in range(grown["num_leaves"]):
+            values[t, leaf] = booster.get_leaf_output(t, leaf)
+    looked_up = seconds(lambda: values[np.arange(n_trees), booster.predict(matrix, pred_leaf=True)], 5)
+    paper = GradientBoostingClassifier(n_estimators=n_trees, max_depth=3)
+    their_fit, their_bfv = seconds(lambda: paper.fit(S, y), 1), seconds(lambda: leaf_values(paper, S), 1)
+    return [
+        (f"GBM fit + BFV, {n_trees} trees", fit + bfv, "scikit-learn, estimators_", their_fit + their_bfv),
+        ("BFV alone", bfv, "LightGBM pred_leaf and look-up", looked_up),
+        ("BFV alone", bfv, "loop over estimators_", their_bfv),
+    ]
+
+
+def predict(folder: Path, rows: int | None, n_rounds: int = 500, n_rows: int = 100_000) -> Compared:
+    """Compare `predict_proba` of many rounds with learners that are called one by one."""
+    views, y = split(folder, "train", rows)
+    model = fitted(views, y, n_rounds=20)
+    model.stages_ = [_copied(model.stages_[i % 20]) for i in range(n_rounds)]
+    some = views[:n_rows]
+    together = seconds(lambda: model.predict_proba(some), 3)
+
+    def one_by_one() -> None:
+        read, f = model._prepare(some), np.zeros((len(some), 1))
+        for stage in model.stages_:
+            advance(f, stage, read)
+
+    U, S = dense(views["U"]), dense(views["S"])
+    literal = LiteralBoosting(2, search=lambda risk, index: [1.0, 1.0])
+    literal.fit(U[:20_000], S[:20_000], y[:20_000], 20)
+    literal.stages_ = [literal.stages_[i % 20] for i in range(n_rounds)]
+    what = f"predict_proba, {n_rounds} rounds, {len(some):,} rows"
+    theirs = seconds(lambda: literal.decision_function(U[:n_rows], S[:n_rows]), 1)
+    return [
+        (what, together, "literal learners one by one", theirs),
+        (what, together, "our learners one by one", seconds(one_by_one, 2)),
+    ]
+
+
+def _copied(stage: Stage) -> Stage:
+    """Copy a stage with arrays of its own, so that memory is read as of separate learners."""
+    learners = dict(stage.learners)
+    for name, learner in learners.items():
+        if isinstance(learner, FittedNetwork):
+            weights = {key: value.copy() for key, value in learner.weights.items()}
+            learners[name] = FittedNetwork(learner.spec, weights)
+    return Stage(learners, stage.steps)
+
+
+def scaling(folder: Path, rows: int | None, n_classes: int = 2, n_rounds: int = 8) -> dict[str, float]:
+    """Measure seconds and memory of a round; labels cut from a noisy sum of the numbers into equal parts."""
+    views, _ = split(folder, "train", rows)
+    score = sum(views[name].numeric.sum(axis=1) for name in ("U", "S"))
+    score = score + score.std() * np.random.default_rng(0).normal(size=len(score))
+    y = np.searchsorted(np.quantile(score, np.arange(1, n_classes) / n_classes), score)
+    before, watch = resident_bytes("VmRSS"), RoundSeconds()
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    fitted(views, y, n_rounds=n_rounds, callbacks=[watch])
+    peak = resident_bytes("VmHWM") - before
+    return {"rows": len(y), "classes": n_classes, "round": watch.total(), "peak": peak}
+
+
+def resident_bytes(what: str) -> int:
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(what)) * 1024
+
+
+SECTIONS: dict[str, Callable[..., Any]] = {
+    section.__name__: section for section in (rounds, search, tree, gbm, predict, scaling, embedding)
+}
+
+
+def measure(name: str, folder: Path, rows: int | None) -> Any:
+    """Run a section in a separate process; `scaling` once for each number of rows and classes."""
+    calls: list[dict[str, Any]] = [{"rows": rows}]
+    if name == "scaling":
+        calls = [{"rows": size or rows, "n_classes": m} for m in CLASSES for size in SIZES]
+    results = []
+    for call in calls:
+        words = ["--one", name, "--data", str(folder), "--with", json.dumps(call)]
+        line = [sys.executable, "-m", "benchmarks.speed.bench", *words]
+        done = subprocess.run(line, stdout=subprocess.PIPE, check=True)
+        results.append(json.loads(done.stdout.splitlines()[-1]))
+    return results if name == "scaling" else results[0]
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """Return the figures as docs/performance.md shows them."""
+    lines = [
+        [what, _time(ours), f"{against} {_time(theirs)}", f"{theirs / ours:.1f}×"]
+        for name in SECTIONS
+        if name != "scaling"
+        for what, ours, against, theirs in figures.get(name, [])
+    ]
+    text = f"{figures['machine']}\n\n{table_of(['what', 'ours', 'against', 'ratio'], lines)}"
+    if runs := figures.get("scaling"):
+        heads = ["classes", "rows", "ms a round", "µs a row", "peak MB", "bytes a row"]
+        rows = []
+        for run in runs:
+            each = 1e6 * run["round"] / run["rows"], run["peak"] / 1e6, run["peak"] / run["rows"]
+            numbers = f"{1e3 * run['round']:.0f} {each[0]:.2f} {each[1]:.0f} {each[2]:.0f}"
+            rows.append([str(run["classes"]), f"{run['rows']:,}", *numbers.split()])
+        text += f"\n{table_of(heads, rows)}"
+    return text
 
 
 def _time(spent: float) -> str:
     return f"{spent:.2f} s" if spent >= 1 else f"{1000 * spent:.1f} ms"
-
-
-def markdown(figures: dict[str, Any], machine: str) -> str:
-    """The figures as docs/performance.md shows them."""
-    lines = [machine, "", "| what | ours | against | ratio | bar |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in table_of(figures)]
-    if found := figures.get("search"):
-        lines += [
-            "",
-            f"Exact search: a risk no higher than `gp_minimize`'s in {found['risk_no_higher']} of "
-            f"{found['rounds']} rounds; lower by {found['median_gain']:.2g} in the median, "
-            f"{found['largest_gain']:.2g} at most.",
-        ]
-    if found := figures.get("rounds"):
-        lines += ["", "| part of a round, ms | " + " | ".join(("2WL", "2WL2O")) + " |", "|---|---|---|"]
-        parts = [part for part in found["2wl"]["fast"] if part != "total"]
-        for part in [*parts, "total"]:
-            spent = [1000 * found[model]["fast"].get(part, 0.0) for model in ("2wl", "2wl2o")]
-            lines.append(f"| {part} | " + " | ".join(f"{value:.1f}" for value in spent) + " |")
-        lines += ["", "The tree (`fit_S`, `predict_S`) grows while the network trains."]
-    if found := figures.get("memory"):
-        lines += ["", f"Peak memory of a fit, its tables included: {found['peak'] / 1e6:.0f} MB; "]
-        lines[-1] += "; ".join(
-            f"{found['peak'] / found[name]:.2f} × the {name} ({found[name] / 1e6:.0f} MB)"
-            for name in ("matrices, both one-hot", "matrices, S ordinal")
-        )
-        lines[-1] += "."
-    if found := figures.get("quality"):
-        for name in ("fast", "literal"):
-            values = ", ".join(f"{value:.4f}" for value in found[name])
-            lines += ["", f"Validation F1 after {found['rounds']} rounds, {name}, seed by seed: {values}."]
-    if found := figures.get("trimming"):
-        lines += ["", f"Weight trimming, 2WL-Newton, shrinkage 0.3, {found['rounds']} rounds:", ""]
-        lines += ["| share left out | ms a round | training risk | validation risk | validation F1 |"]
-        lines += ["|---|---|---|---|---|"]
-        for trim, run in found.items():
-            if trim != "rounds":
-                scores = " | ".join(f"{run[key]:.4f}" for key in ("risk_train", "risk_val", "f1_val"))
-                lines.append(f"| {trim} | {1000 * run['round']:.0f} | {scores} |")
-    if found := figures.get("embedding"):
-        ours, plain = found["ours"], found["plain"]
-        lines += [
-            "",
-            f"Embedding: {ours['rate']:.0f} images of {found['side']} pixels a second on "
-            f"{found['threads']} threads ({ours['cpu']:.0f} in a second of CPU time) "
-            f"against {plain['rate']:.0f} ({plain['cpu']:.0f}); outputs differ by "
-            f"{found['difference']:.1g} of the largest.",
-        ]
-    if found := figures.get("scaling"):
-        lines += [
-            "",
-            "| classes | rows | ms a round | µs a row | peak MB | bytes a row |",
-            "|---|---|---|---|---|---|",
-        ]
-        for run in found:
-            per = [1e3 * run["round"], 1e6 * run["round"] / run["rows"], run["peak"] / 1e6]
-            lines.append(
-                f"| {run['classes']} | {run['rows']:,} | {per[0]:.0f} | {per[1]:.2f} | {per[2]:.0f} | "
-                f"{run['peak'] / run['rows']:.0f} |"
-            )
-        lines += ["", "![seconds and memory of a round against rows](performance-scaling.png)"]
-    return "\n".join(lines) + "\n"
-
-
-def draw_scaling(runs: list[dict[str, float]], path: Path) -> None:
-    """Seconds a round and peak memory against rows, a line for each number of classes."""
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for axis, key, scale, label in (
-        (axes[0], "round", 1e3, "ms a round"),
-        (axes[1], "peak", 1e-6, "peak memory of a fit, MB"),
-    ):
-        for classes in sorted({run["classes"] for run in runs}):
-            mine = [run for run in runs if run["classes"] == classes]
-            rows = [run["rows"] / 1000 for run in mine]
-            axis.plot(rows, [run[key] * scale for run in mine], marker="o", label=f"{classes:.0f} classes")
-        axis.set(xlabel="thousand rows", ylabel=label, ylim=(0, None), xlim=(0, None))
-        axis.grid(alpha=0.3)
-    axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=130)
 
 
 def machine() -> str:
@@ -206,53 +269,30 @@ def machine() -> str:
     )
 
 
-def between_marks(page: str, name: str, text: str) -> str:
-    """A page with `text` between its marks ``<!-- name -->`` and ``<!-- end of name -->``."""
-    first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    before, after = page.index(first) + len(first), page.index(last)
-    return f"{page[:before]}\n\n{text}\n{page[after:]}"
-
-
-def show(figures: dict[str, Any]) -> None:
-    table = Table("what", "ours", "against", "ratio", "bar", title="medians of several runs")
-    for row in table_of(figures):
-        table.add_row(*row)
-    CONSOLE.print(table)
-
-
 def main() -> None:
-    from benchmarks.speed.sections import SECTIONS
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, help="at most this many training rows")
     parser.add_argument("--section", action="append", choices=list(SECTIONS), help="only these")
     parser.add_argument("--data", type=Path, default=Path(".usboost/bench"), help="folder of prepared rows")
     parser.add_argument("--report", type=Path, default=Path("reports/benchmarks.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
-    parser.add_argument("--quick", action="store_true", help="small counts: does it run at all?")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        call = json.loads(arguments.one)
-        section, folder = SECTIONS[call.pop("section")], Path(call.pop("folder"))
-        print(json.dumps(section(folder, call.pop("rows", None), **call)))
+    parser.add_argument("--one", choices=list(SECTIONS), help=argparse.SUPPRESS)
+    parser.add_argument("--with", dest="settings", type=json.loads, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(SECTIONS[given.one](given.data, **given.settings)))
         return
-    from benchmarks.speed.census import prepared
-
-    prepared(arguments.data)
-    known = json.loads(arguments.report.read_text()) if arguments.report.exists() else {}
-    figures = known | all_sections(
-        arguments.section or list(SECTIONS), arguments.rows, arguments.data, arguments.quick
-    )
+    prepared(given.data)
+    figures = json.loads(given.report.read_text()) if given.report.exists() else {}
+    for name in given.section or SECTIONS:
+        print(f"measuring {name} …", flush=True)
+        figures[name] = measure(name, given.data, given.rows)
     figures["machine"] = machine() + ("" if os.environ.get("USBOOST_DATA") else " Generated rows.")
-    arguments.report.parent.mkdir(parents=True, exist_ok=True)
-    arguments.report.write_text(json.dumps(figures, indent=1) + "\n")
-    if arguments.page.exists():
-        text = markdown(figures, figures["machine"])
-        arguments.page.write_text(between_marks(arguments.page.read_text(), "figures", text))
-        if "scaling" in figures:
-            draw_scaling(figures["scaling"], arguments.page.parent / "performance-scaling.png")
-    show(figures)
+    given.report.parent.mkdir(parents=True, exist_ok=True)
+    given.report.write_text(json.dumps(figures, indent=1) + "\n")
+    if given.page.exists():
+        given.page.write_text(between_marks(given.page.read_text(), "figures", markdown(figures)))
+    print(markdown(figures))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ unit codewords, line by line; nothing of `usboost` is used.
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +41,6 @@ class LiteralBoosting:
     stages_ : list of (network or None, tree or None, steps)
     kept_ : list of (j, round), which inner iteration was kept
     f_ : float64 (n, D) scores on the training samples
-    seconds_ : dict of seconds by part, summed over rounds
     """
 
     n_classes: int
@@ -65,7 +62,6 @@ class LiteralBoosting:
         default_factory=list
     )
     kept_: list[tuple[int, int]] = field(default_factory=list)
-    seconds_: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def fit(self, U: np.ndarray, S: np.ndarray, y: np.ndarray, n_rounds: int) -> LiteralBoosting:
         """Rounds on U, float32 (n, d) dense, and S, float32 (n, p), with classes y of shape (n,)."""
@@ -94,23 +90,19 @@ class LiteralBoosting:
         steps = [self.initial_step] * len(self.views)
         best: tuple[float, int, Any, Any, list[float], list[np.ndarray]] | None = None
         for inner in range(self.n_inner):
-            with self._timed("targets"):
-                targets = self._targets(y, steps)
+            targets = self._targets(y, steps)
             outputs, network, tree = [], None, None
             if "U" in self.views:
-                with self._timed("network"):
-                    network = self._train(index, U, targets[0])
-                    outputs.append(self._run(network, U))
+                network = self._train(index, U, targets[0])
+                outputs.append(self._run(network, U))
             if "S" in self.views:
-                with self._timed("tree"):
-                    tree = DecisionTreeRegressor(
-                        max_depth=self.max_depth, min_samples_leaf=self.min_samples_leaf, random_state=0
-                    ).fit(S, targets[-1])
-                    outputs.append(self._shaped(tree.predict(S)))
-            with self._timed("steps"):
-                risk = self._along(outputs, y)
-                found = (self.search or self._bayes)(risk, index, *([inner] if self.n_inner > 1 else []))
-                steps = [float(step) for step in found[: len(outputs)]]
+                tree = DecisionTreeRegressor(
+                    max_depth=self.max_depth, min_samples_leaf=self.min_samples_leaf, random_state=0
+                ).fit(S, targets[-1])
+                outputs.append(self._shaped(tree.predict(S)))
+            risk = self._along(outputs, y)
+            found = (self.search or self._bayes)(risk, index, *([inner] if self.n_inner > 1 else []))
+            steps = [float(step) for step in found[: len(outputs)]]
             if best is None or risk(steps) < best[0]:
                 best = risk(steps), inner, network, tree, steps, outputs
         assert best is not None
@@ -181,9 +173,6 @@ class LiteralBoosting:
     def _bayes(self, risk: Callable[[Any], float], index: int) -> list[float]:
         return gp_search(risk, self.seed + index, n_steps=len(self.views))
 
-    def _timed(self, part: str) -> _Timed:
-        return _Timed(self.seconds_, part)
-
 
 def gp_search(risk: Callable[[Any], float], seed: int, n_steps: int = 2) -> list[float]:
     """Ten random and twenty guided evaluations, as the paper says."""
@@ -196,14 +185,3 @@ def gp_search(risk: Callable[[Any], float], seed: int, n_steps: int = 2) -> list
 def leaf_values(gbm: GradientBoostingClassifier, S: np.ndarray) -> np.ndarray:
     """BFV(x) by calling every tree of `estimators_`: float64 (n, N·T)."""
     return np.column_stack([tree.predict(S) for stage in gbm.estimators_ for tree in stage])
-
-
-class _Timed:
-    def __init__(self, seconds: dict[str, float], part: str) -> None:
-        self._seconds, self._part = seconds, part
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *exception: object) -> None:
-        self._seconds[self._part] += time.perf_counter() - self._start

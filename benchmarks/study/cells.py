@@ -47,6 +47,7 @@ class BothRest(Callback):
     """Stops when neither risk nor F1 on the validation rows has been better for some rounds."""
 
     def __init__(self, patience: Patience) -> None:
+        self.cpu_seconds: list[float] = []
         self._each = [EarlyStopping(monitor, patience) for monitor in STOPS.values()]
 
     def on_fit_begin(self, fit: Any) -> None:
@@ -54,6 +55,7 @@ class BothRest(Callback):
             each.on_fit_begin(fit)
 
     def on_round(self, round_: Round) -> bool:
+        self.cpu_seconds.append(time.process_time())
         resting = [each.on_round(round_) for each in self._each]  # each hears of every round
         return all(resting)
 
@@ -118,15 +120,24 @@ def fit(folder: Path, cell: Cell) -> None:
         if any((row["model"], row["of"]) == (cell.model, of) for row in rows_of(place, cell)):
             return
         splits, lines, began = samples(prepared, rows, chosen.data_seed), [], time.perf_counter()
+        busy = first_busy = time.process_time()
+        sha_of_code = subprocess.run(
+            ["git", "rev-parse", "--short=8", "HEAD"], cwd=workspace.ROOT, capture_output=True, text=True
+        ).stdout.strip()
         for rule, fitted in stopped(model, splits):
             seconds = time.perf_counter() - began
             said = scores.predict(TASKS["classification"], fitted, splits)
             scored = scores.score(TASKS["classification"], said)["test"]
             row: dict[str, Any] = {**vars(cell), "stop": rule, "of": of, "rows": len(splits["train"][1])}
             row |= {"best_round": fitted.best_round_, "rounds": len(fitted.history_), "fit_seconds": seconds}
-            keep(place, cell, rule, predicted_of(said), fitted.history_)
+            row |= {"cpu_seconds": time.process_time() - busy, "commit": sha_of_code}
+            history = list(fitted.history_)
+            if rule == "log_loss" and getattr(fitted, "callbacks", None):
+                for round_, spent in zip(history, fitted.callbacks[0].cpu_seconds):
+                    round_["cpu_seconds"] = spent - first_busy
+            keep(place, cell, rule, predicted_of(said), history)
             lines.append(json.dumps(row | scored))
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
     with (place / "cells.jsonl").open("a") as file:
         file.write("".join(f"{line}\n" for line in lines))
 

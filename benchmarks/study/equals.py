@@ -1,4 +1,4 @@
-"""What docs/results/ says of models with equal trials: chosen on validation, the test rows scored once.
+"""Models with equal trials: chosen on validation, the test rows scored once; docs/results/.
 
 ``python -m benchmarks.study.equals DATA OUT [CASE …] [--trials 20]``, where DATA holds the lesions, the
 products and the census. Each case is a table with its own test rows; every model gets as many trials on the
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -105,41 +105,27 @@ def _census(folder: Path) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def built(
-    names: tuple[str, ...], table: UserTable, finetune: str = "none"
-) -> dict[str, Callable[[int], Any]]:
-    read = ImageOptions(finetune=finetune) if table.images else None
-    return by_name(names, images=read, image_views=tuple(table.images) or ("U",))
-
-
 Scored = tuple[dict[str, float], np.ndarray]
 """Test scores, and each test row's loss."""
 
 
 class Case:
-    """A table, of which each fit is scored on the test rows.
-
-    Attributes
-    ----------
-    cpu : seconds of all cores that the last first fit of a single model took
-    """
-
-    cpu = math.nan
+    """A table, of which each fit is scored on the test rows."""
 
     def __init__(self, table: UserTable) -> None:
         self.table, self.task = table, TASKS[table.task]
-        self.train, self.held, _ = parts_of(table, 0, 0)[0]
-        self.seen = np.sort(np.concatenate([self.train, self.held]))
+        self.train, self.val, _ = parts_of(table, 0, 0)[0]
+        self.seen = np.sort(np.concatenate([self.train, self.val]))
         self.test = np.setdiff1d(np.arange(len(table)), self.seen)
 
     def single(self, model: Any, *, refit: bool) -> Iterator[tuple[str, Scored]]:
-        """Of a fit that stops on the validation rows; and of another as long, to these rows, too."""
+        """Score a fit that stops on the validation rows; and another as long, to these rows, too."""
         labels, encoding = self.table.labels, self.table.fit_encoding(self.train)
-        views, started, cpu = self.table.views(encoding, self.held), time.perf_counter(), time.process_time()
+        views, started = self.table.views(encoding, self.val), time.perf_counter()
         given = self.table.views(encoding, self.train), labels[self.train], None
-        fit_weighted(model, given, (views, labels[self.held], None))
-        seconds, self.cpu = time.perf_counter() - started, time.process_time() - cpu
-        cut = self._cut(labels[self.held], self.task.predict(model, views))
+        fit_weighted(model, given, (views, labels[self.val], None))
+        seconds = time.perf_counter() - started
+        cut = self._cut(labels[self.val], self.task.predict(model, views))
         yield "", self._scored(model, encoding, seconds, cut)
         if refit:
             encoding, started = self.table.fit_encoding(self.seen), time.perf_counter()
@@ -148,7 +134,7 @@ class Case:
             yield "all", self._scored(model, encoding, time.perf_counter() - started, cut)
 
     def ensemble(self, model: Any) -> Scored:
-        """Of one that holds out its own folds of all rows but the test's, and has a threshold by them."""
+        """Score one that holds out its own folds of all rows but the test's, and has a threshold by them."""
         labels, encoding = self.table.labels[self.seen], self.table.fit_encoding(self.seen)
         started = time.perf_counter()
         model.fit(self.table.views(encoding, self.seen), labels)
@@ -157,85 +143,73 @@ class Case:
         cut = self._cut(labels[known], model.out_of_fold_[known])
         return self._scored(model, encoding, seconds, cut)
 
-    def _cut(self, labels: np.ndarray, found: np.ndarray) -> float | None:
-        return best_threshold(labels, found[:, 1]) if len(self.table.classes) == 2 else None
+    def _cut(self, labels: np.ndarray, predicted: np.ndarray) -> float | None:
+        return best_threshold(labels, predicted[:, 1]) if len(self.table.classes) == 2 else None
 
     def _scored(self, model: Any, encoding: Any, seconds: float, cut: float | None) -> Scored:
         began, unseen = time.perf_counter(), self.table.views(encoding, self.test)
-        found = self.task.predict(model, unseen)
+        predicted = self.task.predict(model, unseen)
         ended, y = time.perf_counter(), self.table.labels[self.test]
-        scores = {name: float(value) for name, value in self.task.score(y, found).items()}
+        scores = {name: float(value) for name, value in self.task.score(y, predicted).items()}
         if cut is not None:
-            scores["f1_tuned"] = f1(y, (found[:, 1] >= cut).astype(int), 2)
+            scores["f1_tuned"] = f1(y, (predicted[:, 1] >= cut).astype(int), 2)
         scores |= {"seconds": seconds, "milliseconds_a_row": 1e3 * (ended - began) / len(y)}
-        return scores, row_losses(y, found)
+        return scores, row_losses(y, predicted)
 
 
-def run(
-    case: str,
-    data: Path,
-    out: Path,
-    names: tuple[str, ...],
-    *,
-    trials: int,
-    seeds: int,
-    limit: float,
-    refit: bool,
-    folds: int,
-    finetune: str,
-) -> None:
-    """Search, then fit and score; what is in the folder is not made again."""
-    (out / case).mkdir(parents=True, exist_ok=True)
-    table = table_of(case, data, out)
-    models, scoring = built(names, table, finetune), Case(table)
-    found = tune(
+def run(case: str, given: argparse.Namespace) -> None:
+    """Search, then fit and score; what is in the case's folder is not made again."""
+    folder, names = given.out / case, MODELS_OF.get(case, MODELS)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = table_of(case, given.data, given.out)
+    read = ImageOptions(finetune=given.finetune) if table.images else None
+    names = tuple(given.models.split(",")) if given.models else names
+    models = by_name(names, images=read, image_views=tuple(table.images) or ("U",))
+    scoring, results = Case(table), Results(folder)
+    searched = tune(
         table,
         {name: make for name, make in models.items() if kind_of(name) not in NOT_TUNED},
-        out=out / case,
-        fixed={"backbone__finetune": finetune} if table.images else None,
-        folds=folds,
-        plan=Plan(trials=trials),
+        out=folder,
+        fixed={"backbone__finetune": given.finetune} if table.images else None,
+        folds=given.folds,
+        plan=Plan(trials=given.trials),
         on_trial_end=lambda trial, ended, total: print(
             case, f"{ended}/{total}", trial.model, trial.state, trial.score, trial.seconds, flush=True
         ),
     )
-    settings = settings_of(found.models, {})
-    firsts = {name: each.trials[0].settings for name, each in found.models.items() if each.trials}
-    results = Results(out / case)
-    for seed in range(seeds):
-        for name, make in models.items():
-            if seed and kind_of(name) in DRAWS_NOTHING:
-                continue
-            if kind_of(name) == "ensemble":
-                if results.missing(name, "own", seed):
-                    rounds = Checkpoint(out / case / "fits" / f"{name}-{seed}", {})
-                    model = make(seed).set_params(checkpoint=rounds, callbacks=[TimeLimit(limit)])
-                    results.add(name, "own", seed, scoring.ensemble(model))
-                    print(case, model.weights_, model.losses_, model.blend_loss_, flush=True)
-                continue
-            chosen = settings.get(name, {})
-            tuned = bool(chosen) and chosen != firsts.get(name)
-            for kind in ("tuned", "own") if tuned else ("own",):
-                again = refit and kind == ("tuned" if tuned else "own")  # what validation chose
-                if results.missing(name, kind, seed) or (again and results.missing(name, kind + "all", seed)):
-                    model = with_settings(make(seed), chosen if kind == "tuned" else {}, name)
-                    for rows, scores in scoring.single(model, refit=again):
-                        if results.missing(name, kind + rows, seed):
-                            results.add(name, kind + rows, seed, scores)
+    settings = settings_of(searched.models, {})
+    firsts = {name: each.trials[0].settings for name, each in searched.models.items() if each.trials}
+    for seed, (name, make) in product(range(given.seeds), models.items()):
+        if seed and kind_of(name) in DRAWS_NOTHING:
+            continue
+        if kind_of(name) == "ensemble":
+            if results.missing(name, "own", seed):
+                rounds = Checkpoint(folder / "fits" / f"{name}-{seed}", {})
+                model = make(seed).set_params(checkpoint=rounds, callbacks=[TimeLimit(given.limit)])
+                results.add(name, "own", seed, scoring.ensemble(model))
+                print(case, model.weights_, model.losses_, model.blend_loss_, flush=True)
+            continue
+        chosen = settings.get(name, {})
+        tuned = bool(chosen) and chosen != firsts.get(name)
+        for kind in ("tuned", "own") if tuned else ("own",):
+            again = given.refit and kind == ("tuned" if tuned else "own")  # what validation chose
+            if results.missing(name, kind, seed) or (again and results.missing(name, kind + "all", seed)):
+                model = with_settings(make(seed), chosen if kind == "tuned" else {}, name)
+                for rows, scores in scoring.single(model, refit=again):
+                    if results.missing(name, kind + rows, seed):
+                        results.add(name, kind + rows, seed, scores)
 
 
 class Results:
-    """What is in a case's folder: scores by model, settings and seed, and each test row's loss."""
+    """The record of a case's folder: scores by model, settings and seed, and each test row's loss."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / "results.jsonl"
         (folder / "losses").mkdir(exist_ok=True)
 
-    def rows(self) -> list[dict[str, Any]]:
-        return kept(self.path) if self.path.exists() else []
-
-    def missing(self, name: str, kind: str, seed: int) -> bool:
-        return (name, kind, seed) not in {(row["model"], row["kind"], row["seed"]) for row in self.rows()}
+    def missing(self, *fit: Any) -> bool:
+        rows = kept(self.path) if self.path.exists() else []
+        return fit not in {(row["model"], row["kind"], row["seed"]) for row in rows}
 
     def add(self, name: str, kind: str, seed: int, scored: Scored) -> None:
         scores, losses = scored
@@ -258,10 +232,7 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds of an ensemble's fits")
     parser.add_argument("--refit", action="store_true", help="score fits to the validation rows, too")
     parser.add_argument("--finetune", default="none", help="of images, the same for all models: none or last")
-    asked = parser.parse_args()
-    for case in asked.cases or cases():
-        chosen = asked.models.split(",") if asked.models else MODELS_OF.get(case, MODELS)
-        limits = {"trials": asked.trials, "seeds": asked.seeds, "limit": asked.limit, "refit": asked.refit}
-        limits |= {"folds": asked.folds, "finetune": asked.finetune}
-        run(case, asked.data, asked.out, tuple(chosen), **limits)
-        print(f"{case}\n\n{table_of_results(asked.out / case)}\n", flush=True)
+    given = parser.parse_args()
+    for case in given.cases or cases():
+        run(case, given)
+        print(f"{case}\n\n{table_of_results(given.out / case)}\n", flush=True)

@@ -1,10 +1,10 @@
-"""`make results`: the papers' models on real data, several seeds each; docs/results/papers*.md.
+"""`make results`: the papers' models on real data, several seeds each; docs/results/papers.md.
 
 ``USBOOST_DATA=... python -m benchmarks.study.results run FOLDER`` makes a workspace for each part of the
 plan and fits every cell; what is there already is skipped. ``--part``, ``--dataset``, ``--model`` and
 ``--seed`` name fewer, down to one cell. ``python -m benchmarks.study.results write FOLDER`` takes the scores
-into the repository, beside those of fits that the folder lacks; ``write`` without a folder makes the pages'
-tables and figures of them.
+into the repository, with those of fits that the folder lacks; ``write`` without a folder makes the page's
+tables and figures of them. Each dataset is shown by its largest part that is there.
 """
 
 from __future__ import annotations
@@ -12,89 +12,112 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 
-from benchmarks.speed.bench import between_marks
+from benchmarks.pages import between_marks, number, table_of
 from benchmarks.study import cells as fitting
 from benchmarks.study import rows as results_rows
-from benchmarks.study.paper_figures import METRICS, figure, is_external, named, rounds_figure
-from benchmarks.study.plan import HEADLINES, ONCE, PAIRS, PAPERS_BASELINE, PLAN, cells
+from benchmarks.study.plan import CHANGES, HEADLINES, ONCE, PLAN, TITLES, VARIANTS, Cell, cells
 from benchmarks.study.rows import interval
 from flows.local import runtime
+from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
 from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import dataset_name
 
 PAGE = Path("docs/results/papers.md")
-CELLS = {
-    "docs/results/papers-census.md": ("ci_a", "ci_b"),
-    "docs/results/papers-images.md": ("ct", "mi"),
-}
-"""The page of each dataset's cells."""
-FIGURES = {
-    "docs/figures/papers-census.png": (("ci_a", "ci_b"), "f1_tuned"),
-    "docs/figures/papers-images.png": (("ct", "mi"), "f1"),
-}
 ROUNDS_FIGURE = Path("docs/figures/papers-rounds.png")
 SCORES, LUCK = Path("benchmarks/study/papers/cells.csv"), Path("benchmarks/study/papers/rows.csv")
 """Every fit's scores, and the headlines' differences with their intervals."""
+DATASETS = ("ci_a", "ci_b", "ct", "mi")
+CLAIMED = ("bfv_dnn", "2wl", "2wl_fix", "2wl2o", "2wl2o_fix", "1wl_s", "1wl_u")
+"""The rows of the paper's Tables 3 and 4."""
+VARIATION = {"ci_a": 0.005, "ci_b": 0.005, "ct": 0.0001, "mi": 0.0001}
+"""The paper's limits of BFV+DNN's coefficient of variation."""
+NEEDED = {catalogue.BASELINE, "2wl", "2wl2o"}
+"""A part without fits of these is not shown yet."""
+CUT = "†"
+_ROUNDS_SHOWN = {
+    "2wl": "#1f5f8b",
+    "2wl_shrunk": "#3f9b6c",
+    "2wl2o": "#8a5aa8",
+    "2wl_fix": "#b2561a",
+    "2wl2o_fix": "#777777",
+}
 _CELL = ["part", "dataset", "model", "seed"]
 
 
-def run(
-    folder: Path,
-    part: str | None = None,
-    dataset: str | None = None,
-    model: str | None = None,
-    seed: int | None = None,
-) -> None:
-    """Fit the cells of the plan that are not there yet; all, or those of one part, dataset, model or seed."""
-    asked, made = (part, dataset, model, seed), set()
-    for cell in cells():
-        of = (cell.part, cell.dataset, cell.model, cell.seed)
-        if all(one in (None, other) for one, other in zip(asked, of)):
-            if cell.part not in made:
-                fitting.make(folder, cell.part)
-                made.add(cell.part)
-            fitting.fit(folder, cell)
-            print(*of, flush=True)
+def named(model: str) -> str:
+    """Return the model's name in a table."""
+    return TITLES.get(model) or catalogue.title(model)
+
+
+def is_external(model: str) -> bool:
+    """Tell whether it is another's method, or like one."""
+    return catalogue.find(VARIANTS.get(model, {}).get("like", model)).external
+
+
+def run(folder: Path, **wanted: Any) -> None:
+    """Fit the cells of the plan that are not there yet.
+
+    Parameters
+    ----------
+    wanted : the part, dataset, model and seed that are fitted; all where one is None.
+
+    Raises
+    ------
+    UsboostError
+        If the plan has no such cell.
+    """
+    chosen = [c for c in cells() if all(one in (None, getattr(c, key)) for key, one in wanted.items())]
+    if not chosen:
+        names = {key: sorted({str(getattr(cell, key)) for cell in cells()}) for key in wanted}
+        wrong = {key: one for key, one in wanted.items() if one is not None}
+        known = "; ".join(f"{key}: {', '.join(names[key])}" for key in wrong)
+        raise UsboostError(f"the plan has no cell of {wrong}; it has {known}")
+    for part in dict.fromkeys(cell.part for cell in chosen):
+        fitting.make(folder, part)
+    for cell in chosen:
+        fitting.fit(folder, cell)
+        print(*vars(cell).values(), flush=True)
 
 
 def collect(folder: Path, kept: pd.DataFrame) -> pd.DataFrame:
-    """The scores of every fit of the plan, in its order: the folder's, and those kept of others."""
+    """Return the scores of every fit of the plan, in its order: the folder's, and those kept of others."""
     planned = {tuple(vars(cell).values()): k for k, cell in enumerate(cells())}
     new = pd.DataFrame(row for part in PLAN for row in fitting.rows_of(folder / part))
-    found = pd.concat([kept, new]).drop_duplicates([*_CELL, "stop"], keep="last")
-    place = [planned.get(key) for key in found[_CELL].itertuples(index=False, name=None)]
-    return (
-        found.assign(place=place)
-        .dropna(subset="place")
-        .sort_values("place", kind="stable")
-        .drop(columns="place")
-    )
+    merged = pd.concat([kept, new]).drop_duplicates([*_CELL, "stop"], keep="last")
+    place = [planned.get(key) for key in merged[_CELL].itertuples(index=False, name=None)]
+    merged = merged.assign(place=place).dropna(subset="place").sort_values("place", kind="stable")
+    return merged.drop(columns="place")
 
 
-def ordered(models: Sequence[str]) -> list[str]:
-    """The table's order: that of the plan's cells."""
-    order = list(dict.fromkeys(catalogue.ordered([*models])))
-    return [*(m for m in order if not is_external(m)), *(m for m in order if is_external(m))]
+def shown(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the fits that stand for each dataset: of the parts with `NEEDED` those of most rows."""
+    parts: dict[str, pd.DataFrame] = {}
+    for dataset in DATASETS:
+        of = [each for _, each in frame[frame["dataset"] == dataset].groupby("part", sort=False)]
+        if ready := [each for each in of if set(each["model"]) >= NEEDED]:
+            parts[dataset] = max(ready, key=lambda each: each["rows"].max())
+    return parts
 
 
-def printed(values: Sequence[float] | pd.Series, digits: int = 4, sign: bool = False) -> str:
-    """``mean ± half interval``."""
-    found = np.asarray(values, dtype=float)
-    found = found[np.isfinite(found)]
-    if not len(found):
+def printed(values: Sequence[float] | pd.Series, digits: int = 4, sign: str = "") -> str:
+    """Return ``mean ± half interval``, the mean alone of one value, or a dash of none."""
+    finite = np.asarray(values, dtype=float)
+    finite = finite[np.isfinite(finite)]
+    if not len(finite):
         return "–"
-    mean, half = interval(found)
-    text = f"{mean:{'+' if sign else ''}.{digits}f}"
-    return text if np.isnan(half) else f"{text} ± {half:.{digits}f}"
+    mean, half = interval(finite)
+    return number(mean, digits, sign) + ("" if np.isnan(half) else f" ± {number(half, digits)}")
 
 
 def paired(frame: pd.DataFrame, model: str, against: str, metric: str) -> pd.Series:
-    """What a model has more than another, seed by seed; a model that draws nothing has one fit for all."""
+    """Return differences of two models, seed by seed; a model that draws nothing has one fit for all."""
     values = frame.pivot_table(index="seed", columns="model", values=metric)
     if model not in values or against not in values:
         return pd.Series(dtype=float)
@@ -105,116 +128,149 @@ def paired(frame: pd.DataFrame, model: str, against: str, metric: str) -> pd.Ser
 
 
 def gain(frame: pd.DataFrame, model: str, base: str) -> str:
-    """How many % its F1 is above a baseline's, each seed against the same seed."""
+    """Return by how many % a model's F1 is above another's, each seed against the same seed."""
     of_base = frame[frame["model"] == base].set_index("seed")["f1"]
-    return printed(100 * paired(frame, model, base, "f1") / of_base, 2, sign=True)
+    if base in ONCE and of_base.count() == 1:
+        of_base = of_base.iloc[0]
+    return printed(100 * paired(frame, model, base, "f1") / of_base, 1, sign="+")
 
 
-def scores(frame: pd.DataFrame, dataset: str) -> str:
-    """A dataset's table in Markdown: stopped by log-loss, and beside it F1 as the papers stop."""
-    own = frame[frame["dataset"] == dataset]
-    by_loss, by_f1 = (own[own["stop"] == rule] for rule in fitting.STOPS)
-    bases = {catalogue.BASELINE: "% over baseline"}
-    if dataset in PAPERS_BASELINE:
-        bases[PAPERS_BASELINE[dataset]] = "% over the paper's"
-    heads = ["model", "seeds", *METRICS.values(), "F1, stopped by F1", *bases.values(), "published"]
-    heads += ["best round", "fit, s"]
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    for model in ordered(list(own["model"].unique())):
-        cell, papers = by_loss[by_loss["model"] == model], by_f1[by_f1["model"] == model]
-        published = paper.improvement(dataset, model)
-        row = [named(model), str(len(cell)), *(printed(cell[metric]) for metric in METRICS)]
-        row += [printed(papers["f1"])]
-        row += ["0" if model == base else gain(by_f1, model, base) for base in bases]
-        row += ["–" if published is None else f"{published:+.2f}"]
-        row += [f"{cell['best_round'].mean():.0f}", f"{cell['fit_seconds'].mean():.0f}"]
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+def published(dataset: str, model: str, base: str) -> str:
+    """Return the paper's % of a model over another in brackets, from its percentages over the baseline."""
+    ours = paper.improvement(dataset, model)
+    theirs = 0.0 if base == catalogue.BASELINE else paper.improvement(dataset, base)
+    if ours is None or theirs is None:
+        return ""
+    digits = 2 if base == catalogue.BASELINE else 1
+    return f" ({number(100 * ((100 + ours) / (100 + theirs) - 1), digits, '+')})"
 
 
-def differences(frame: pd.DataFrame, dataset: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """Paired differences of models, with intervals over the seeds; bold where 0 is outside."""
-    own = frame[(frame["dataset"] == dataset) & (frame["stop"] == "log_loss")]
-    heads = ["", *METRICS.values()]
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    for model, against in pairs:
-        if paired(own, model, against, "f1").empty:
-            continue
-        row = [f"{named(model)} − {named(against)}"]
-        for metric in METRICS:
-            found = paired(own, model, against, metric)
-            mean, half = interval(found) if len(found) else (float("nan"), float("nan"))
-            text = printed(found, sign=True)
-            row.append(f"**{text}**" if abs(mean) > half else text)
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
+def claims(frame: pd.DataFrame) -> str:
+    """Return the paper's Tables 3 and 4 with ours, and what single changes do; F1, stopped by F1."""
+    parts = {dataset: own[own["stop"] == "f1"] for dataset, own in shown(frame).items()}
+    lines = []
+    for model, base in [*((model, catalogue.BASELINE) for model in CLAIMED), *CHANGES]:
+        name = named(model) if base == catalogue.BASELINE else f"{named(model)} over {named(base)}"
+        texts = [gain(own, model, base) + published(dataset, model, base) for dataset, own in parts.items()]
+        lines.append([name, *texts])
+    varied = ["variation of BFV+DNN"]
+    for dataset, own in parts.items():
+        f1 = own.loc[own["model"] == "bfv_dnn", "f1"]
+        limit = f"{VARIATION[dataset]:g}".replace("0.", ".") if VARIATION[dataset] > 1e-4 else ".0001"
+        varied.append(f"{number(f1.std() / f1.mean(), 4)} (< {limit})")
+    return table_of(["F1, % over (published)", *map(dataset_name, parts)], [*lines, varied])
 
 
-def _is_whole(folder: Path, dataset: str) -> bool:
-    """Whether the folder has what every fit of a dataset says, from which intervals and figures are made."""
-    wanted = (cell for cell in cells() if cell.dataset == dataset)
-    return all(
-        fitting.kept_at(folder / cell.part, dataset, cell.model, cell.seed).is_file() for cell in wanted
-    )
+def scores(frame: pd.DataFrame) -> str:
+    """Return log-loss and F1 of every model, stopped by log-loss; F1 at its own threshold for two classes."""
+    parts = {dataset: own[own["stop"] == "log_loss"] for dataset, own in shown(frame).items()}
+    models = list(dict.fromkeys(model for own in parts.values() for model in own["model"]))
+    names = list(dict.fromkeys(named(model) for model in catalogue.ordered(models) if not is_external(model)))
+    names += [named(model) for model in catalogue.ordered(models) if is_external(model)]
+    heads = ["", *(text for d in parts for text in (f"{dataset_name(d)}: log-loss", "F1"))]
+    table = {name: [name] for name in dict.fromkeys(names)}
+    for own in parts.values():
+        by_name = dict(list(own.groupby(own["model"].map(named))))
+        for name, line in table.items():
+            if name not in by_name:
+                line += ["", ""]
+                continue
+            of = by_name[name]
+            cut = (of["best_round"] == of["rounds"]).all() and of["rounds"].min() >= 10
+            metric = "f1" if of["f1_tuned"].isna().all() else "f1_tuned"
+            line += [number(of["log_loss"].mean(), 3) + (CUT if cut else ""), number(of[metric].mean(), 3)]
+    return table_of(heads, table.values())
 
 
-def luck(folder: Path, datasets: Sequence[str]) -> pd.DataFrame:
-    """The headlines' differences with their intervals over the seeds and over the test rows."""
-    found = []
-    for dataset, pairs in ((dataset, HEADLINES[dataset]) for dataset in datasets):
-        fits: dict[str, dict[int, results_rows.Predicted]] = {m: {} for pair in pairs for m in pair}
-        for cell in cells():
-            said = fitting.predicted(folder, cell) if cell.dataset == dataset else None
-            if said is not None and cell.model in fits:
-                # one fit of a model that draws nothing stands beside each seed of another
-                seeds = range(10) if cell.model in ONCE else [cell.seed]
-                fits[cell.model] |= dict.fromkeys(seeds, said)
-        unlike = {model: list({id(fit): fit for fit in of.values()}.values()) for model, of in fits.items()}
-        drawn = {model: results_rows.draws(of) for model, of in unlike.items() if of}
-        for one, other in pairs:
-            if seeds := sorted(fits[one].keys() & fits[other].keys()):
-                two = ([fits[model][seed] for seed in seeds] for model in (one, other))
-                ours, theirs = two
-                row = results_rows.row(ours, theirs, drawn[one], drawn[other])
-                names = {"dataset": dataset, "model": one, "against": other}
-                said = [text.replace("± nan", "± –") for text in row]  # of one seed
-                found.append(names | dict(zip(results_rows.SHOWN, said)))
-    return pd.DataFrame(found)
+def luck(folder: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the headlines' differences with their intervals over the seeds and over the test rows.
+
+    Those of the fits in the folder, where it has predictions of every seed that is scored.
+    """
+    lines = []
+    for (part, dataset), own in frame[frame["stop"] == "log_loss"].groupby(["part", "dataset"], sort=False):
+        fits: dict[str, dict[int, results_rows.Predicted]] = {}
+        for model in dict.fromkeys(name for pair in HEADLINES for name in pair):
+            seeds = sorted(own.loc[own["model"] == model, "seed"])
+            read = {s: fitting.predicted(folder, Cell(part, dataset, model, s)) for s in seeds}
+            if read and all(read.values()):
+                # one fit of a model that draws nothing stands for each seed of another
+                fits[model] = dict.fromkeys(range(10), read[seeds[0]]) if model in ONCE else read
+        drawn = {
+            model: results_rows.draws(list({id(fit): fit for fit in of.values()}.values()))
+            for model, of in fits.items()
+        }
+        for one, other in HEADLINES:
+            if seeds := sorted(fits.get(one, {}).keys() & fits.get(other, {}).keys()):
+                ours, theirs = ([fits[model][seed] for seed in seeds] for model in (one, other))
+                texts = results_rows.row(ours, theirs, drawn[one], drawn[other])
+                names = {"part": part, "dataset": dataset, "model": one, "against": other}
+                lines.append(names | dict(zip(results_rows.SHOWN, texts)))
+    return pd.DataFrame(lines)
 
 
-def rows(frame: pd.DataFrame) -> str:
-    """The table of what `luck` found."""
-    heads = ["", *results_rows.SHOWN.values()]
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads))]
-    for found in frame.to_dict("records"):
-        name = f"{dataset_name(found['dataset'])}: {named(found['model'])} − {named(found['against'])}"
-        lines.append("| " + " | ".join([name, *(found[metric] for metric in results_rows.SHOWN)]) + " |")
-    return "\n".join(lines) + "\n"
+def rows(found: pd.DataFrame, frame: pd.DataFrame) -> str:
+    """Return the table of log-loss of what `luck` found, of the parts that are shown."""
+    parts = {dataset: own["part"].iloc[0] for dataset, own in shown(frame).items()}
+    by = found.set_index(["part", "dataset", "model", "against"])["log_loss"].to_dict()
+    lines = []
+    for one, other in HEADLINES:
+        texts = [by.get((part, dataset, one, other), "–") for dataset, part in parts.items()]
+        texts = [text.replace("0.", ".").replace("-", "−").replace("± nan", "± –") for text in texts]
+        lines.append([f"{named(one)} − {named(other)}", *texts])
+    return table_of(["log-loss", *map(dataset_name, parts)], lines)
+
+
+def rounds_figure(place: Path, path: Path) -> None:
+    """Draw validation risk and F1 over the rounds of CI-A's models on the exponential loss, a line a seed."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    for model, colour in _ROUNDS_SHOWN.items():
+        wanted = [
+            cell for cell in cells() if (cell.part, cell.dataset, cell.model) == (place.name, "ci_a", model)
+        ]
+        paths = [fitting.kept_at(place, "ci_a", model, cell.seed) for cell in wanted]
+        for k, file in enumerate(file for file in paths if file.is_file()):
+            trace = pd.read_parquet(file.with_suffix(".parquet"))
+            for ax, column in zip(axes, ("risk_val", "f1_val")):
+                label = named(model) if k == 0 else None
+                round_ = 1 + np.arange(len(trace))
+                ax.plot(round_, trace[column], color=colour, linewidth=1.1, alpha=0.8, label=label)
+    axes[0].set_ylim(1.2, 1.6)
+    axes[1].set_ylim(0.3, 0.62)
+    for ax, name in zip(axes, ("Risk on validation", "F1 at ½ on validation")):
+        ax.set(xlabel="round", xscale="log")
+        ax.set_title(name, loc="left")
+        ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.xaxis.set_major_formatter("{x:.0f}")
+    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
+def with_tables(text: str, frame: pd.DataFrame, found: pd.DataFrame) -> str:
+    """Return the page's text with the tables of the scores."""
+    text = between_marks(text, "claims", claims(frame))
+    text = between_marks(text, "scores", scores(frame))
+    return between_marks(text, "rows", rows(found, frame))
 
 
 def write(folder: Path | None) -> None:
-    """Take the folder's scores into the repository; make the pages' tables of those that are there."""
+    """Take the folder's scores into the repository; make the page's tables of those that are there."""
     if folder is not None:
-        collect(folder, pd.read_csv(SCORES)).to_csv(SCORES, index=False, float_format="%.6g")
-        if drawn := [dataset for dataset in HEADLINES if _is_whole(folder, dataset)]:
-            kept = pd.read_csv(LUCK, keep_default_na=False)
-            kept = kept[~kept["dataset"].isin(drawn)]
-            pd.concat([kept, luck(folder, drawn)]).sort_values("dataset", kind="stable").to_csv(
-                LUCK, index=False
-            )
-        if _is_whole(folder, "ci_a"):
-            rounds_figure(folder, ROUNDS_FIGURE)
+        frame = collect(folder, pd.read_csv(SCORES))
+        frame.to_csv(SCORES, index=False, float_format="%.6g")
+        found = pd.concat([pd.read_csv(LUCK, keep_default_na=False), luck(folder, frame)])
+        found = found.drop_duplicates(["part", "dataset", "model", "against"], keep="last")
+        found.sort_values(["part", "dataset"], kind="stable").to_csv(LUCK, index=False)
+        part = shown(frame)["ci_a"]["part"].iloc[0]
+        if fitting.kept_at(folder / part, "ci_a", "2wl", 0).is_file():
+            rounds_figure(folder / part, ROUNDS_FIGURE)
     frame = pd.read_csv(SCORES)
-    for path, datasets in CELLS.items():
-        text = Path(path).read_text()
-        for dataset in [name for name in datasets if (frame["dataset"] == name).any()]:
-            text = between_marks(text, f"{dataset} scores", scores(frame, dataset))
-            text = between_marks(text, f"{dataset} differences", differences(frame, dataset, PAIRS[dataset]))
-        Path(path).write_text(text)
-    PAGE.write_text(between_marks(PAGE.read_text(), "rows", rows(pd.read_csv(LUCK, keep_default_na=False))))
-    for path, (datasets, score) in FIGURES.items():
-        if there := [dataset for dataset in datasets if (frame["dataset"] == dataset).any()]:
-            figure(frame, Path(path), there, score)
+    PAGE.write_text(with_tables(PAGE.read_text(), frame, pd.read_csv(LUCK, keep_default_na=False)))
 
 
 def main() -> None:
@@ -222,18 +278,21 @@ def main() -> None:
     parser.add_argument("what", choices=["run", "write"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--part", choices=list(PLAN))
-    parser.add_argument("--dataset")
+    parser.add_argument("--dataset", choices=DATASETS)
     parser.add_argument("--model")
     parser.add_argument("--seed", type=int)
-    given = parser.parse_args()
-    folder = given.folder and given.folder.resolve()
-    if given.what == "write":
-        write(folder)
-    elif folder is None:
+    given = vars(parser.parse_args())
+    what, folder = given.pop("what"), given.pop("folder")
+    folder = folder and folder.resolve()
+    if what == "write":
+        return write(folder)
+    if folder is None:
         parser.error("run needs a folder")
-    else:
-        runtime.configure()
-        run(folder, given.part, given.dataset, given.model, given.seed)
+    runtime.configure()
+    try:
+        run(folder, **given)
+    except UsboostError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""docs/results/bnn-and-earlyboost.md: boosted networks and Earlyboost beside their peers.
+"""BNN and Earlyboost beside their peers; docs/results/papers.md.
 
-``USBOOST_DATA=… python -m benchmarks.study.two_papers run [NAME …]`` fits what the kept scores lack, of each
-division and model; ``python -m benchmarks.study.two_papers write`` makes the page's tables and its figure.
-Minutes on a core.
+``USBOOST_DATA=… python -m benchmarks.study.two_papers run FOLDER [NAME …]`` fits what FOLDER lacks, of each
+division and model; ``write FOLDER`` takes its scores into the repository, and ``write`` alone makes the
+page's tables and figure of those that are there. Minutes on a core.
 
 Every model has four settings to choose among, on a fifth of the training rows, and is then fitted to all of
 them. Models that have no Earlyboost in them are fitted anew for every prefix.
@@ -10,11 +10,12 @@ them. Models that have no Earlyboost in them are fitted anew for every prefix.
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +34,28 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.speed.bench import between_marks
+from benchmarks.pages import between_marks, number, table_of
 from usboost.datasets.census import prepare as census
 from usboost.datasets.sequences.read import digits_rows, iris, pendigits, ts_split
+from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
 from usboost.models.boosted.early_trigger import harmonic_mean
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 
-PAGE = Path("docs/results/bnn-and-earlyboost.md")
+PAGE = Path("docs/results/papers.md")
 FIGURE = Path("docs/figures/earlyboost.png")
 SCORES = Path("benchmarks/study/papers/two_papers.csv")
 DIVISIONS = 5
-HELD = 0.2
+CHOOSING = 0.2
+"""The share of the training rows that choose a setting."""
 THRESHOLDS = 21
 """How many are tried, quantiles of a model's own probabilities on the rows that choose."""
 
 Rows = tuple[np.ndarray, np.ndarray]
 Division = tuple[Rows, Rows]
-"""What is fitted to, and what scores."""
-
-
-# boosted networks
+"""Rows that are fitted to, and rows that score."""
+Settings = Callable[[int], list[Any]]
 
 
 def _bnn(seed: int) -> list[Any]:
@@ -67,23 +68,16 @@ def _bnn(seed: int) -> list[Any]:
 
 
 def _single(seed: int) -> list[Any]:
-    """As many hidden units in one network as five rounds have, and as many epochs."""
-    return [
-        MLPClassifier(
-            (80,), batch_size=32, learning_rate_init=rate, alpha=penalty, max_iter=150, random_state=seed
-        )
-        for rate in (0.01, 0.003)
-        for penalty in (1e-4, 1e-1)
-    ]
+    """Return networks of as many hidden units as five rounds have, and as many epochs."""
+    fixed: dict[str, Any] = {"batch_size": 32, "max_iter": 150, "random_state": seed}
+    grid = product((0.01, 0.003), (1e-4, 1e-1))
+    return [MLPClassifier((80,), learning_rate_init=rate, alpha=penalty, **fixed) for rate, penalty in grid]
 
 
 def _lgbm(seed: int) -> list[Any]:
-    return [
-        LGBMClassifier(
-            n_estimators=trees, learning_rate=rate, num_leaves=15, random_state=seed, n_jobs=1, verbose=-1
-        )
-        for trees, rate in ((50, 0.1), (200, 0.1), (50, 0.03), (200, 0.03))
-    ]
+    fixed: dict[str, Any] = {"num_leaves": 15, "random_state": seed, "n_jobs": 1, "verbose": -1}
+    grid = product((0.1, 0.03), (50, 200))
+    return [LGBMClassifier(n_estimators=trees, learning_rate=rate, **fixed) for rate, trees in grid]
 
 
 def _logistic(seed: int) -> list[Any]:
@@ -94,17 +88,40 @@ def _prior(seed: int) -> list[Any]:
     return [DummyClassifier(strategy="prior")]
 
 
-NETWORKS: dict[str, Callable[[int], list[Any]]] = {
+def _trees(seed: int) -> list[Any]:
+    return [DecisionTreeClassifier(max_depth=depth, random_state=seed) for depth in (1, 3, 5, 8)]
+
+
+def _early(seed: int) -> list[Any]:
+    return [EarlyBoostClassifier(tree, random_state=seed) for tree in _trees(seed)]
+
+
+def _ada(seed: int) -> list[Any]:
+    trees = [DecisionTreeClassifier(max_depth=depth) for depth in (1, 2, 3, 5)]
+    return [AdaBoostClassifier(tree, n_estimators=50, random_state=seed) for tree in trees]
+
+
+NETWORKS: dict[str, Settings] = {
     "bnn": _bnn,
     "network": _single,
     "lgbm": _lgbm,
     "logistic": _logistic,
     "prior": _prior,
 }
+SEQUENCES: dict[str, Settings] = {
+    "earlyboost": _early,
+    "adaboost": _ada,
+    "tree": _trees,
+    "logistic": _logistic,
+    "prior": _prior,
+}
+
+
+# boosted networks
 
 
 def _tables(name: str) -> Iterator[Division]:
-    """Divisions of a table, columns standardised or one-hot; of the census three draws of 10,000 rows."""
+    """Yield divisions of a table; of the census three draws of 10,000 rows, columns one-hot."""
     if name == "census":
         folder = Path(os.environ["USBOOST_DATA"]) / census.SOURCE
         files = [folder / file.name for file in census.FILES]
@@ -112,13 +129,10 @@ def _tables(name: str) -> Iterator[Division]:
         whole = pd.concat([made["train"], made["test"]], keys=["train", "test"])
         texts = [column for column in whole if whole[column].dtype.kind not in "iuf" and column != "label"]
         for seed in range(3):
-            drawn = pd.concat(
-                [whole.loc[part].sample(10_000, random_state=seed) for part in ("train", "test")]
-            )
-            numbers = drawn.drop(columns=["label", *texts])
-            x = np.hstack(
-                [numbers, OneHotEncoder(min_frequency=50, sparse_output=False).fit_transform(drawn[texts])]
-            )
+            parts = [whole.loc[part].sample(10_000, random_state=seed) for part in ("train", "test")]
+            drawn = pd.concat(parts)
+            codes = OneHotEncoder(min_frequency=50, sparse_output=False).fit_transform(drawn[texts])
+            x = np.hstack([drawn.drop(columns=["label", *texts]), codes])
             y = np.unique(drawn["label"], return_inverse=True)[1]
             yield (x[:10_000], y[:10_000]), (x[10_000:], y[10_000:])
         return
@@ -133,7 +147,7 @@ def chosen(settings: Sequence[Any], rows: Rows) -> Any:
     """The setting of the lowest log-loss on a fifth of the rows, fitted to all of them."""
     x, y = rows
     if len(settings) > 1:
-        seen, held = train_test_split(np.arange(len(y)), test_size=HELD, stratify=y, random_state=0)
+        seen, held = train_test_split(np.arange(len(y)), test_size=CHOOSING, stratify=y, random_state=0)
         losses = []
         for each in settings:
             model = make_pipeline(StandardScaler(), each).fit(x[seen], y[seen])
@@ -155,45 +169,20 @@ def networks(name: str, model: str, seed: int, division: Division) -> Iterator[d
 # Earlyboost
 
 
-def _trees(seed: int) -> list[Any]:
-    return [DecisionTreeClassifier(max_depth=depth, random_state=seed) for depth in (1, 3, 5, 8)]
-
-
-def _early(seed: int) -> list[Any]:
-    return [EarlyBoostClassifier(tree, random_state=seed) for tree in _trees(seed)]
-
-
-def _ada(seed: int) -> list[Any]:
-    return [
-        AdaBoostClassifier(DecisionTreeClassifier(max_depth=depth), n_estimators=50, random_state=seed)
-        for depth in (1, 2, 3, 5)
-    ]
-
-
-SEQUENCES: dict[str, Callable[[int], list[Any]]] = {
-    "earlyboost": _early,
-    "adaboost": _ada,
-    "tree": _trees,
-    "logistic": _logistic,
-    "prior": _prior,
-}
-
-
 def _sequences(name: str) -> Iterator[Division]:
-    """Divisions of all sequences (n, T, d) into parts of the sizes that the official ones have."""
+    """Yield divisions of all sequences (n, T, d) into parts of the sizes that the official ones have."""
+    raw = Path(os.environ.get("USBOOST_DATA", ""))
     if name == "digits by rows":
         data = digits_rows()
+    elif name == "pen digits":
+        data = pendigits(raw / "pendigits")
     else:
-        raw = Path(os.environ["USBOOST_DATA"])
-        data = (
-            pendigits(raw / "pendigits") if name == "pen digits" else ts_split(raw / "gunpoint", "GunPoint")
-        )
-    seen, unseen = (np.asarray(each, dtype=float) for each in (data.X_train, data.X_test))
-    x = np.concatenate([seen, unseen])
+        data = ts_split(raw / "gunpoint", "GunPoint")
+    x = np.concatenate([np.asarray(each, dtype=float) for each in (data.X_train, data.X_test)])
     y = np.unique(np.concatenate([data.y_train, data.y_test]), return_inverse=True)[1]
     for seed in range(DIVISIONS):
-        rows = np.arange(len(y))
-        train, test = train_test_split(rows, train_size=len(seen), stratify=y, random_state=seed)
+        rows, size = np.arange(len(y)), len(data.X_train)
+        train, test = train_test_split(rows, train_size=size, stratify=y, random_state=seed)
         yield (x[train], y[train]), (x[test], y[test])
 
 
@@ -202,22 +191,16 @@ def _asked(n_frames: int) -> list[int]:
     return [t for t in range(1, n_frames + 1) if t % -(-n_frames // 25) == 0 or t == n_frames]
 
 
-def probabilities(settings: Sequence[Any], rows: Rows, unseen: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Of each array of sequences, class probabilities after the frames asked for, (frames, n, K)."""
+def probabilities(setting: Any, rows: Rows, unseen: np.ndarray) -> np.ndarray:
+    """Return class probabilities of sequences after each frame at which may be answered, (frames, n, K)."""
     x, y = rows
     frames = _asked(x.shape[1])
-    if isinstance(settings[0], EarlyBoostClassifier):
-        (model,) = settings
-        model.fit(x, y)
-        staged = [list(model.staged_predict_proba(each)) for each in unseen]
-        return [np.stack([each[t - 1] for t in frames]) for each in staged]
-    found: list[list[np.ndarray]] = [[] for _ in unseen]
-    for t in frames:
-        (setting,) = settings
-        fitted = make_pipeline(StandardScaler(), setting).fit(x[:, :t].reshape(len(x), -1), y)
-        for each, seen in zip(found, unseen, strict=True):
-            each.append(fitted.predict_proba(seen[:, :t].reshape(len(seen), -1)))
-    return [np.stack(each) for each in found]
+    if isinstance(setting, EarlyBoostClassifier):
+        staged = list(setting.fit(x, y).staged_predict_proba(unseen))
+        return np.stack([staged[t - 1] for t in frames])
+    fitted = make_pipeline(StandardScaler(), setting)
+    flat = [(x[:, :t].reshape(len(x), -1), unseen[:, :t].reshape(len(unseen), -1)) for t in frames]
+    return np.stack([fitted.fit(seen, y).predict_proba(other) for seen, other in flat])
 
 
 def answered(said: np.ndarray, y: np.ndarray, threshold: float, n_frames: int) -> tuple[float, float, float]:
@@ -231,21 +214,20 @@ def answered(said: np.ndarray, y: np.ndarray, threshold: float, n_frames: int) -
 
 
 def sequences(name: str, model: str, seed: int, division: Division) -> Iterator[dict[str, Any]]:
-    """A line for each frame asked for, and one, frame 0, of answers at the threshold chosen."""
+    """Yield a line for each frame, and one, frame 0, of answers at the threshold chosen."""
     (x, y), (x_test, y_test) = division
     n_frames, began = x.shape[1], time.process_time()
-    seen, held = train_test_split(np.arange(len(y)), test_size=HELD, stratify=y, random_state=0)
+    seen, held = train_test_split(np.arange(len(y)), test_size=CHOOSING, stratify=y, random_state=0)
     options = SEQUENCES[model](seed)
-    curves = [probabilities([each], (x[seen], y[seen]), [x[held]])[0] for each in options]
-    means = [np.mean([np.mean(p.argmax(axis=1) == y[held]) for p in each]) for each in curves]
-    best = int(np.argmax(means))  # by the mean accuracy over the frames
+    curves = [probabilities(each, (x[seen], y[seen]), x[held]) for each in options]
+    best = int(np.argmax([np.mean(each.argmax(axis=2) == y[held]) for each in curves]))
     tried = np.quantile(curves[best].max(axis=2), np.linspace(0, 1, THRESHOLDS))
     means = [answered(curves[best], y[held], threshold, n_frames)[0] for threshold in tried]
-    (said,) = probabilities([options[best]], (x, y), [x_test])
+    predicted = probabilities(options[best], (x, y), x_test)
     seconds = time.process_time() - began
-    mean, right, early = answered(said, y_test, tried[int(np.argmax(means))], n_frames)
+    mean, right, early = answered(predicted, y_test, tried[int(np.argmax(means))], n_frames)
     yield {"frame": 0, "accuracy": right, "earliness": early, "harmonic_mean": mean, "seconds": seconds}
-    for t, each in zip(_asked(n_frames), said, strict=True):
+    for t, each in zip(_asked(n_frames), predicted, strict=True):
         yield {"frame": t, "accuracy": float(np.mean(each.argmax(axis=1) == y_test))}
 
 
@@ -253,7 +235,7 @@ def sequences(name: str, model: str, seed: int, division: Division) -> Iterator[
 
 
 Fit = Callable[[str, str, int, Division], Iterator[dict[str, Any]]]
-PARTS: dict[str, tuple[dict[str, Callable[[int], list[Any]]], Callable[[str], Iterator[Division]], Fit]] = {
+PARTS: dict[str, tuple[dict[str, Settings], Callable[[str], Iterator[Division]], Fit]] = {
     **dict.fromkeys(("iris", "digits", "census"), (NETWORKS, _tables, networks)),
     **dict.fromkeys(("pen digits", "GunPoint", "digits by rows"), (SEQUENCES, _sequences, sequences)),
 }
@@ -269,9 +251,19 @@ TITLES = {
 }
 
 
-def run(names: Sequence[str]) -> None:
-    """Fit what the kept scores lack."""
-    lines = pd.read_csv(SCORES) if SCORES.exists() else pd.DataFrame(columns=["data", "model", "division"])
+def run(folder: Path, names: Sequence[str] = ()) -> None:
+    """Fit what the folder lacks of the named data; of all when none is named.
+
+    Raises
+    ------
+    UsboostError
+        If there are no such data.
+    """
+    if unknown := set(names) - set(PARTS):
+        raise UsboostError(f"no data are named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / SCORES.name
+    lines = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=["data", "model", "division"])
     there = set(map(tuple, lines[["data", "model", "division"]].drop_duplicates().to_numpy()))
     for name in names or PARTS:
         models, divisions, fit = PARTS[name]
@@ -281,25 +273,27 @@ def run(names: Sequence[str]) -> None:
                     continue
                 new = pd.DataFrame(fit(name, model, seed, division))
                 lines = pd.concat([lines, new.assign(data=name, model=model, division=seed)])
-                lines.to_csv(SCORES, index=False, float_format="%.6g")
+                lines.to_csv(file, index=False, float_format="%.6g")
                 print(name, model, seed, new.iloc[0].to_dict(), flush=True)
 
 
 def table(frame: pd.DataFrame, data: Sequence[str], metrics: Sequence[str]) -> str:
-    """Markdown: mean ± standard deviation over the divisions, of models by metric."""
+    """Return the means over the divisions, of models by data and metric, and the seconds."""
     own = frame[(frame["frame"] == 0) & frame["data"].isin(data)]
-    heads = ["", *(f"{name}: {metric.replace('_', ' ')}" for name in data for metric in metrics), "seconds"]
-    rows = [heads, ["---"] * len(heads)]
+    heads = [""]
+    for name in data:
+        heads += [f"{name}: {metrics[0].replace('_', ' ')}", *(m.replace("_", " ") for m in metrics[1:]), "s"]
+    lines = []
     for model in dict.fromkeys(own["model"]):
-        cells = own[own["model"] == model]
-        row = [TITLES[model]]
+        line = [TITLES[model]]
         for name in data:
-            part = cells[cells["data"] == name]
-            row += [f"{part[metric].mean():.3f} ± {part[metric].std():.3f}" for metric in metrics]
-        rows.append(
-            [*row, ", ".join(f"{cells[cells['data'] == name]['seconds'].mean():.1f}" for name in data)]
-        )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+            part = own[(own["model"] == model) & (own["data"] == name)]
+            line += [
+                *(number(part[metric].mean(), 3) for metric in metrics),
+                number(part["seconds"].mean(), 1),
+            ]
+        lines.append(line)
+    return table_of(heads, lines)
 
 
 def figure(frame: pd.DataFrame, path: Path) -> None:
@@ -324,21 +318,41 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
 
 
 def with_tables(text: str, frame: pd.DataFrame) -> str:
-    """The page's text with the tables of the scores."""
+    """Return the page's text with the tables of the scores."""
     text = between_marks(text, "bnn", table(frame, ["iris", "digits", "census"], ["accuracy", "log_loss"]))
-    for name in ("pen digits", "GunPoint", "digits by rows"):
-        text = between_marks(text, name, table(frame, [name], ["accuracy", "earliness", "harmonic_mean"]))
-    return text
+    early = table(
+        frame, ["pen digits", "GunPoint", "digits by rows"], ["accuracy", "earliness", "harmonic_mean"]
+    )
+    return between_marks(text, "earlyboost", early)
 
 
-def write() -> None:
-    """The page's tables and its figure, of the scores that are kept."""
+def write(folder: Path | None) -> None:
+    """Take the folder's scores into the repository; make the page's tables and figure of those there."""
     frame = pd.read_csv(SCORES)
+    if folder is not None:
+        key = ["data", "model", "division", "frame"]
+        frame = pd.concat([frame, pd.read_csv(folder / SCORES.name)]).drop_duplicates(key, keep="last")
+        frame.to_csv(SCORES, index=False, float_format="%.6g")
     PAGE.write_text(with_tables(PAGE.read_text(), frame))
     figure(frame, FIGURE)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["run", "write"])
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    if given.what == "write":
+        return write(given.folder)
+    if given.folder is None:
+        parser.error("run needs a folder for its scores")
     warnings.simplefilter("ignore", ConvergenceWarning)
-    what, *names = sys.argv[1:]
-    write() if what == "write" else run(names)
+    try:
+        run(given.folder, given.names)
+    except UsboostError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

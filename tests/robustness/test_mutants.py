@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants.breaks import BREAKS
+from benchmarks import mutants
+from benchmarks.mutants import BREAKS
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +30,7 @@ JUDGED = """
 import json, sys
 from pathlib import Path
 import hypothesis, pytest
-from benchmarks.mutants.run import Break, copied, judge, tested
+from benchmarks.mutants import Break, copied, judge, tested
 
 own = ("tests/test_toy.py",)
 breaks = [
@@ -42,7 +43,7 @@ breaks = [
     Break("code that is none", "usboost/toy.py", "2 * x", "2 *", own),
 ]
 with copied(Path(sys.argv[1])) as copy:
-    found = {made.name: [(o := judge(made, copy)).what, o.said] for made in breaks}
+    found = {made.name: [(o := judge(made, copy)).what, o.why] for made in breaks}
     found["mended again"] = tested(copy, own)
 print(json.dumps(found))
 """
@@ -53,6 +54,15 @@ def test_every_break_is_of_code_that_is_there_once() -> None:
         made.name: count for made in BREAKS if (count := (ROOT / made.file).read_text().count(made.old)) != 1
     }
     assert broken == {}
+
+
+def test_a_list_of_breaks_is_read() -> None:
+    first = "a.py: tests/a.py tests/b.py::c\n  one\n- x: y\n-   z\n+ x\n  two\n- p\n+ q\n"
+    one, two, three = mutants(first + "b.py: t.py\n  three\n- - r\n+ + s\n")
+    assert (one.file, one.tests) == ("a.py", ("tests/a.py", "tests/b.py::c"))
+    assert (one.name, one.old, one.new) == ("one", "x: y\n  z", "x")
+    assert (two.file, two.old, two.new) == ("a.py", "p", "q")
+    assert (three.file, three.tests, three.old, three.new) == ("b.py", ("t.py",), "- r", "+ s")
 
 
 @pytest.mark.slow
@@ -72,8 +82,8 @@ def test_what_becomes_of_a_break(tmp_path: Path) -> None:
     assert found["noticed"] == ["killed", "tests/test_toy.py::test_of_two"]
     assert found["not noticed"] == ["survived", ""]
     for name, times in (("not there", 0), ("there twice", 2)):
-        said = f"usboost/toy.py holds its old text {times} times, not once"
-        assert found[f"text that is {name}"] == ["stale", said]
+        why = f"usboost/toy.py has its old text {times} times, not once"
+        assert found[f"text that is {name}"] == ["stale", why]
     assert found["file that is not there"][0] == "stale"
     assert found["test that is not there"][0] == "broken"
     assert found["code that is none"][0] == "broken"

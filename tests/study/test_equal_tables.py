@@ -7,10 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.study.equal_tables import COLUMNS, KEPT, kept, lines, number, rows_of, table_of_results
+from benchmarks.pages import number
+from benchmarks.study.equal_tables import (
+    KEPT,
+    PAGES,
+    lines,
+    log_losses,
+    rows_of,
+    table_of_results,
+    with_tables,
+)
 
 ROOT = Path(__file__).parents[2]
 SAME = ", the best of its trials too"
@@ -55,10 +63,10 @@ def test_a_table_by_hand(folder: Path) -> None:
     ]
     # an ensemble's fits are to all rows; where a column is of these alone, its first fits are empty
     best = cells["`best` (two seeds)"]
-    assert best[:3] == ["", "**.500** ± .014", "**.950** ± .014"] and best[-1] == "−.050 (−.050 to −.050)"
+    assert best[:3] == ["", ".500 ± .014", ".950 ± .014"] and best[-1] == "−.050 (−.050 to −.050)"
     # one of three seeds was fitted to all rows; seconds are the median
     crossed = cells["`crossed` (three seeds)"]
-    assert crossed[:2] == ["**.530** ± .010", ".510 (one)"] and crossed[5] == "4.0"
+    assert crossed[:2] == [".530 ± .010", ".510 (one)"] and crossed[5] == "4.0"
     middle, low, high = (
         float(text.replace("−", "-")) for text in crossed[-1].strip(")").replace(" to ", " (").split(" (")
     )
@@ -87,47 +95,23 @@ def test_numbers_as_on_the_page(value: float, digits: int, sign: str, text: str)
     assert number(value, digits, sign) == text
 
 
-@pytest.mark.parametrize(
-    ("case", "name", "heading"),
-    [
-        ("lesions-3000", "many-rows", "Lesions, 3,000 rows"),
-        ("products-3000", "many-rows", "Products, 3,000 rows"),
-        ("lesions", "many-rows", "All lesions"),
-        ("lesions-tuned", "tuned-images", "All lesions, images tuned"),
-        ("products", "many-rows", "All products"),
-        ("products-tuned", "tuned-images", "All products, images tuned"),
-        ("census", "census", "CI-A, 196,294 rows"),
-        ("census-now", "census", "CI-A, now"),
-    ],
-)
-def test_the_page_says_what_was_scored(case: str, name: str, heading: str) -> None:
-    """Every row of the kept scores stands in the page's table with each of its figures."""
-    page = (ROOT / "docs" / "results" / f"{name}.md").read_text(encoding="utf-8")
-    text = page[page.index(f"\n{heading}") :].split("\n\n|", 1)[1].split("\n\n")[0].replace("**", "")
-    head, _, *found = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    on_page = {label.replace(SAME, ""): dict(zip(head[1:], cells)) for label, *cells in found}
-    rows = rows_of(KEPT / f"{case}.jsonl")
-    for label, cells in lines(rows, {("prior", "own"): ""}).items():
-        ours = {column: cell for column, cell in cells.items() if column in COLUMNS}
-        assert {column: on_page[label][column] for column in ours} == ours, label
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_page_says_what_was_scored(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert with_tables(page, text) == text
 
 
-def test_what_best_takes_now_is_what_was_scored() -> None:
-    """Of each row: mean ± deviation of the log-loss and median seconds, as it was and now."""
-    page = (ROOT / "docs" / "results" / "best.md").read_text(encoding="utf-8")
-    rows = page[page.index("\n## What it takes now") :].split("\n\n|", 1)[1].split("\n\n")[0].splitlines()[2:]
-    now = pd.DataFrame(kept(KEPT / "best-now.jsonl"))
-    census = pd.DataFrame(kept(KEPT / "census-now.jsonl")).assign(case="census")
-    now = pd.concat([now, census[census["model"] == "best"]])
-    for line, case in zip(
-        rows, ("lesions-3000", "lesions", "products-3000", "products", "census"), strict=True
-    ):
-        before = pd.DataFrame(kept(KEPT / f"{case}.jsonl"))
-        digits = 4 if case == "census" else 3
-        cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
-        for found, (loss, seconds) in zip(
-            (before[before["model"] == "best"], now[now["case"] == case]), (cells[:2], cells[2:]), strict=True
-        ):
-            mean, spread = found["log_loss"].mean(), found["log_loss"].std()
-            assert loss == f"{number(mean, digits)} ± {number(spread, digits)}", case
-            assert seconds == f"{found['seconds'].median():.0f}", case
+def test_every_case_has_the_mean_of_its_kept_scores() -> None:
+    """By hand: the default's fits to all rows of the lesions, and its only fits of 3,000 products."""
+    rows = [json.loads(line) for line in (KEPT / "lesions.jsonl").read_text().splitlines()]
+    own = [row["log_loss"] for row in rows if (row["model"], row["kind"]) == ("linear_trees", "ownall")]
+    assert len(own) == 5
+    assert log_losses("lesions")["`linear_trees`"] == (pytest.approx(np.mean(own)), "all")
+    assert log_losses("products-3000")["`linear_trees`"][1] == "first"
+    # others' models have the better of their own settings and those found
+    means = {
+        kind: np.mean([row["log_loss"] for row in rows if (row["model"], row["kind"]) == ("xgboost", kind)])
+        for kind in ("own", "tuned", "tunedall")
+    }
+    assert means["tuned"] < means["own"]
+    assert log_losses("lesions")["`xgboost`"] == (pytest.approx(means["tunedall"]), "all")

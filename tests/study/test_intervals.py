@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.speed.bench import between_marks
-from benchmarks.study import plan, results, stability
+from benchmarks.study import plan, results
 from benchmarks.study.cells import kept_at
-from benchmarks.study.results import differences, luck, paired, printed, rows
-from benchmarks.study.results import scores as table
+from benchmarks.study.results import claims, luck, paired, printed, scores, shown
 from benchmarks.study.rows import interval, spread
+from usboost.errors import UsboostError
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,23 +33,30 @@ def test_three_seeds_by_hand() -> None:
     p = 0.975
     t = (2 * p - 1) * np.sqrt(2 / (4 * p * (1 - p)))
     assert half == pytest.approx(t * np.sqrt(0.07) / np.sqrt(3), rel=1e-12)
-    assert printed([0.1, 0.2, 0.6]) == "0.3000 ± 0.6572"
+    assert printed([0.1, 0.2, 0.6]) == ".3000 ± .6572" and printed([0.5]) == ".5000" and printed([]) == "–"
     assert interval([0.5])[0] == 0.5 and np.isnan(interval([0.5])[1])
 
 
-def frame(seeds: dict[str, list[int]], dataset: str = "ci_a") -> pd.DataFrame:
+def frame(seeds: dict[str, list[int]], dataset: str = "ci_a", part: str = "census") -> pd.DataFrame:
     """Scores that tell model and seed, in no order; of seeds each has its own luck."""
     rng = np.random.default_rng(0)
-    level = {"2wl": 0.03, "baseline": 0.0, "1wl_s": 0.01}
+    level = {"2wl": 0.03, "baseline": 0.0, "1wl_s": 0.01, "2wl2o": 0.02}
     luck = {seed: 10.0 ** -(seed + 1) for seed in range(6)}
-    found = [
-        {"dataset": dataset, "model": model, "seed": seed, "stop": stop, "best_round": 3, "fit_seconds": 1.0}
+    lines = [
+        {"part": part, "dataset": dataset, "model": model, "seed": seed, "stop": stop, "rows": 40_000}
+        | {"best_round": 30, "rounds": 30 if model == "2wl2o" else 40}
         | dict.fromkeys(("f1", "f1_tuned", "log_loss", "auc"), 0.5 + level[model] + luck[seed])
         for model, of in seeds.items()
         for seed in of
         for stop in ("log_loss", "f1")
     ]
-    return pd.DataFrame([found[k] for k in rng.permutation(len(found))])
+    return pd.DataFrame([lines[k] for k in rng.permutation(len(lines))])
+
+
+def cells(text: str, name: str) -> list[str]:
+    """The cells of a table's row."""
+    (line,) = (line for line in text.splitlines() if line.startswith(f"| {name} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
 
 
 def test_pairs_are_of_the_same_seed() -> None:
@@ -70,23 +76,35 @@ def test_a_model_that_draws_nothing_stands_beside_every_seed() -> None:
     assert list(paired(frame({"2wl": [0, 1], "baseline": [1]}), "2wl", "baseline", "f1").index) == [1]
 
 
-def test_a_difference_is_bold_where_zero_is_outside_its_interval() -> None:
-    both = frame({"2wl": [0, 1, 2], "1wl_s": [0, 1, 2]}).sort_values("seed")
-    wanted = (both["model"] == "2wl") & (both["stop"] == "log_loss")
-    both.loc[wanted, "log_loss"] += np.array([0.5, -0.5, 0.02])
-    line = differences(both, "ci_a", [("2wl", "1wl_s")]).splitlines()[2]
-    _, _, f1, _, log_loss, *_ = (cell.strip() for cell in line.split("|"))
-    assert f1 == "**+0.0200 ± 0.0000**"
-    assert log_loss.startswith("+0.0267 ± 1.24") and "*" not in log_loss
-
-
 def test_the_percentage_over_the_baseline_is_of_its_own_seed_and_stopped_by_f1() -> None:
-    both = frame({"2wl": [2, 0, 1], "baseline": [1, 2, 0]})
+    both = frame({"2wl": [2, 0, 1], "baseline": [1, 2, 0], "2wl2o": [0, 1, 2]})
     both.loc[both["stop"] == "log_loss", "f1"] = 0.9
-    (line,) = (line for line in table(both, "ci_a").splitlines() if line.startswith("| 2WL"))
     gains = [100 * 0.03 / (0.5 + 10.0 ** -(seed + 1)) for seed in range(3)]
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:3] == ["2WL", "3", "0.9000 ± 0.0000"] and cells[7] == printed(gains, 2, sign=True)
+    assert cells(claims(both), "2WL") == [f"{printed(gains, 1, sign='+')} (+3.50)"]
+    lost = [-100 * 0.01 / (0.53 + 10.0 ** -(seed + 1)) for seed in range(3)]
+    published = f"+{100 * (103.97 / 103.50 - 1):.1f}".replace("0.", ".")
+    assert cells(claims(both), "2WL2O over 2WL") == [f"{printed(lost, 1, sign='+')} ({published})"]
+
+
+def test_a_fit_whose_best_round_is_the_last_is_marked() -> None:
+    table = scores(frame({"2wl": [0, 1], "baseline": [0, 1], "2wl2o": [0, 1]}))
+    assert cells(table, "2WL2O")[0] == ".575" + results.CUT and cells(table, "2WL")[0] == ".585"
+
+
+def test_the_larger_part_is_shown_once_it_has_what_is_needed() -> None:
+    small = frame({"2wl": [0], "baseline": [0], "2wl2o": [0]})
+    large = frame({"2wl": [0], "baseline": [0], "2wl2o": [0]}, part="census_whole").assign(rows=196_294)
+    assert set(shown(pd.concat([small, large]))["ci_a"]["part"]) == {"census_whole"}
+    part = large[large["model"] != "2wl2o"]
+    assert set(shown(pd.concat([small, part]))["ci_a"]["part"]) == {"census"}
+    assert list(shown(small)) == ["ci_a"] and shown(part) == {}
+
+
+@pytest.mark.parametrize("wrong", [{"model": "2wll"}, {"part": "ct", "dataset": "mi"}, {"seed": 77}])
+def test_a_cell_that_the_plan_lacks_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(UsboostError, match=str(next(iter(wrong.values())))):
+        results.run(tmp_path, **wrong)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_half_the_percentile_interval() -> None:
@@ -97,45 +115,42 @@ def test_half_the_percentile_interval() -> None:
 
 
 def test_rows_are_paired_by_seed(tmp_path: Path) -> None:
-    """Two models that are the same seed by seed, one without its first seed, differ by nothing."""
+    """Two models that are the same seed by seed differ by nothing; a model that lacks a seed is left out."""
     one, other = "2wl2o", "2wl"
-    assert (one, other) in plan.HEADLINES["ct"]
-    wanted = [cell for cell in plan.cells() if cell.dataset == "ct" and cell.model in (one, other)]
+    assert (one, other) in plan.HEADLINES
+    wanted = [cell for cell in plan.cells() if cell.part == "ct" and cell.model in (one, other)]
     y = np.random.default_rng(9).integers(3, size=60)
     for cell in wanted:
         raw = np.random.default_rng(cell.seed).random((60, 3)) + 0.4 * np.eye(3)[y]
         file = kept_at(tmp_path / cell.part, cell.dataset, cell.model, cell.seed)
         file.parent.mkdir(parents=True, exist_ok=True)
-        if cell.model == other and cell.seed == 0:
-            continue
         np.savez(file, y=y, probabilities=raw / raw.sum(axis=1, keepdims=True), threshold=np.nan)
-    (line,) = rows(luck(tmp_path, ["ct"])).splitlines()[2:]
-    assert line.startswith("| CT: 2WL2O − 2WL | +0.0000 ± 0.0000 ± ")
-    seeds = {cell.seed for cell in wanted}
+    seeds = sorted({cell.seed for cell in wanted})
     assert len(seeds) > 2 and len(wanted) == 2 * len(seeds)
+    scored = frame({one: seeds, other: seeds[::-1]}, "ct", "ct")
+    (line,) = luck(tmp_path, scored).to_dict("records")
+    assert line["log_loss"].startswith("+0.0000 ± 0.0000 ± ") and line["model"] == one
+    kept_at(tmp_path / "ct", "ct", other, 0).unlink()
+    assert luck(tmp_path, scored).empty
 
 
-@pytest.mark.parametrize("dataset", plan.PAIRS)
-def test_the_page_says_what_was_scored(dataset: str) -> None:
-    """Each table is what the kept scores give."""
-    kept = pd.read_csv(ROOT / results.SCORES)
-    (page,) = (path for path, names in results.CELLS.items() if dataset in names)
-    text = (ROOT / page).read_text()
-    assert between_marks(text, f"{dataset} scores", table(kept, dataset)) == text
-    pairs = results.PAIRS[dataset]
-    assert between_marks(text, f"{dataset} differences", differences(kept, dataset, pairs)) == text
+def test_the_page_says_what_was_scored() -> None:
+    text, kept = (ROOT / results.PAGE).read_text(), pd.read_csv(ROOT / results.SCORES)
+    drawn = pd.read_csv(ROOT / results.LUCK, keep_default_na=False)
+    assert results.with_tables(text, kept, drawn) == text
+    assert results.with_tables(text, kept.assign(f1=kept["f1"] / 2), drawn) != text
 
 
-def test_the_page_of_the_headlines_says_what_was_drawn() -> None:
+def test_the_sentences_of_the_page_have_the_numbers_of_the_scores() -> None:
     text = (ROOT / results.PAGE).read_text()
-    assert between_marks(text, "rows", rows(pd.read_csv(ROOT / results.LUCK, keep_default_na=False))) == text
-
-
-@pytest.mark.parametrize("page", stability.PAGES)
-def test_the_pages_on_stability_say_what_was_measured(page: Path) -> None:
-    text, kept = (ROOT / page).read_text(), pd.read_csv(ROOT / stability.KEPT)
-    assert stability.with_tables(text, kept) == text
-    assert stability.with_tables(text, kept.assign(risk=0.0)) != text
+    parts = shown(pd.read_csv(ROOT / results.SCORES))
+    for dataset, said in (("ci_a", "on CI-A by .037 in F1"), ("ci_b", "on CI-B by .015")):
+        own = parts[dataset][parts[dataset]["stop"] == "log_loss"]
+        lead = paired(own, "2wl", "baseline", "f1").mean()
+        assert said in text and f"{lead:.3f}"[1:] in said
+    by_f1 = parts["ci_b"][parts["ci_b"]["stop"] == "f1"]
+    gains = [results.gain(by_f1, model, "baseline_paper_b").split()[0][1:] for model in ("2wl", "bfv_dnn")]
+    assert "2WL is {} % ahead of it, BFV+DNN {} %".format(*gains) in text
 
 
 def test_a_folder_with_one_cell_changes_its_lines_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.study.plan import CELLS, CENSUS, ONCE, PAPERS_BASELINE, TITLES, VARIANTS, cells
+from benchmarks.study.plan import CELLS, CENSUS, ONCE, TITLES, VARIANTS, cells
 from tasks import settings
 from tasks.fits import models
 from usboost.models.catalogue import catalogue
@@ -29,25 +29,17 @@ def test_every_model_of_the_plan_can_be_built() -> None:
     assert set(VARIANTS) - set(catalogue.CATALOGUE) == set(TITLES)
 
 
-@pytest.mark.parametrize(
-    ("name", "differs"),
-    [
-        ("2wl_shrunk", {"step": "newton", "shrinkage": 0.3}),
-        ("2wl_held_out", {"step": "newton", "step_fraction": 0.2}),
-    ],
-)
-def test_a_variant_differs_in_one_thing(name: str, differs: dict[str, Any]) -> None:
+def test_a_variant_differs_in_one_thing() -> None:
     plain = models.build("2wl", "ci_a", PAPER, seed=0)
-    plain.set_params(**differs, step_settings={})
-    found = models.build(name, "ci_a", PAPER, seed=0)
+    plain.set_params(step="newton", shrinkage=0.3, step_settings={})
+    found = models.build("2wl_shrunk", "ci_a", PAPER, seed=0)
     one, other = ({k: str(v) for k, v in each.get_params().items()} for each in (found, plain))
     assert one == other
 
 
-@pytest.mark.parametrize("dataset", PAPERS_BASELINE)
-def test_the_papers_baseline_is_that_of_table_1(dataset: str) -> None:
+@pytest.mark.parametrize(("dataset", "name"), [("ci_a", "baseline_paper"), ("ci_b", "baseline_paper_b")])
+def test_the_papers_baseline_is_that_of_table_1(dataset: str, name: str) -> None:
     """params.yaml has Table 1 as it is printed; the study changes what the tuned baseline has of it."""
-    name = PAPERS_BASELINE[dataset]
     found = models.build(name, dataset, PAPER.model_copy(update=changed(CENSUS)), seed=0).get_params()
     literal = models.build("baseline", dataset, PAPER, seed=0).get_params()
     for key in ("dnn1", "dnn2", "dnn3", "fusion", "optimizer", "learning_rate", "batch_size", "n_epochs"):

@@ -11,6 +11,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.study import two_papers
+from usboost.errors import UsboostError
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,5 +47,33 @@ def test_every_model_has_four_settings_but_the_prior() -> None:
 
 
 def test_the_page_says_what_was_scored() -> None:
-    text = (ROOT / two_papers.PAGE).read_text()
-    assert two_papers.with_tables(text, pd.read_csv(ROOT / two_papers.SCORES)) == text
+    text, kept = (ROOT / two_papers.PAGE).read_text(), pd.read_csv(ROOT / two_papers.SCORES)
+    assert two_papers.with_tables(text, kept) == text
+    assert two_papers.with_tables(text, kept.assign(accuracy=0.5)) != text
+
+
+def test_the_share_of_adaboosts_time_is_that_of_the_scores() -> None:
+    kept = pd.read_csv(ROOT / two_papers.SCORES)
+    spent = kept[kept["frame"] == 0].groupby(["data", "model"])["seconds"].mean()
+    data = [name for name, (models, *_) in two_papers.PARTS.items() if models is two_papers.SEQUENCES]
+    shares = [f"{spent[name, 'earlyboost'] / spent[name, 'adaboost']:.2f}"[1:] for name in data]
+    assert "It takes {}, {} and {} of AdaBoost's time".format(*shares) in (ROOT / two_papers.PAGE).read_text()
+
+
+def test_run_fits_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores in the repository are not taken for the folder's; a second run has nothing to do."""
+    x, y = np.random.default_rng(0).normal(size=(80, 3)), np.arange(80) % 2
+    fits = []
+
+    def settings(seed: int) -> list[DummyClassifier]:
+        fits.append(seed)
+        return [DummyClassifier(strategy="prior")]
+
+    monkeypatch.setitem(two_papers.NETWORKS, "prior", settings)
+    part = ({"prior": settings}, lambda name: iter([((x, y), (x, y))]), two_papers.networks)
+    monkeypatch.setitem(two_papers.PARTS, "iris", part)
+    for _ in range(2):
+        two_papers.run(tmp_path, ["iris"])
+    assert fits == [0] and len(pd.read_csv(tmp_path / two_papers.SCORES.name)) == 1
+    with pytest.raises(UsboostError, match="iriss"):
+        two_papers.run(tmp_path, ["iriss"])

@@ -1,15 +1,17 @@
 """`make mutants`: break the code on purpose, one place at a time, and see whether a test notices.
 
-``python -m benchmarks.mutants.run [WORD ...]`` copies the code to a temporary folder, runs the tests that
-`benchmarks.mutants.breaks` names on the copy as it is, then breaks one place after another and runs that
-place's tests alone. A break is
+``python -m benchmarks.mutants [WORD ...]`` copies the code to a temporary folder, runs the tests that
+``mutants.txt`` names on the copy as it is, then makes one break after another and runs that break's tests
+alone. A break is
 
 - killed: a test failed, which is named;
 - survived: its tests pass all the same;
 - stale: its old text is not in the file exactly once, so it could not be made: mend the list;
 - broken: no test failed, but pytest did not run them all (the break cannot be imported, or a test has gone).
 
-With words only the breaks are made whose name or file holds one of them. (Damaged *files* are another thing:
+With words only the breaks are made whose name or file has one of them. ``mutants.txt`` has a line
+``FILE: TEST …`` and then breaks of that file for these tests: a line with two spaces and what is wrong then,
+the old text after ``- `` and the new one after ``+ ``. (Damaged *files* are another thing:
 `benchmarks.robustness.mutations`.)
 """
 
@@ -23,6 +25,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,10 +33,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutants.breaks import BREAKS
-from benchmarks.mutants.entry import Break
-
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests", "docs")
 FILES = ("pyproject.toml", "params.yaml", "dvc.yaml")
 HEAVY = (
@@ -41,27 +41,63 @@ HEAVY = (
     *("lightgbm", "torch", "mlflow", "prefect", "matplotlib.pyplot"),
 )
 """Imported once, so that a break costs its tests and little more."""
-
 SECONDS = 300
 """After which a break counts as killed: it made a test run for ever."""
-
 FORK = multiprocessing.get_context("fork")
+
+
+@dataclass
+class Break:
+    """A place of the code, the text that replaces it, and who should notice.
+
+    Attributes
+    ----------
+    name : what is wrong then.
+    file : relative to the root.
+    old, new : text; the old one is in the file once.
+    tests : files or node ids, in the order in which they are run.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a break: killed, survived, stale or broken; the test that failed, or why."""
+    """The end of a break: killed, survived, stale or broken; the test that failed, or why."""
 
     what: str
-    said: str = ""
+    why: str = ""
     seconds: float = 0.0
+
+
+def breaks(text: str) -> list[Break]:
+    """Parse the list of breaks."""
+    parsed: list[Break] = []
+    file, tests = "", ""
+    for line in text.splitlines():
+        mark, rest = line[:2], line[2:]
+        if mark == "  ":
+            parsed.append(Break(rest, file, "", "", tuple(tests.split())))
+        elif mark == "- ":
+            parsed[-1].old += ("\n" if parsed[-1].old else "") + rest
+        elif mark == "+ ":
+            parsed[-1].new += ("\n" if parsed[-1].new else "") + rest
+        else:
+            file, tests = line.split(": ")
+    return parsed
+
+
+BREAKS = breaks(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 
 
 class FirstFailure:
     """A pytest plugin that remembers which test failed first."""
 
-    def __init__(self) -> None:
-        self.test = ""
+    test = ""
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.test:
@@ -73,7 +109,7 @@ def judge(made: Break, copy: Path) -> Outcome:
     file = copy / made.file
     text = file.read_text() if file.is_file() else ""
     if text.count(made.old) != 1:
-        return Outcome("stale", f"{made.file} holds its old text {text.count(made.old)} times, not once")
+        return Outcome("stale", f"{made.file} has its old text {text.count(made.old)} times, not once")
     file.write_text(text.replace(made.old, made.new))
     started = time.perf_counter()
     try:
@@ -81,15 +117,13 @@ def judge(made: Break, copy: Path) -> Outcome:
     finally:
         file.write_text(text)
     seconds = time.perf_counter() - started
-    if code is None:
-        return Outcome("killed", f"no answer after {SECONDS} s", seconds)
-    if test:
-        return Outcome("killed", test, seconds)
+    if code is None or test:
+        return Outcome("killed", test or f"no answer after {SECONDS} s", seconds)
     return Outcome("survived" if code == 0 else "broken", "" if code == 0 else f"pytest: {code}", seconds)
 
 
 def tested(copy: Path, tests: Sequence[str], seconds: float = SECONDS) -> tuple[int | None, str]:
-    """pytest's exit code, None if it did not end, and the first test that failed."""
+    """Return pytest's exit code, None if it did not end, and the first test that failed."""
     ours, theirs = FORK.Pipe(duplex=False)
     process = FORK.Process(target=_tests, args=(copy, tests, theirs))
     process.start()
@@ -135,7 +169,7 @@ def _tests(copy: Path, tests: Sequence[str], out: Connection) -> None:
 
 @contextmanager
 def copied(root: Path) -> Iterator[Path]:
-    """A temporary folder with the code and its tests."""
+    """Make a temporary folder with the code and its tests."""
     with tempfile.TemporaryDirectory(prefix="usboost-mutants-") as folder:
         copy = Path(folder)
         for name in COPIED:
@@ -147,45 +181,30 @@ def copied(root: Path) -> Iterator[Path]:
         yield copy
 
 
-def run(breaks: Sequence[Break], root: Path = ROOT) -> dict[str, Outcome]:
-    """Make every break and print what became of it.
-
-    Raises
-    ------
-    SystemExit
-        If the tests fail on the code as it is.
-    """
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only breaks whose name or file has one of these")
+    words = parser.parse_args().words
+    chosen = [b for b in BREAKS if not words or any(word in b.name or word in b.file for word in words)]
+    started, counts, others = time.perf_counter(), Counter[str](), list[str]()
     for name in HEAVY:
         importlib.import_module(name)
-    found: dict[str, Outcome] = {}
-    with copied(root) as copy:
-        every = list(dict.fromkeys(test for made in breaks for test in made.tests))
+    with copied(ROOT) as copy:
+        every = list(dict.fromkeys(test for made in chosen for test in made.tests))
         code, test = tested(copy, every, 10 * SECONDS)
         if code != 0:
             raise SystemExit(f"the tests do not pass on the code as it is: {test or f'pytest: {code}'}")
-        for k, made in enumerate(breaks, start=1):
-            outcome = found[made.name] = judge(made, copy)
-            line = f"{k:3}/{len(breaks)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}"
-            print(line + (f"  [{outcome.said}]" if outcome.said else ""), flush=True)
-    return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="only breaks whose name or file holds one of these")
-    words = parser.parse_args().words
-    chosen = [b for b in BREAKS if not words or any(word in b.name or word in b.file for word in words)]
-    started = time.perf_counter()
-    found = run(chosen)
-    counts = {what: [n for n, o in found.items() if o.what == what] for what in ("killed", "survived")}
-    others = {name: outcome for name, outcome in found.items() if outcome.what in ("stale", "broken")}
-    minutes = (time.perf_counter() - started) / 60
-    print(f"{len(counts['killed'])} killed, {len(counts['survived'])} survived in {minutes:.1f} min")
-    for name in counts["survived"]:
-        print(f"survived: {name}")
-    for name, outcome in others.items():
-        print(f"{outcome.what}: {name}: {outcome.said}", file=sys.stderr)
-    raise SystemExit(2 if others else 1 if counts["survived"] else 0)
+        for k, made in enumerate(chosen, start=1):
+            outcome = judge(made, copy)
+            line = (
+                f"{k:3}/{len(chosen)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}  [{outcome.why}]"
+            )
+            print(line, flush=True)
+            counts[outcome.what] += 1
+            if outcome.what != "killed":
+                others.append(line)
+    print(f"{dict(counts)} in {(time.perf_counter() - started) / 60:.1f} min", *others, sep="\n")
+    raise SystemExit(2 if counts["stale"] + counts["broken"] else min(counts["survived"], 1))
 
 
 if __name__ == "__main__":
