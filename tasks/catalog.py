@@ -13,15 +13,12 @@ from typing import Literal
 
 from tasks.settings import Settings
 from usboost.data.progress import Progress
-from usboost.datasets.census import demo as census_demo
-from usboost.datasets.census import prepare as census
-from usboost.datasets.covertype import prepare as ct
-from usboost.datasets.files.sources import RemoteFile, find_source, sha256
-from usboost.datasets.imagenet import demo as imagenet_demo
-from usboost.datasets.imagenet import prepare as imagenet
-from usboost.datasets.prepared.store import Prepared
-from usboost.datasets.sequences import prepare as prepared_sequences
-from usboost.datasets.sequences import read as sequences
+from usboost.datasets import census, census_demo, imagenet, sequences
+from usboost.datasets import covertype as ct
+from usboost.datasets import imagenet as imagenet_demo
+from usboost.datasets import sequences as prepared_sequences
+from usboost.datasets.sources import RemoteFile, find_source, sha256
+from usboost.datasets.store import Prepared
 from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.reading.files import digest

@@ -21,7 +21,7 @@ from tasks.running import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
 from usboost.data.progress import Progress
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.files import replacing, write_atomically
 
 
@@ -61,7 +61,7 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
 def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:
     """A digest of everything that decides a prepared dataset: raw files, settings and code."""
     decided: dict[str, Any] = {
-        "code": digest(code_of(["tasks.catalog", "usboost.datasets.prepared.store"])),
+        "code": digest(code_of(["tasks.catalog", "usboost.datasets.store"])),
         "raw": {str(file.relative_to(raw)): sha(file) for file in sorted(raw.rglob("*")) if file.is_file()},
         "profile": settings.profile,
         "seed": settings.data_seed,

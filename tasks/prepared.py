@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tasks.folders import prepared_folder
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS, Task
 

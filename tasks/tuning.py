@@ -24,8 +24,8 @@ from tasks.pages import flow_page as page
 from tasks.pages import links
 from tasks.prepared import task_of
 from tasks.settings import Settings, editor
-from usboost.datasets.prepared import store
-from usboost.datasets.prepared.card import is_user_table
+from usboost.datasets import store
+from usboost.datasets.store import is_user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from usboost.datasets.files import sources
+from usboost.datasets import sources
 
 
 class Server(ThreadingHTTPServer):

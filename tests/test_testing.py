@@ -16,9 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 from tests.conftest import make_views, reloaded
 from tests.examples.least_squares import FittedLeastSquares, LeastSquaresLearner, LeastSquaresTrainer
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.frames import Frame
 from usboost.data.images import Images
-from usboost.data.views import Views
+from usboost.data.views import Frame, Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS
 from usboost.learners.networks.images.backbones import Backbone

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from usboost.boosting.callbacks import Callback as Callback
     from usboost.boosting.callbacks import EarlyStopping as EarlyStopping
     from usboost.boosting.checkpoint import Checkpoint as Checkpoint
-    from usboost.data.frames import Sequences as Sequences
     from usboost.data.images import Images as Images
     from usboost.data.table import Table as Table
+    from usboost.data.views import Sequences as Sequences
     from usboost.data.views import Views as Views
     from usboost.errors import UsboostError as UsboostError
     from usboost.errors import UsboostWarning as UsboostWarning
@@ -99,7 +99,7 @@ _MODULES = {
     "PredictionIntervals": "usboost.models.prediction_intervals",
     "RidgeBaseline": "usboost.models.baselines.linear",
     "RidgeLearner": "usboost.learners.ridge",
-    "Sequences": "usboost.data.frames",
+    "Sequences": "usboost.data.views",
     "SplitColumns": "usboost.models.split_columns",
     "SplitColumnsRegressor": "usboost.models.split_columns",
     "Table": "usboost.data.table",

@@ -4,7 +4,7 @@ from usboost.cli.interrupts import CODE, interrupts
 
 
 def main() -> None:
-    """The command in a process of its own, which answers Ctrl-C while it is still loading."""
+    """Run the command in a process of its own, which answers Ctrl-C while it is still loading."""
     interrupts.install()
     try:
         from usboost.cli.app import app

@@ -27,7 +27,7 @@ class UsboostError(ValueError):
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence; one with blanks at its ends, or none but blanks, is in quotation marks."""
+    """List names in a sentence; one with blanks at its ends, or none but blanks, is in quotation marks."""
     return ", ".join(each if each and each == each.strip() else repr(each) for each in names)
 
 
@@ -36,7 +36,7 @@ FEW, MOST = 12, 40
 
 
 def choices(name: str, known: Sequence[str], has: str = "choose among", where: str = "") -> str:
-    """What to write in place of a name that is not known: those like it, and all if they are few.
+    """Say what to write in place of a name that is not known: those like it, and all if they are few.
 
     Parameters
     ----------
@@ -54,18 +54,18 @@ def choices(name: str, known: Sequence[str], has: str = "choose among", where: s
     if near and len(known) > FEW:
         return f"{meant} {where}".strip()
     more = f" and {len(known) - MOST:,} more" if len(known) > MOST else ""
-    found = f"{has} {listed(known[:MOST]) or 'none'}{more}"
-    return f"{found}; {meant}" if meant else found
+    text = f"{has} {listed(known[:MOST]) or 'none'}{more}"
+    return f"{text}; {meant}" if meant else text
 
 
 def _like(name: str, known: Sequence[str]) -> list[str]:
-    """At most three names like one, whatever their case and blanks; of a path, or else of its last part."""
+    """Find at most three names like one, whatever their case and blanks; of a path, or its last part."""
     plain = {str(each): str(each).strip().casefold() for each in known}
-    asked = name.strip().casefold()
+    wanted = name.strip().casefold()
     for of in (lambda path: path, lambda path: path.rpartition("__")[2]):
         ends = {each: of(path) for each, path in plain.items()}
-        near = get_close_matches(of(asked), list(ends.values()), 3, 0.6)
-        likeness = {end: SequenceMatcher(None, end, of(asked)).ratio() for end in near}
+        near = get_close_matches(of(wanted), list(ends.values()), 3, 0.6)
+        likeness = {end: SequenceMatcher(None, end, of(wanted)).ratio() for end in near}
         near = [end for end in near if likeness[end] > likeness[near[0]] - 0.1]
         if near:
             return list(dict.fromkeys(each for end in near for each in ends if ends[each] == end))[:3]
@@ -85,7 +85,7 @@ _LACKING = (
 
 @contextmanager
 def within_memory() -> Iterator[None]:
-    """Within it, a lack of memory is a `UsboostError`, whichever library has run into it."""
+    """Make a lack of memory within it a `UsboostError`, whichever library has run into it."""
     try:
         yield
     except UsboostError:
@@ -101,7 +101,7 @@ def within_memory() -> Iterator[None]:
 
 
 class UsboostWarning(UserWarning):
-    """What usboost did, or found, that a user may not expect; the work went on.
+    """A note of what usboost did, or found, that a user may not expect; the work went on.
 
     Columns that are left out or may be mistakes, categories that training did not have, values and images
     that could not be read and count as missing. The message is one sentence. Python's filters of warnings
@@ -131,7 +131,7 @@ _silent: list[warnings.catch_warnings[None]] = []  # one for each block within `
 
 @contextmanager
 def silenced(message: str = "") -> Iterator[None]:
-    """Within it, warnings of other packages that begin so are ignored.
+    """Ignore warnings of other packages that begin so, within it.
 
     The filters are the process's, and two blocks of `warnings.catch_warnings` that overlap in two threads
     leave it with those of the one that ends last. Here the last block restores what was before the first.
@@ -163,12 +163,12 @@ _IN_PYTHON = {
 
 
 def as_parameter(name: str, value: str = "") -> str:
-    """An option as the estimators have it: `` `size` ``, or `` `missing='x'` ``."""
+    """Write an option as the estimators have it: `` `size` ``, or `` `missing='x'` ``."""
     return _IN_PYTHON.get((name, value)) or (f"`{name}={value}`" if value else f"`{name}`")
 
 
 def option(name: str, value: str = "") -> str:
-    """An option in a message, as its reader gives it: by default `as_parameter`, see `options_written`.
+    """Write an option in a message as its reader gives it: by default `as_parameter`, see `options_written`.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def option(name: str, value: str = "") -> str:
 
 @contextmanager
 def options_written(style: Style) -> Iterator[None]:
-    """Within it, messages write options so: what a command does for as long as it runs.
+    """Let messages write options so within it: what a command does for as long as it runs.
 
     It holds for the process, since messages are also made in threads of a pool.
     """

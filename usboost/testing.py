@@ -39,7 +39,7 @@ ROWS = 240
 
 
 def example_table(rows: int = ROWS, seed: int = 0) -> Table:
-    """A table of three numbers and a category of four codes."""
+    """Make a table of three numbers and a category of four codes."""
     rng = np.random.default_rng(seed)
     numeric = rng.normal(size=(rows, 3)).astype(np.float32)
     codes = rng.integers(1, 5, size=(rows, 1)).astype(np.int32)
@@ -47,7 +47,7 @@ def example_table(rows: int = ROWS, seed: int = 0) -> Table:
 
 
 def check_learner(learner: Any, view: View | None = None, *, weighted: bool = True) -> None:
-    """A learner can be fitted, resumed, saved and loaded by the stagewise loop.
+    """Check that a learner can be fitted, resumed, saved and loaded by the stagewise loop.
 
     Parameters
     ----------
@@ -81,10 +81,10 @@ def _targets(n: int, n_outputs: int, weighted: bool) -> list[Target]:
     rng = np.random.default_rng(1)
     values = rng.normal(size=(n, n_outputs))
     left_out = rng.random(n) < 0.2
-    found = [Target(values), Target(values, None, left_out)]
+    targets = [Target(values), Target(values, None, left_out)]
     if weighted:
-        found += [Target(values, rng.random(n)), Target(values, rng.random((n, n_outputs)))]
-    return found
+        targets += [Target(values, rng.random(n)), Target(values, rng.random((n, n_outputs)))]
+    return targets
 
 
 def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
@@ -100,10 +100,10 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
             )
             assert np.isfinite(output).all(), "outputs must be finite"
             if is_leave_one_out(learner):
-                held = trainer.outputs(fitted)
-                assert held.shape == shape and held.dtype == np.float32 and np.isfinite(held).all(), (
-                    f"a leave-one-out learner's outputs must be finite float32 of shape {shape}"
-                )
+                outputs = trainer.outputs(fitted)
+                assert (
+                    outputs.shape == shape and outputs.dtype == np.float32 and np.isfinite(outputs).all()
+                ), f"a leave-one-out learner's outputs must be finite float32 of shape {shape}"
             again = learner.trainer(prepared, n_outputs).fit(target, seed=3, start=None).predict(prepared)
             assert np.array_equal(again, output), "equal seeds must give equal learners"
             part = fitted.predict(learner.prepare(view[np.arange(5)]))
@@ -154,7 +154,7 @@ class _KillAfter(Callback):
 
 
 def _check_fits(learner: Any, view: View) -> None:
-    """In a whole model: fitted, saved, loaded, killed and resumed."""
+    """Fit, save, load, kill and resume a whole model."""
     rng = np.random.default_rng(2)
     first = learner.trainer(learner.prepare(view), 1).fit(
         _targets(len(view), 1, False)[0], seed=0, start=None
@@ -180,7 +180,7 @@ def _check_fits(learner: Any, view: View) -> None:
 
 
 def check_loss(loss: Any, labels: np.ndarray, *, seed: int = 0, tolerance: float = 1e-5) -> None:
-    """A loss, its line and its derivatives agree with finite differences, and its risk is convex.
+    """Check that a loss, its line and its derivatives agree with finite differences; its risk is convex.
 
     Parameters
     ----------
@@ -248,16 +248,16 @@ def _check_derivatives(loss: Any, f: np.ndarray, labels: np.ndarray, direction: 
         return
     bend = (loss.w(f - h * direction, labels) - loss.w(f + h * direction, labels)) / (2 * h)
     hessian = np.asarray(loss.hessian(f, labels)).reshape(n, loss.n_outputs, loss.n_outputs)
-    found = np.einsum("nij,nj->ni", hessian, direction)
+    product = np.einsum("nij,nj->ni", hessian, direction)
     near = 1e-3 * max(1.0, float(np.abs(bend).max()))  # it may be kept from being singular
-    assert np.abs(found - bend).max() < near, "hessian must be the derivative of −w per sample"
+    assert np.abs(product - bend).max() < near, "hessian must be the derivative of −w per sample"
     if loss.n_outputs > 1 and hasattr(loss, "newton_direction"):
         solved = np.einsum("nij,nj->ni", hessian, loss.newton_direction(f, labels))
         assert np.abs(solved - w).max() < near, "newton_direction must solve H d = w"
 
 
 def check_view(view: Any) -> None:
-    """A view has a length, a kind, and rows by slice, mask and positions, in order.
+    """Check that a view has a length, a kind, and rows by slice, mask and positions, in order.
 
     Raises
     ------

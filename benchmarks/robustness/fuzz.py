@@ -36,13 +36,9 @@ from benchmarks.robustness import valid_inputs
 from benchmarks.robustness.mutations import WILD_TEXT, Mutate, changed, damaged, edited
 from tasks import settings
 from tasks.fits.features import read_features, write_features
-from usboost.datasets.census import prepare as census
-from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.files.image_sources import load as load_image
-from usboost.datasets.files.sources import sha256
-from usboost.datasets.imagenet import prepare as imagenet
-from usboost.datasets.prepared import store
-from usboost.datasets.sequences import read as sequences
+from usboost.datasets import census, covertype, imagenet, sequences, store
+from usboost.datasets.image_files import load as load_image
+from usboost.datasets.sources import sha256
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.read_table import read_columns

@@ -19,14 +19,11 @@ import pyarrow.parquet as pq
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
-from usboost.data.frames import Frame
 from usboost.data.images import Images
 from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.datasets.census import demo as census_demo
-from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.prepared import image_store, store
-from usboost.datasets.prepared.image_encoding import encode_files
+from usboost.data.views import Frame, Views
+from usboost.datasets import census_demo, covertype, image_store, store
+from usboost.datasets.image_encoding import encode_files
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.estimators import LightGBMBaseline

@@ -13,7 +13,7 @@ from tasks import settings as params
 from tasks.catalog import dataset
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 
 ROWS_TRAIN, ROWS_TEST = 199_523, 99_762
 

@@ -32,8 +32,8 @@ from usboost.boosting.callbacks import Callback, EarlyStopping, Patience
 from usboost.boosting.checkpoint import Checkpoint, described
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
-from usboost.datasets.files.sampling import stratified_sample
-from usboost.datasets.prepared import store
+from usboost.datasets import store
+from usboost.datasets.sampling import stratified_sample
 from usboost.evaluation import metrics
 from usboost.evaluation.task import TASKS
 

@@ -22,7 +22,7 @@ import pandas as pd
 from benchmarks.study.equal_tables import DRAWS_NOTHING, kept, kind_of, losses_file, table_of_results
 from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.datasets.census import prepare as census
+from usboost.datasets import census
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable

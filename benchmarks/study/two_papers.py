@@ -35,8 +35,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.pages import between_marks, number, table_of
-from usboost.datasets.census import prepare as census
-from usboost.datasets.sequences.read import digits_rows, iris, pendigits, ts_split
+from usboost.datasets import census
+from usboost.datasets.sequences import digits_rows, iris, pendigits, ts_split
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.models.boosted.boosted_network import BoostedNetworkClassifier

@@ -29,7 +29,7 @@ from tasks.running import if_free, worth_retrying
 from tasks.settings import Settings
 from tasks.tracking.patience import away
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.errors import UsboostError
 
 SUPERSEDED = "superseded"

@@ -15,7 +15,7 @@ from tasks.fits.identity import Planned
 from tasks.folders import prepared_folder
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from tasks.folders import features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from tasks.running import waiting
 from tasks.settings import Settings
-from usboost.data.coded import CodedTable
-from usboost.data.table import Table
-from usboost.datasets.prepared import store
+from usboost.data.table import CodedTable, Table
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
 from usboost.evaluation.weighted import deviation, mean

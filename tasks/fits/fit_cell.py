@@ -25,8 +25,8 @@ from tasks.pages import flow_page as page
 from tasks.pages import links
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
-from usboost.datasets.prepared import store
-from usboost.datasets.prepared.card import is_user_table
+from usboost.datasets import store
+from usboost.datasets.store import is_user_table
 from usboost.datasets.user.read_prepared import SPLITS, read_prepared
 from usboost.evaluation.intervals import margin_of
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier

@@ -16,14 +16,14 @@ from tasks.prepared import task_of
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import Task
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.catalogue.entry import Entry
 from usboost.models.estimator import ViewsEstimator
 
-READER = "usboost.datasets.prepared.store"
+READER = "usboost.datasets.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
 
 READERS_OF_A_TABLE = ("usboost.datasets.user.read_prepared", "usboost.multimodal.fit.table_fit")

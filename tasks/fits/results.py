@@ -18,7 +18,7 @@ import pandas as pd
 from tasks.folders import metrics_file, prepared_folder, results_folder
 from tasks.prepared import task_of
 from tasks.settings import Settings
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.files import replacing, write_atomically

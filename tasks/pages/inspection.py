@@ -13,7 +13,7 @@ from PIL import Image
 from tasks.folders import prepared_folder
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.datasets.user.read_prepared import ROW
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns

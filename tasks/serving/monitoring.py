@@ -21,8 +21,8 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.serving.promotion import ALIAS, registered_name
-from usboost.datasets.files.sources import sha256
-from usboost.datasets.prepared import image_store, store
+from usboost.datasets import image_store, store
+from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.multimodal.fit.card import Card
 from usboost.multimodal.fit.prepared import raw_rows

@@ -18,7 +18,7 @@ from tasks.fits.cells import SUPERSEDED
 from tasks.folders import prepared_folder
 from tasks.prepared import task_of
 from tasks.tracking.description import of_score
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation import selection
 from usboost.evaluation.names import check_metric, number

@@ -158,7 +158,7 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
         ("models/baselines/estimators.py", False),
         ("models/baselines/packages.py", False),
         ("models/baselines/linear.py", True),
-        ("datasets/census/prepare.py", False),
+        ("datasets/census.py", False),
         ("__init__.py", False),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from usboost.cli.console import note, progress, say, say_command
+from usboost.cli.console import echo, echo_command, note, progress
 
 
 def test_a_bar_within_another(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,9 +44,9 @@ def test_no_word_is_broken_at_the_end_of_a_line(
 ) -> None:
     text = "accuracy 0.9578, " * 8 + "a-word-with-hyphens and/a/path/that/is/longer/than/the/line/may/be"
     monkeypatch.setenv("COLUMNS", "40")
-    say(f"\n{text}")
+    echo(f"\n{text}")
     note(text)
-    say_command("Next:", "usboost fit " + "--drop x " * 20)
+    echo_command("Next:", "usboost fit " + "--drop x " * 20)
     shown = capsys.readouterr()
     out, command = shown.out.rstrip("\n").rsplit("\nNext:\n", 1)
     assert (
@@ -54,5 +54,5 @@ def test_no_word_is_broken_at_the_end_of_a_line(
     )
     assert all(len(line) <= 40 for line in out.splitlines()[:-1]) and "\n" not in command  # whole, to copy
     monkeypatch.delenv("COLUMNS")
-    say(text)
+    echo(text)
     assert capsys.readouterr().out == f"{text}\n"  # a file has no width

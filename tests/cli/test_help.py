@@ -7,7 +7,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from usboost.cli.app import app
-from usboost.cli.help import GROUPS, RARE
+from usboost.cli.options import GROUPS, RARE
 
 COMMANDS = ("fit", "compare", "tune", "predict", "report")
 

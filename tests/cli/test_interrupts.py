@@ -68,7 +68,7 @@ except KeyboardInterrupt:
         os.kill(os.getpid(), signal.SIGINT)
         sys.exit("cannot be interrupted again")
     except KeyboardInterrupt:
-        interrupts.told()
+        interrupts.reported()
         os.kill(os.getpid(), signal.SIGINT)
         sys.exit("goes on")
 """

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from usboost.data.coded import COLUMNS, CodedTable, code_type
-from usboost.data.table import Table
+from usboost.data.table import COLUMNS, CodedTable, Table, code_type
 from usboost.learners.networks.inputs import prepare_view
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.data.frames import Frame, as_sequences, frame_name
 from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost.data.views import Frame, Views, as_sequences, frame_name
 from usboost.errors import UsboostError
 
 

@@ -12,7 +12,7 @@ from usboost.boosting.checkpoint import _digest, identity_of
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.files import mapped
+from usboost.files import arrays
 from usboost.learners.trees.bins import Bins
 from usboost.models.sharded import fit_sharded
 
@@ -45,8 +45,8 @@ def equal(found, expected):
 @pytest.fixture
 def small(monkeypatch):
     """Small arrays go to disk, too, in small parts."""
-    monkeypatch.setattr(mapped, "LEAST", 0)
-    monkeypatch.setattr(mapped, "PART_ROWS", 17)
+    monkeypatch.setattr(arrays, "LEAST", 0)
+    monkeypatch.setattr(arrays, "PART_ROWS", 17)
 
 
 @pytest.mark.parametrize("absent", [False, True])
@@ -54,7 +54,7 @@ def test_it_has_the_rows_of_its_parts_and_files_have_no_name(tmp_path, absent):
     whole = table(200, absent=absent)
     found = Table.on_disk(cut(whole), tmp_path)
     equal(found, whole)
-    assert mapped.is_mapped(found.numeric) and mapped.is_mapped(found.codes)
+    assert arrays.is_mapped(found.numeric) and arrays.is_mapped(found.codes)
     assert (found.numeric.dtype, found.codes.dtype) == (np.float32, np.int16)
     assert Table.on_disk(cut(table(50, (4, 5)))).codes.dtype == np.uint8
     assert not list(tmp_path.iterdir())
@@ -79,17 +79,17 @@ def test_what_is_made_of_it_is_on_disk_and_as_in_memory(small):
     found, rows = Table.on_disk(cut(whole)), RNG.permutation(200)[:150]
     for chosen in (rows, RNG.random(200) < 0.6, slice(3, 90)):
         equal(found[chosen], whole[chosen])
-        assert mapped.is_mapped(found[chosen].numeric) and mapped.is_mapped(found[chosen].codes)
+        assert arrays.is_mapped(found[chosen].numeric) and arrays.is_mapped(found[chosen].codes)
     equal(found.beside(whole), whole.beside(whole))
     matrix = found.matrix()
     assert matrix.flags.f_contiguous and matrix.dtype == np.float32
-    assert all(mapped.is_mapped(each) for each in (matrix, matrix[:, 1], found.beside(whole).numeric))
+    assert all(arrays.is_mapped(each) for each in (matrix, matrix[:, 1], found.beside(whole).numeric))
     np.testing.assert_array_equal(matrix, whole.matrix())
 
 
 def test_little_of_it_is_in_memory():
     found = Table.on_disk(cut(table(200)))
-    assert not mapped.is_mapped(found.matrix()) and not mapped.is_mapped(found[np.arange(100)].numeric)
+    assert not arrays.is_mapped(found.matrix()) and not arrays.is_mapped(found[np.arange(100)].numeric)
 
 
 @pytest.mark.parametrize(("levels", "dtype"), [(9, np.uint8), (300, np.int16)])

@@ -18,7 +18,7 @@ from tasks.machine import thread_share
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
 from usboost.boosting.checkpoint import described
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.errors import UsboostError
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm", "bfv_dnn"], [0, 1]

@@ -15,7 +15,7 @@ from tasks.pages import inspection
 from tests.conftest import contents
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import ROW, read_prepared

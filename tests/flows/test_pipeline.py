@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from usboost.boosting.rounds import read_stages
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 
 pytestmark = pytest.mark.slow
 

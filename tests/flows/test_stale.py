@@ -11,7 +11,7 @@ import yaml
 
 from flows.local.workspace import CODE
 from tests.flows.conftest import ROOT, Workspace
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     assert stale(workspace) == set()
     comment(code / "usboost/learners/trees/fitted.py")
     assert stale(workspace) == {"fit@ci_a", "fit@iris"}
-    edit(code / "usboost/datasets/census/prepare.py")
+    edit(code / "usboost/datasets/census.py")
     edit(code / "usboost/reporting/html.py")
     assert stale(workspace) == {"data@ci_a", "data@iris", "fit@ci_a", "fit@iris", "report"}
 
@@ -135,7 +135,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         "usboost/reporting/html.py",
     ]
     assert changed(*shown) == set()
-    edited = ("usboost/losses/codeword.py", "usboost/datasets/census/prepare.py")
+    edited = ("usboost/losses/codeword.py", "usboost/datasets/census.py")
     assert changed(*edited) == {"2wl", "1wl_u", "data"}
     assert changed("usboost/learners/trees/fitted.py") >= {"bfv_dnn", "2wl", "lgbm"}
     assert changed("tasks/fits/scores.py") == set(MODELS)

@@ -12,9 +12,7 @@ import pytest
 from tests.leaks.probes import spoiled_table
 from tests.multimodal.conftest import numbers
 from usboost.data.encoding import TableEncoder
-from usboost.datasets.census import demo as census_demo
-from usboost.datasets.census import prepare as census
-from usboost.datasets.prepared import store
+from usboost.datasets import census, census_demo, store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.read_table import read_table

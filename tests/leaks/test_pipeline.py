@@ -26,7 +26,7 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.encoding import TableEncoder
 from usboost.data.images import Images
 from usboost.data.views import Views
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.evaluation import metrics
 from usboost.learners.networks.images.backbones import Backbone, embedded
 

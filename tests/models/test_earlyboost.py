@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from usboost.boosting.callbacks import Callback
-from usboost.datasets.sequences.read import digits_rows
+from usboost.datasets.sequences import digits_rows
 from usboost.errors import UsboostError
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 

@@ -15,8 +15,8 @@ from PIL import ExifTags, Image
 
 from tests.conftest import reloaded
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
-from usboost.datasets.files.sampling import stratified_parts, stream
-from usboost.datasets.prepared import store
+from usboost.datasets import store
+from usboost.datasets.sampling import stratified_parts, stream
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import SPLITS, read_prepared
 from usboost.datasets.user.read_table import UserTable, read_table

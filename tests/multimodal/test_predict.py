@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
-from usboost.datasets.files.sampling import stratified_parts
+from usboost.datasets.sampling import stratified_parts
 from usboost.datasets.user.read_table import read_table
 from usboost.datasets.user.reading.source import FrameRows
 from usboost.datasets.user.table_spec import TableSpec

@@ -14,9 +14,7 @@ from mlflow.models.utils import _enforce_schema
 from tasks import tracking
 from tasks.served_model import ServedModel
 from tests.multimodal.conftest import accepted, numbers
-from usboost.datasets.census import demo as census_demo
-from usboost.datasets.census import prepare as census
-from usboost.datasets.prepared import store
+from usboost.datasets import census, census_demo, store
 from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import accepted, refused
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.read_table import read_table

@@ -120,7 +120,7 @@ def write_results(
 
 
 def write_card(prepared: Path, dataset: str, profile: str = "demo", **more: Any) -> None:
-    """A data card: CI-B's as `usboost.datasets.prepared.store` writes it, any other one in a flatter form."""
+    """A data card: CI-B's as `usboost.datasets.store` writes it, any other one in a flatter form."""
     names = ["age", "class of worker", "education", "capital gains", "weeks worked", "sex", "race", "year"]
     reasons = ["kept by backward elimination" if j % 3 == 0 else f"removed at step {j}" for j in range(8)]
     views = ["S" if j % 3 == 0 else "U" for j in range(8)]

@@ -25,14 +25,10 @@ from tasks import settings
 from tests.conftest import encoded
 from tests.multimodal.test_report import Page
 from usboost.data.images import EncodedImages
-from usboost.datasets.census import prepare as census
-from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.files import image_sources, sources
-from usboost.datasets.files.sources import sha256
-from usboost.datasets.imagenet import image_tree as image_tree
-from usboost.datasets.imagenet import prepare as imagenet
-from usboost.datasets.imagenet.image_tree import open_tree
-from usboost.datasets.prepared import store
+from usboost.datasets import census, covertype, image_files, imagenet, sources, store
+from usboost.datasets import image_folders as image_tree
+from usboost.datasets.image_folders import open_tree
+from usboost.datasets.sources import sha256
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user import read_table as table_of_user
 from usboost.datasets.user.table_spec import TableSpec
@@ -215,7 +211,7 @@ def png(width: int, height: int, body: bytes = b"") -> bytes:
 def test_a_image_of_gigantic_size(width: int, height: int) -> None:
     def read() -> None:
         with pytest.raises(UsboostError, match=r"has more than 89,478,485 pixels|cannot be read as an image"):
-            image_sources.load(png(width, height, zlib.compress(b"\0" * 1000)), size=8, channels=3)
+            image_files.load(png(width, height, zlib.compress(b"\0" * 1000)), size=8, channels=3)
 
     assert peak(read) < 1 << 22
 
@@ -229,7 +225,7 @@ def test_a_image_with_a_compressed_comment(tmp_path: Path) -> None:
 
     def read() -> None:
         with pytest.raises(UsboostError, match="cannot be read as an image"):
-            image_sources.load(bomb, size=8, channels=3)
+            image_files.load(bomb, size=8, channels=3)
 
     assert peak(read) < 1 << 24
 
@@ -248,7 +244,7 @@ def test_a_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = valid_inputs.tiny_imagenet()
     name = "tiny/train/n02085620/images/n02085620_0.JPEG"
     (tmp_path / "t.zip").write_bytes(valid_inputs.zipped({**members, name: b"\0" * (1 << 26)}))
-    monkeypatch.setattr(image_sources, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(image_files, "LARGEST_FILE", 1 << 20)
 
     def read() -> None:
         with pytest.raises(UsboostError, match="has 67,108,864 bytes, more than the 1,048,576"):
@@ -272,7 +268,7 @@ def test_a_zip_member_that_says_it_is_small(tmp_path: Path) -> None:
 
     def read() -> None:
         with pytest.raises(UsboostError, match="cannot be unzipped"):
-            image_sources.read((tmp_path / "t.zip", name))
+            image_files.read((tmp_path / "t.zip", name))
 
     assert peak(read) < 1 << 24
 
@@ -409,4 +405,4 @@ def test_sample_images_that_are_no_images_are_left_out(tmp_path: Path) -> None:
 
 def test_pillow_reads_no_format_that_starts_a_program(tmp_path: Path) -> None:
     with pytest.raises(UsboostError, match="no image in a known format"):
-        image_sources.load(encoded(Image.new("RGB", (4, 4)), "EPS"), size=8, channels=3)
+        image_files.load(encoded(Image.new("RGB", (4, 4)), "EPS"), size=8, channels=3)

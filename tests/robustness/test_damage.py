@@ -16,8 +16,8 @@ from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
 from tests.conftest import contents
 from tests.serving import Server, serving
-from usboost.datasets.files.sources import RemoteFile, find_source
-from usboost.datasets.prepared import store
+from usboost.datasets import store
+from usboost.datasets.sources import RemoteFile, find_source
 from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.learners.networks.images.pretrained import read_weights

@@ -21,10 +21,7 @@ from tasks.fits.features import read_features
 from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.datasets.files import image_sources
-from usboost.datasets.imagenet import prepare as imagenet
-from usboost.datasets.prepared import store
-from usboost.datasets.sequences import read as sequences
+from usboost.datasets import image_files, imagenet, sequences, store
 from usboost.datasets.user.read_table import read_columns
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
@@ -282,7 +279,7 @@ def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:
         with pytest.raises(UsboostError, match="cannot be unzipped"):
             imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "w")
         with pytest.raises(UsboostError, match="cannot be unzipped"):
-            image_sources.read((tmp_path / "t.zip", name))
+            image_files.read((tmp_path / "t.zip", name))
 
 
 @pytest.mark.parametrize(
@@ -339,7 +336,7 @@ def test_prepared_shards(tmp_path: Path, table: dict[str, Any]) -> None:
 
 
 def test_images_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
-    from usboost.datasets.files.image_sources import ParquetReader
+    from usboost.datasets.image_files import ParquetReader
 
     frame = pd.DataFrame({"image": [valid_inputs.image(k) for k in range(40)]})
     data = valid_inputs.parquet(frame)

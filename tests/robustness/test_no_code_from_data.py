@@ -23,12 +23,8 @@ from tasks import settings as settings_file
 from tasks.fits.features import read_features
 from tasks.served_model import ServedModel
 from usboost.data.images import Images
-from usboost.datasets.census import prepare as census
-from usboost.datasets.covertype import raw as covertype
-from usboost.datasets.files.sources import sha256
-from usboost.datasets.imagenet import prepare as imagenet
-from usboost.datasets.prepared import store
-from usboost.datasets.sequences import read as sequences
+from usboost.datasets import census, covertype, imagenet, sequences, store
+from usboost.datasets.sources import sha256
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.read_table import read_columns
 from usboost.datasets.user.table_spec import TableSpec

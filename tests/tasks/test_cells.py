@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.fits import results
 from tasks.fits.cells import ARTIFACT, Cell, finished, runs_of
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 
 CELL = Cell("ci_a", "2wl", 0, "fingerprint")
 

@@ -12,7 +12,7 @@ from tasks import settings
 from tasks.fits import features
 from tasks.fits.identity import features_fingerprint, plan
 from tasks.settings import Settings
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.models.networks.boosted_features import BoostedFeatures
 
 LOADED = settings.load(Path(__file__).parents[2] / "params.yaml")

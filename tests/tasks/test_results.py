@@ -13,7 +13,7 @@ import yaml
 from tasks import settings
 from tasks.fits import results
 from tests.conftest import contents
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 
 ROOT = Path(__file__).parents[2]
 SCORES = {

@@ -22,7 +22,7 @@ from tasks.fits import fit_cell as training
 from tasks.fits.identity import plan
 from tests.multimodal.conftest import accepted
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.datasets.user.demo import write_demo
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor

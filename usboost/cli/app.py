@@ -5,7 +5,6 @@ A command checks its arguments before it imports torch, so that help and error m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.metadata import version
 from inspect import getdoc
 from typing import Annotated
@@ -15,8 +14,7 @@ import typer
 from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
 from usboost.cli.fit import fit
-from usboost.cli.help import Command
-from usboost.cli.options import with_options
+from usboost.cli.options import Command, with_options
 from usboost.cli.ranks import check_alone
 from usboost.cli.saved_model import predict, report
 from usboost.cli.tune import tune
@@ -32,8 +30,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"usboost {version('usboost')}")
         raise typer.Exit
 
@@ -50,11 +48,7 @@ def usboost(
             check_alone(str(called.invoked_subcommand))
 
 
-def _prose(command: Callable[..., None]) -> str:
-    """Its docstring with each paragraph in one line, which the terminal breaks where it ends."""
-    return "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
-
-
 for command in (fit, compare, tune, predict, report):
-    text = _prose(command)
+    # each paragraph in one line, which the terminal breaks where it ends
+    text = "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
     app.command(help=text, short_help=text.partition("\n")[0], cls=Command)(with_options(command))

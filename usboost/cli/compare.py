@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from usboost.cli import several, tables
-from usboost.cli.console import console, exit_on_error, fitting, note, say, say_command
+from usboost.cli import options, tables
+from usboost.cli.console import console, echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.cli.options import (
-    BY,
-    ByColumn,
-    Models,
-    Rounds,
-    Seed,
-    SettingsFile,
-    TablePath,
-    parsed_names,
-    typed,
-)
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
@@ -36,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def compare(
-    table: TablePath,
+    table: options.TablePath,
     spec: TableSpec,
     images: ImageOptions,
-    models: Models = None,
+    models: options.Models = None,
     others: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,11 +44,11 @@ def compare(
         str | None,
         typer.Option(
             "--by",
-            help=f"Score to rank by: {BY}, or any other of scikit-learn's names.",
+            help=f"Score to rank by: {options.BY}, or any other of scikit-learn's names.",
             show_default="accuracy, RMSE",
         ),
     ] = None,
-    by_column: ByColumn = None,
+    by_column: options.ByColumn = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -67,9 +56,9 @@ def compare(
             help="Folder for the comparison and its finished fits, from which the same command goes on.",
         ),
     ] = None,
-    rounds: Rounds = None,
-    settings: SettingsFile = None,
-    seed: Seed = 0,
+    rounds: options.Rounds = None,
+    settings: options.SettingsFile = None,
+    seed: options.Seed = 0,
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference.
 
@@ -77,21 +66,21 @@ def compare(
     more models or --repeats makes only the new fits. Ctrl-C shows what is there.
     """
     with exit_on_error():
-        several.check(by, out, "comparison")
-        given = None if models is None else parsed_names(models)
+        options.check_compared(by, out, "comparison")
+        given = None if models is None else options.parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}
         own = tables.read(table, spec)
         tables.show(own)
         if others:
             sys.path.insert(0, str(Path.cwd()))  # where a user's own class may be
-        names = several.names_of(given, own, others or ())
+        names = options.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
         from usboost.multimodal.compare.compare import compare as compare_models
         from usboost.multimodal.compare.summary import inputs, next_steps
 
         read = images if spec.image else None
-        models_to_fit = several.builders(names, own, read, rounds, chosen)
+        models_to_fit = options.builders(names, own, read, rounds, chosen)
         with fitting("comparing") as show:
             comparison = compare_models(
                 own,
@@ -109,18 +98,25 @@ def compare(
             )
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
-        kept = {"settings": settings, "seed": seed or None}
+        flags = {"settings": settings, "seed": seed or None}
 
         def fit_again(name: str) -> str:
-            return several.fit_command(table, name, rounds, spec, images, **kept)
+            return options.fit_command(table, name, rounds, spec, images, **flags)
 
-        asked = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
-        asked |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
-        more = shlex.join(["usboost", "compare", str(table), *typed(spec, images, **kept, **asked)])
+        again = {
+            "rounds": rounds,
+            "models": models,
+            "with": others,
+            "folds": folds,
+            "by": by,
+            "out": out,
+        }
+        again |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
+        more = shlex.join(["usboost", "compare", str(table), *options.typed(spec, images, **flags, **again)])
         # a column of times or splits divides the rows in one way only
         steps = next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
-        found = {name: inputs(name, own, read) for name in names}
-        _tell(comparison, found, steps, by_column, out, f"{table.name}: {spec.label}")
+        inputs_of = {name: inputs(name, own, read) for name in names}
+        _tell(comparison, inputs_of, steps, by_column, out, f"{table.name}: {spec.label}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the lines below the table give the reasons")
 
@@ -133,43 +129,39 @@ def _tell(
     out: Path | None,
     title: str,
 ) -> None:
-    """Show the comparison and the commands that may come next; write both if there is a folder."""
+    """Show the comparison and the commands that may come next; write both if there is a folder.
+
+    After an interruption there is no verdict.
+    """
     from usboost.multimodal.compare import results
     from usboost.multimodal.compare.summary import summary, what_is_read
 
-    said, reads = summary(comparison, read), what_is_read(read)
-    _show(comparison, said, reads, kept=out is not None)
+    sentences, reads = summary(comparison, read), what_is_read(read)
+    stdout = console()
+    stdout.print(results.rendered(comparison, stdout.width))
+    for line in results.failures(comparison):
+        echo(line)
+    verdict = [] if comparison.interrupted else sentences
+    for lines in (verdict, results.notes(comparison), reads):
+        echo("")
+        for line in lines:
+            echo(line)
+    if comparison.interrupted:
+        done = len(comparison.scores)
+        again = "the same command goes on from there" if out is not None else "give --out to keep such fits"
+        echo(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
+        interrupts.reported()
+        raise typer.Exit(CODE)
     sliced = results.sliced(comparison)
     if by_column is not None and sliced:
-        say(f"\n{sliced['score']} by {by_column}:")
+        echo(f"\n{sliced['score']} by {by_column}:")
         tables.show_slices(by_column, sliced)
-        say(results.SLICED)
+        echo(results.SLICED)
     for words, command in steps:
-        say_command(f"\n{words}", command)
+        echo_command(f"\n{words}", command)
     if out is not None:
         below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
         if by_column is not None and sliced:
             below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
-        results.write(comparison, out, title, said, below)
-        say(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
-
-
-def _show(comparison: Comparison, said: Sequence[str], reads: Sequence[str], *, kept: bool) -> None:
-    """The table, the verdict below it, and how to read both; there is none after an interruption."""
-    from usboost.multimodal.compare import results
-
-    stdout = console()
-    stdout.print(results.rendered(comparison, stdout.width))
-    for line in results.failures(comparison):
-        say(line)
-    verdict = [] if comparison.interrupted else said
-    for lines in (verdict, results.notes(comparison), reads):
-        say("")
-        for line in lines:
-            say(line)
-    if comparison.interrupted:
-        done = len(comparison.scores)
-        again = "the same command goes on from there" if kept else "give --out to keep such fits"
-        say(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
-        interrupts.told()
-        raise typer.Exit(CODE)
+        results.write(comparison, out, title, sentences, below)
+        echo(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def width(err: bool = False) -> int | None:
-    """Columns of the terminal, or as many as the variable COLUMNS says; None of a file or pipe."""
+    """Count the columns of the terminal, or as many as the variable COLUMNS says; None of a file or pipe."""
     stream = sys.stderr if err else sys.stdout
-    asked = os.environ.get("COLUMNS", "").isdecimal()
-    return shutil.get_terminal_size().columns if asked or stream.isatty() else None
+    is_set = os.environ.get("COLUMNS", "").isdecimal()
+    return shutil.get_terminal_size().columns if is_set or stream.isatty() else None
 
 
 def _lines(text: str, err: bool) -> str:
-    """The text with no word broken by the end of a terminal's line; a file or pipe gets sentences whole."""
+    """Wrap text so that a terminal's line breaks no word; a file or pipe gets sentences whole."""
     if not (sys.stderr if err else sys.stdout).isatty():
         return text
     fill = textwrap.TextWrapper(width(err) or 80, break_long_words=False, break_on_hyphens=False).fill
@@ -40,33 +40,33 @@ silent: ContextVar[bool] = ContextVar("silent", default=False)
 """Whether this is one of several shards of a fit of which another one speaks."""
 
 
-def say(text: str) -> None:
-    """A line of the result."""
+def echo(text: str) -> None:
+    """Print a line of the result."""
     if not silent.get():
         typer.echo(_lines(text, err=False))
 
 
-def say_command(words: str, command: str) -> None:
-    """What to do next, and the command in a line of its own, whole, to copy."""
-    say(words)
+def echo_command(words: str, command: str) -> None:
+    """Print what to do next, and the command in a line of its own, whole, to copy."""
+    echo(words)
     if not silent.get():
         typer.echo(f"  {command}")
 
 
 def note(text: str) -> None:
-    """A remark beside the result."""
+    """Print a remark on stderr."""
     if not silent.get():
         typer.echo(_lines(f"note: {text}", err=True), err=True)
 
 
 def as_flag(name: str, value: str = "") -> str:
-    """An option as it is typed: ``skip_unreadable`` is ``--skip-unreadable``."""
+    """Write an option as it is typed: ``skip_unreadable`` is ``--skip-unreadable``."""
     return f"--{name.replace('_', '-')} {value}".rstrip()
 
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """A user's mistake prints one sentence, exit code 1; an interruption has exit code 130.
+    """Print a user's mistake as one sentence, exit code 1; an interruption has exit code 130.
 
     Within it, messages write options `as_flag`.
     """
@@ -77,18 +77,8 @@ def exit_on_error() -> Iterator[None]:
         typer.echo(_lines(f"error: {error}", err=True), err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        interrupts.tell()
+        interrupts.report()
         raise typer.Exit(CODE) from None
-
-
-@contextmanager
-def kept_when_interrupted(what: str) -> Iterator[None]:
-    """Within it an interruption says that what was made so far is kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        note(f"{what}; the same command goes on from there")
-        raise
 
 
 class Bar:
@@ -109,7 +99,7 @@ class Bar:
 
 @contextmanager
 def progress(what: str) -> Iterator[Bar]:
-    """A progress bar on stderr while the block runs, on a terminal only; removed at the end.
+    """Show a progress bar on stderr while the block runs, on a terminal only; removed at the end.
 
     One within another, such as of images that are embedded while a model is fitted, is a second bar; it
     is there from the first call until all is done.
@@ -134,31 +124,31 @@ def progress(what: str) -> Iterator[Bar]:
 
 @contextmanager
 def fitting(what: str) -> Iterator[Bar]:
-    """`progress` of fits, in which images that are embedded have a bar of their own."""
+    """Show `progress` of fits, in which images that are embedded have a bar of their own."""
     # imported late, so that mistakes are reported without loading torch
     from usboost.learners.networks.images import embeddings, finetuning
 
+    def tuning(images: int, epochs: int, seconds: float) -> None:
+        if not epochs:
+            minutes = f"about {max(1, round(seconds / 60))} min" if seconds > 45 else "less than a minute"
+            note(
+                f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves that out"
+            )
+
     with (
         progress(what) as show,
-        progress("images") as told,
-        embeddings.progress(told),
-        finetuning.progress(_tuning),
+        progress("images") as inner,
+        embeddings.progress(inner),
+        finetuning.progress(tuning),
     ):
         yield show
-
-
-def _tuning(images: int, epochs: int, seconds: float) -> None:
-    """Say what tuning takes before it is paid."""
-    if not epochs:
-        minutes = f"about {max(1, round(seconds / 60))} min" if seconds > 45 else "less than a minute"
-        note(f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves that out")
 
 
 _OPEN: ContextVar[tuple[Bars, ...]] = ContextVar("open", default=())  # the bars on the screen, if any
 
 
 def console(err: bool = False) -> Console:
-    """A console for output with a layout, such as a table."""
+    """Make a console for output with a layout, such as a table."""
     from rich.console import Console
 
     # a file or pipe has no width that lines would have to fit

@@ -1,46 +1,42 @@
-"""``usboost fit``."""
+"""``usboost fit``, and what it says of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import math
+import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic as clock
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from usboost.cli import tables
-from usboost.cli.console import exit_on_error, fitting, note, say
-from usboost.cli.fitted import say_next, say_result
+from usboost.cli import options, tables
+from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
-from usboost.cli.options import (
-    NAMES,
-    Import,
-    Set,
-    SettingsFile,
-    TablePath,
-    chosen_learners,
-    import_named,
-)
 from usboost.cli.ranks import in_each_shard
 from usboost.datasets.user.table_spec import TableSpec
+from usboost.errors import option
+from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 from usboost.multimodal.options import FitOptions, ImageOptions
 
+if TYPE_CHECKING:
+    from usboost.multimodal.fit.table_fit import Fitted
+
 
 def fit(
-    table: TablePath,
+    table: options.TablePath,
     spec: TableSpec,
     images: ImageOptions,
-    options: FitOptions,
+    answers: FitOptions,
     model: Annotated[
         str | None,
         typer.Option(
             "--model",
-            help=f"One of {NAMES}.",
+            help=f"One of {options.NAMES}.",
             show_default=f"{catalogue.PRESETS['fast']}; {catalogue.FAST_ALONE} for classes without images",
         ),
     ] = None,
@@ -55,9 +51,9 @@ def fit(
         list[str] | None,
         typer.Option("--learner", help="Another kind of weak learner, as in S=regressor; repeatable."),
     ] = None,
-    settings: Set = None,
-    settings_file: SettingsFile = None,
-    imports: Import = None,
+    settings: options.Set = None,
+    settings_file: options.SettingsFile = None,
+    imports: options.Import = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -89,103 +85,147 @@ def fit(
     """
     with exit_on_error():
         began = clock()
-        asked_for = partial(catalogue.resolve_model, model, preset, time_limit is not None)
-        if (named := asked_for()) not in catalogue.OFFERED_FOR["regression"]:
+        model_of = partial(catalogue.resolve_model, model, preset, time_limit is not None)
+        if (named := model_of()) not in catalogue.OFFERED_FOR["regression"]:
             catalogue.for_table(named)
-        catalogue.check_options(named, fast_predict=options.fast_predict)
-        asked = _Asked(
-            table,
-            spec,
-            images.for_preset(preset),
-            replace(options, learners=chosen_learners(learner), settings=parsed_settings(settings)),
-            out,
-            asked_for,
-            time_limit=None if time_limit is None else (time_limit, began),
-            from_file=None if settings_file is None else (settings_file, read_settings(settings_file)),
-            imports=imports,
+        catalogue.check_options(named, fast_predict=answers.fast_predict)
+        images = images.for_preset(preset)
+        answers = replace(
+            answers, learners=options.chosen_learners(learner), settings=parsed_settings(settings)
         )
-        import_named(imports)
+        from_file = {} if settings_file is None else read_settings(settings_file)
+        options.import_named(imports)
         from usboost.multimodal.fit.bundle import check_place
 
         check_place(out, replace=force)
-        in_each_shard(asked.fit, shards, asked.check_shared)
 
+        def settings_of(name: str) -> dict[str, Any]:
+            """Return the settings of a file, and what else was set."""
+            return {**from_file.get(name, {}), **(answers.settings or {})}
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is to be fitted, and how: the command's options, checked as far as they can be without a table."""
+        def fit_shard() -> None:
+            """Read, fit, save and tell; in a fit on shards, the rows of one."""
+            from usboost.shards.here import here
 
-    table: Path
-    spec: TableSpec
-    images: ImageOptions
-    options: FitOptions
-    out: Path
-    model: Callable[..., str]
-    time_limit: tuple[float, float] | None
-    from_file: tuple[Path, Mapping[str, Any]] | None
-    imports: list[str] | None
+            own = tables.read(table, spec)
+            tables.show(own)
+            name = model_of(images=bool(own.images), task=own.task)
+            catalogue.for_table(name, own.task)
+            # imported late, so that mistakes are reported without loading torch
+            from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
+            from usboost.multimodal.fit.fit import fit as fit_table
+            from usboost.multimodal.fit.unfinished import unfinished
 
-    def fit(self) -> None:
-        """Read, fit, save and tell; in a fit on shards, the rows of one."""
-        from usboost.shards.here import here
+            def interrupted() -> None:
+                interrupts.answered()
+                note("the fit ends after this round; Ctrl-C again stops at once")
 
-        own = tables.read(self.table, self.spec)
-        tables.show(own)
-        model = self.model(images=bool(own.images), task=own.task)
-        catalogue.for_table(model, own.task)
-        # imported late, so that mistakes are reported without loading torch
-        from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.multimodal.fit.fit import fit as fit_table
-        from usboost.multimodal.fit.unfinished import unfinished
-
-        images = self.images
-        if own.images and here().count > 1 and images.finetune == "auto":
-            note("images are read by the network as it is, which several shards do not tune")
-            images = replace(images, finetune="none")
-        with unfinished(self.out.with_name(f"{self.out.name}.part"), note) as keep, fitting(model) as show:
-            pressed = Interrupt(_ends_after_the_round)
-            callbacks = [ShowRounds(progress=show), pressed]
-            if self.time_limit is not None:
-                seconds, began = self.time_limit
-                callbacks.append(limit := TimeLimit(seconds - (clock() - began)))
-            fitted = fit_table(
-                own,
-                model,
-                images=images,
-                callbacks=callbacks,
-                keep=keep,
-                **vars(replace(self.options, settings=self._settings_of(model))),
+            read = images
+            if own.images and here().count > 1 and images.finetune == "auto":
+                note("images are read by the network as it is, which several shards do not tune")
+                read = replace(images, finetune="none")
+            with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(name) as show:
+                pressed = Interrupt(interrupted)
+                callbacks = [ShowRounds(progress=show), pressed]
+                if time_limit is not None:
+                    callbacks.append(limit := TimeLimit(time_limit - (clock() - began)))
+                if settings_file is not None and name not in from_file:
+                    note(f"{settings_file} has no settings of {name}, which is fitted as it is")
+                chosen = vars(replace(answers, settings=settings_of(name)))
+                fitted = fit_table(own, name, images=read, callbacks=callbacks, keep=keep, **chosen)
+                if not here().number:
+                    fitted.bundle.save(out)
+            if pressed.pressed or (time_limit is not None and limit.reached):
+                note("stopped before the fit had ended by itself; the best round so far is kept")
+            echo_result(name, fitted)
+            echo(f"saved {out}")
+            # other rows are read as these
+            again = options.given_options(
+                {"import": imports, "text_model": spec.text_model, "images_root": spec.images_root}
             )
-            if not here().number:
-                fitted.bundle.save(self.out)
-        if pressed.pressed or (self.time_limit is not None and limit.reached):
-            note("stopped before the fit had ended by itself; the best round so far is kept")
-        say_result(model, fitted)
-        say(f"saved {self.out}")
-        say_next(self.out, self.table, self.spec, self.imports)
+            rows = f"more{table.suffix or '.parquet'}"
+            written = "predictions.csv" if table.suffix == ".csv" else "predictions.parquet"
+            for words, command, target in (
+                ("Next, to predict other rows:", "predict", written),
+                ("Next, to score it on other rows whose labels are known:", "report", "report.html"),
+            ):
+                echo_command(words, shlex.join(["usboost", command, str(out), rows, "--out", target, *again]))
 
-    def check_shared(self) -> None:
-        """Refuse what shards cannot do, before a row is read or a process waits for another."""
-        from usboost.datasets.user.shards import check_shared
-        from usboost.models.sharded import refuse
-        from usboost.multimodal.fit.fit import build
+        def check() -> None:
+            """Refuse what shards cannot do, before a row is read or a process waits for another."""
+            from usboost.datasets.user.shards import check_shared
+            from usboost.models.sharded import refuse
+            from usboost.multimodal.fit.fit import build
 
-        check_shared(self.spec)
-        with_images = bool(self.spec.image)
-        name = self.model(images=with_images)
-        task = self.spec.task or catalogue.find(name).tasks[0]
-        settings = {**(self.from_file or (None, {}))[1].get(name, {}), **(self.options.settings or {})}
-        images, learners = self.images if with_images else None, self.options.learners
-        refuse(build(name, images=images, task=task, learners=learners, settings=settings), name)
+            check_shared(spec)
+            name = model_of(images=bool(spec.image))
+            task = spec.task or catalogue.find(name).tasks[0]
+            read = images if spec.image else None
+            learners, chosen = answers.learners, settings_of(name)
+            refuse(build(name, images=read, task=task, learners=learners, settings=chosen), name)
 
-    def _settings_of(self, model: str) -> dict[str, Any]:
-        """The settings of a file, and what else was set."""
-        path, found = self.from_file or (None, {})
-        if path is not None and model not in found:
-            note(f"{path} has no settings of {model}, which is fitted as it is")
-        return {**found.get(model, {}), **(self.options.settings or {})}
+        in_each_shard(fit_shard, shards, check)
 
 
-def _ends_after_the_round() -> None:
-    interrupts.heard()
-    note("the fit ends after this round; Ctrl-C again stops at once")
+def echo_result(model: str, fitted: Fitted) -> None:
+    """Say how well a model predicts the validation rows, and what is kept of it."""
+    from usboost.models.tuned_images import images_tuned
+
+    card, fitted_model = fitted.bundle.card, fitted.bundle.model
+    if fitted.images_help is False:
+        left_out = getattr(fitted_model, "left_out_", ())
+        what = "are not read: they do not help on rows that were not fitted to"
+        note(f"the images {what if left_out else 'do not help on the validation rows'}")
+    _echo_scores(model, fitted)
+    if images_tuned(fitted_model):
+        echo("images are read by the network as it was tuned on the label")
+    show_members(fitted_model, bool(card.classes))
+    if card.temperature != 1.0:
+        echo(f"probabilities are calibrated: temperature {card.temperature:.3f}")
+    if card.threshold is not None:
+        echo(f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
+    if card.margin is not None:
+        low, high = card.margin
+        echo(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
+    if not getattr(fitted_model, "members", None):
+        where = "the folds" if fitted.folds else "the validation rows"
+        why = f"chosen on {where}, so these scores are optimistic"
+        echo(f"best round {fitted.best_round}, {why}")
+    if fitted.again:
+        several = len(getattr(fitted_model, "weights_", ())) > 1
+        what = "members are" if several else "the model is"
+        echo(f"{what} fitted again to all of these rows; the scores are from before this final refit")
+
+
+def _echo_scores(model: str, fitted: Fitted) -> None:
+    card, (train, validation) = fitted.bundle.card, fitted.rows
+    scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
+    if fitted.folds:
+        how = f"each left out of one of {fitted.folds} folds"
+        echo(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
+    else:
+        echo(f"{model}: trained on {train:,} rows, validated on {validation:,}, {fitted.seconds:,.1f} s")
+    if not fitted.folds and fitted.judged < validation:
+        note(f"the scores are those of a sample of {fitted.judged:,} validation rows")
+    echo(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
+    if math.isnan(fitted.scores.get("auc", 0.0)):
+        note("AUC is nan, since the validation rows lack a class")
+    if len(card.classes) == 2 and card.threshold is None and fitted.scores["f1"] == 0:
+        lower = option("threshold", "f1")
+        note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
+
+
+def show_members(model: Any, classes: bool) -> None:
+    """Say what the members of an ensemble are worth; nothing of another model."""
+    from usboost.multimodal.report import members
+
+    rows = members.cells(model)
+    if not rows:
+        return
+    titles = members.heads(classes)
+    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
+    for row in (titles, *rows):
+        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
+        echo("  ".join(shown).rstrip())
+    for line in members.notes(model):
+        echo(line)

@@ -1,52 +1,139 @@
-"""Arguments and options of several commands; fields of `Options` with a `Help` are options, too."""
+"""Arguments, options and help of several commands; fields of `Options` with a `Help` are options, too.
+
+Help lists options in groups, as wide as the terminal; rare ones with ``--help-all`` only.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from usboost.cli.console import as_flag, exit_on_error
-from usboost.cli.help import HELP_ALL
 from usboost.datasets.user.table_spec import Help, Names, Options, TableSpec
 from usboost.errors import UsboostError
-from usboost.evaluation.names import METRICS_OF, RANKING
+from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.files.registry import import_parts
 from usboost.models.catalogue import catalogue
-from usboost.multimodal.options import AnswerOptions
+from usboost.multimodal.options import AnswerOptions, ImageOptions
+
+if TYPE_CHECKING:
+    from usboost.datasets.user.user_table import UserTable
+
+GROUPS = {
+    "Data": ("label", "missing", "task", "positive", "group", "time", "weight", "split", "strict"),
+    "Columns": ("drop", "categorical", "text", "keep", "text_model"),
+    "Images": (
+        *("image", "images_root", "size", "grey", "pool_images", "skip_unreadable"),
+        *("backbone", "finetune", "occlusion_maps"),
+    ),
+    "Model": (
+        *("model", "models", "preset", "others", "learner", "settings", "settings_file", "imports"),
+        *("calibrate", "class_weight", "threshold", "fast_predict", "refit", "seed"),
+    ),
+    "Scores": ("trials", "folds", "repeats", "by", "by_column", "prune"),
+    "Time": ("jobs", "batch", "rounds", "time_limit", "device", "shards"),
+    "Output": ("out", "force", "sets", "explain", "against"),
+}
+"""Parameters of the commands by group, in the order of the help; those of no group are listed last."""
+
+RARE = frozenset(
+    (
+        *("text", "text_model", "images_root", "grey", "pool_images", "finetune", "learner", "imports"),
+        *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device", "against"),
+        "shards",
+    )
+)
+"""Parameters that only ``--help-all`` lists."""
+
+_ALL = "usboost.help_all"
+
+
+class Command(TyperCommand):
+    """A command whose help lists its options by group."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS, "Other")}
+        everything, left_out = _ALL in ctx.meta, 0
+        places = [name for names in GROUPS.values() for name in names]
+
+        def place(each: Any) -> int:  # arguments, and options of no group, stay in their order
+            return -1 if _group_of(each) in ("Arguments", "Other") else places.index(each.name)
+
+        for each in sorted(self.get_params(ctx), key=place):
+            if (record := each.get_help_record(ctx)) is None:
+                continue
+            if each.name in RARE and not everything:
+                left_out += 1
+                continue
+            # that an option may be repeated, or has limits, is in its text; a default in words has no
+            # brackets of its own
+            option = re.sub(r"<list\[(\w+)\]>|<(\w+) range>", r"<\1\2>", record[0])
+            groups[_group_of(each)].append(
+                (option, re.sub(r"\[default: \((.*?)\)", r"[default: \1", record[1]))
+            )
+        for name, rows in groups.items():
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows, col_max=34)  # a longer option has a line of its own
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(f"{left_out} more options, which are rarely needed: --help-all")
+
+
+def _group_of(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    return next((group for group, names in GROUPS.items() if parameter.name in names), "Other")
+
+
+def _show_all(ctx: typer.Context, requested: bool) -> None:
+    if requested:
+        ctx.meta[_ALL] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+HELP_ALL = Annotated[
+    bool,
+    typer.Option("--help-all", is_eager=True, callback=_show_all, help="List all options and exit."),
+]
 
 
 def options_of(kind: type) -> dict[str, inspect.Parameter]:
-    """A command's parameters for the fields of a dataclass that have a `Help`."""
-    found: dict[str, inspect.Parameter] = {}
+    """Make a command's parameters for the fields of a dataclass that have a `Help`."""
+    parameters: dict[str, inspect.Parameter] = {}
     defaults = {each.name: each.default for each in fields(kind)}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        of, *_, said = get_args(hint) or (None, None)
-        if not isinstance(said, Help):
+        of, *_, about = get_args(hint) or (None, None)
+        if not isinstance(about, Help):
             continue
-        of, default, flag = said.typed or of, defaults[name], as_flag(name)
+        of, default, flag = about.typed or of, defaults[name], as_flag(name)
         if bool in (of, *get_args(of)) and default is not False:
             flag = f"{flag}/{as_flag(f'no_{name}')}"
         if of == Names:
             of, default = list[str] | None, None
         if default is MISSING:
             default = inspect.Parameter.empty
-        shown = said.default or True
-        option = typer.Option(flag, help=said.text, min=said.least, max=said.most, show_default=shown)
+        shown = about.default or True
+        option = typer.Option(flag, help=about.text, min=about.least, max=about.most, show_default=shown)
         hint = Annotated[of, option]
-        found[name] = inspect.Parameter(
+        parameters[name] = inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
         )
-    return found
+    return parameters
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with ``--help-all``, and with the fields of each parameter of `Options` in its place."""
+    """Add ``--help-all`` to a command, and the fields of each parameter of `Options` in its place."""
     signature = inspect.signature(command, eval_str=True)
     kinds = {
         name: each.annotation
@@ -74,7 +161,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def typed(*chosen: Options, **others: Any) -> list[str]:
-    """The options that were given, and others by name, as they would be typed again."""
+    """List the options that were given, and others by name, as they would be typed again."""
     given = {
         name: value
         for each in chosen
@@ -85,17 +172,17 @@ def typed(*chosen: Options, **others: Any) -> list[str]:
 
 
 def given_options(options: Mapping[str, Any]) -> list[str]:
-    """Options by name as they would be typed; those without a value are left out."""
-    found: list[str] = []
+    """List options by name as they would be typed; those without a value are left out."""
+    words: list[str] = []
     for option, value in options.items():
         name = as_flag(option)
         if value is True:
-            found.append(name)
+            words.append(name)
         elif isinstance(value, (list, tuple)):
-            found += [word for each in value for word in (name, str(each))]
+            words += [word for each in value for word in (name, str(each))]
         elif value is not None and value is not False:
-            found += [name, str(value)]
-    return found
+            words += [name, str(value)]
+    return words
 
 
 NAMES = ", ".join(catalogue.OFFERED)
@@ -104,9 +191,6 @@ OUTSIDE = ("catboost", "xgboost", "tabpfn", "tabicl")
 """Packages that `usboost.models.baselines.packages` knows, which is not imported for a help text."""
 
 BY = ", ".join(each for metrics in METRICS_OF.values() for each in metrics)
-
-SCORES = tuple(each for scores in RANKING.values() for each in scores)
-"""Of all tasks."""
 
 TablePath = Annotated[
     Path,
@@ -120,7 +204,6 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A folder that 
 
 
 def _option(kind: type, name: str) -> Any:
-    """That of one field."""
     return get_args(options_of(kind)[name].annotation)[1]
 
 
@@ -177,7 +260,7 @@ def import_named(modules: list[str] | None) -> None:
 
 
 def chosen_learners(given: list[str] | None) -> dict[str, str]:
-    """``["S=ridge"]`` as a mapping of learner to kind. Raises UsboostError if one is not of that form."""
+    """Map learner to kind, of ``["S=ridge"]``. Raises UsboostError if one is not of that form."""
     pairs = [each.partition("=") for each in given or []]
     for name, _, kind in pairs:
         if not (name and kind):
@@ -186,7 +269,7 @@ def chosen_learners(given: list[str] | None) -> dict[str, str]:
 
 
 def parsed_names(models: str) -> list[str]:
-    """The models to compare, each once."""
+    """List the models to compare, each once."""
     names = list(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
     if not names:
         raise UsboostError(f"--models names no model; choose among {NAMES}")
@@ -194,3 +277,48 @@ def parsed_names(models: str) -> list[str]:
         if name not in catalogue.OFFERED_FOR["regression"] and name not in OUTSIDE:
             catalogue.for_table(name)
     return names
+
+
+def check_compared(by: str | None, out: Path | None, what: str) -> None:
+    """Refuse a score that no task has, and a file in place of the folder of `what`."""
+    if by is not None:
+        check_metric(by, tuple(each for scores in RANKING.values() for each in scores))
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsboostError(f"{out} is a file; name a folder for the {what}")
+
+
+def names_of(models: Sequence[str] | None, table: UserTable, others: Collection[str] = ()) -> list[str]:
+    """List the models that were named, or the usual ones, and others by their paths; refuse those that read
+    no such table."""
+    usual = catalogue.compared(one_table=not table.spec.image, task=table.task)
+    names = list(dict.fromkeys([*(models or usual), *others]))
+    for name in names:
+        if name not in OUTSIDE and name not in others:
+            catalogue.for_table(name, table.task)
+    return names
+
+
+def builders(
+    names: Sequence[str],
+    table: UserTable,
+    images: ImageOptions | None,
+    rounds: int | None,
+    settings: Mapping[str, Any],
+) -> dict[str, Callable[[int], Any]]:
+    """Find what builds each model, see `usboost.multimodal.fit.fit.by_name`; refuse what is not installed."""
+    from usboost.models.baselines.packages import check_outside
+    from usboost.multimodal.fit.fit import by_name
+
+    for name in names:
+        if name not in catalogue.CATALOGUE:
+            check_outside(name, table.task)
+    views = tuple(table.images) or ("U",)
+    return by_name(names, images=images, image_views=views, rounds=rounds, settings=settings, task=table.task)
+
+
+def fit_command(table: Path, model: str, rounds: int | None, *chosen: Options, **others: Any) -> str:
+    """Write the command that fits one of the models as it was fitted here, and saves it."""
+    from usboost.multimodal.fit.fit import limited
+
+    again = typed(*chosen, rounds=rounds if limited(model) else None, **others)
+    return shlex.join(["usboost", "fit", str(table), *again, "--model", model, "--out", "model"])

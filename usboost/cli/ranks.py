@@ -13,15 +13,12 @@ from datetime import timedelta
 from usboost.cli.console import silent
 from usboost.errors import UsboostError, within_memory
 
-SHARDS = 8
-"""Of a fit in ranks, if no other number was asked for."""
-
-COME = 40
-"""Seconds that a process waits for the others where they meet."""
+SHARDS = 8  # of a fit in ranks, if no other number was given
+COME = 40  # seconds that a process waits for the others where they meet
 
 
 def ranks() -> int:
-    """How many processes were started together, this one included; 0 if it was started alone."""
+    """Count the processes that were started together, this one included; 0 if it was started alone."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     together = "TORCHELASTIC_RUN_ID" in os.environ or ("RANK" in os.environ and size > 1)
     return size if together else 0
@@ -36,25 +33,15 @@ def check_alone(command: str) -> None:
         )
 
 
-def in_each_shard(
-    work: Callable[[], None], shards: int | None, check: Callable[[], None] = lambda: None
-) -> None:
+def in_each_shard(work: Callable[[], None], shards: int | None, check: Callable[[], None]) -> None:
     """Do something once, or in a fit on shards, in each shard of this process; only the first shard speaks.
 
-    Parameters
-    ----------
-    shards : None: those of ranks, if there are any.
-    check : of a fit on several shards, called before processes meet.
-
-    Raises
-    ------
-    UsboostError
-        If not all ranks come, there are more of them than shards, or one fails.
+    `shards` is None for those of ranks, if there are any; `check` is of a fit on several shards, called
+    before processes meet. Raises UsboostError if not all ranks come, there are more than shards or one fails.
     """
     if shards is None and not ranks():
         work()
         return
-
     if ranks():  # before torch is imported: what cannot be bound or reached is said below, in one sentence
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if (shards or SHARDS) > 1:
@@ -73,11 +60,12 @@ def in_each_shard(
 
 @contextmanager
 def _joined() -> Iterator[None]:
-    """Within it the ranks are one process group."""
+    """Make the ranks one process group within the block."""
     if not ranks():
         yield
         return
-    if os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE") and _has_loopback():
+    loopback = hasattr(socket, "if_nameindex") and "lo" in dict(socket.if_nameindex()).values()
+    if loopback and os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a machine need not know its own name
     import torch.distributed as dist
 
@@ -104,19 +92,15 @@ def _joined() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _has_loopback() -> bool:
-    return hasattr(socket, "if_nameindex") and "lo" in dict(socket.if_nameindex()).values()
-
-
 def _not_met(error: Exception | None = None) -> UsboostError:
-    """What to say where the processes have not met; `error` is this one's, if it has not only waited."""
+    """Say why the processes have not met; `error` is this one's, if it has not only waited."""
     if isinstance(error, UsboostError):
         return error
-    at, said = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", str(error)
-    if "EADDRINUSE" in said or "already in use" in said:
+    at, text = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", str(error)
+    if "EADDRINUSE" in text or "already in use" in text:
         return UsboostError(f"{at}, where the processes of this fit meet, is in use; choose another port")
-    if "environment variable" in said:
-        return UsboostError(f"this process cannot join the others: {said}; start all of them with torchrun")
+    if "environment variable" in text:
+        return UsboostError(f"this process cannot join the others: {text}; start all of them with torchrun")
     return UsboostError(
         f"not all {ranks()} processes of this fit have met at {at} within {COME} seconds; start all of them "
         f"at the same time (this is process {os.environ.get('RANK')})"

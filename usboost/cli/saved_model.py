@@ -7,30 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from usboost.cli import tables
-from usboost.cli.console import exit_on_error, note, progress, say
-from usboost.cli.options import (
-    ByColumn,
-    ImagesRoot,
-    Import,
-    ModelPath,
-    SkippedAnyway,
-    Strict,
-    TablePath,
-    TextModel,
-    import_named,
-)
+from usboost.cli import options, tables
+from usboost.cli.console import echo, exit_on_error, note, progress
 
 if TYPE_CHECKING:
     from usboost.multimodal.fit.bundle import Bundle
 
 
 def _loaded(model: Path, table: Path, imports: list[str] | None, text_model: str | None) -> Bundle:
-    """The model, if the table is one."""
+    """Load the model, if the table is one."""
+    from usboost.datasets.user.reading.source import TableFile
     from usboost.multimodal.fit import bundle
 
-    tables.check(table)
-    import_named(imports)
+    TableFile.open(table)  # refuses what is no table, before the model is loaded
+    options.import_named(imports)
     if text_model is not None:
         from usboost.datasets.user.columns.text_models import allow
 
@@ -39,8 +29,8 @@ def _loaded(model: Path, table: Path, imports: list[str] | None, text_model: str
 
 
 def predict(
-    model: ModelPath,
-    table: TablePath,
+    model: options.ModelPath,
+    table: options.TablePath,
     out: Annotated[Path, typer.Option("--out", help="A .parquet or .csv file to write.")],
     keep: Annotated[
         list[str] | None, typer.Option("--keep", help="Column of the table to copy; repeatable.")
@@ -66,11 +56,11 @@ def predict(
         ),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
-    strict: Strict = False,
-    skip_unreadable: SkippedAnyway = False,
-    images_root: ImagesRoot = None,
-    text_model: TextModel = None,
-    imports: Import = None,
+    strict: options.Strict = False,
+    skip_unreadable: options.SkippedAnyway = False,
+    images_root: options.ImagesRoot = None,
+    text_model: options.TextModel = None,
+    imports: options.Import = None,
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
@@ -92,21 +82,21 @@ def predict(
                 progress=show,
             )
         tables.note_rows(done, done.rows, done.without)
-        say(f"written {out}: {done.rows:,} rows")
+        echo(f"written {out}: {done.rows:,} rows")
 
 
 def report(
-    model: ModelPath,
-    table: TablePath,
+    model: options.ModelPath,
+    table: options.TablePath,
     out: Annotated[Path, typer.Option("--out", help="An .html file to write.")],
     label: Annotated[
         str | None, typer.Option("--label", help="Column of the true answers.", show_default="as in training")
     ] = None,
-    by_column: ByColumn = None,
-    strict: Strict = False,
-    skip_unreadable: SkippedAnyway = False,
-    images_root: ImagesRoot = None,
-    text_model: TextModel = None,
+    by_column: options.ByColumn = None,
+    strict: options.Strict = False,
+    skip_unreadable: options.SkippedAnyway = False,
+    images_root: options.ImagesRoot = None,
+    text_model: options.TextModel = None,
     occlusion_maps: Annotated[
         bool,
         typer.Option(
@@ -117,7 +107,7 @@ def report(
     where_it_looks: Annotated[
         bool, typer.Option("--where-it-looks", hidden=True, help="The name of before of --occlusion-maps.")
     ] = False,
-    imports: Import = None,
+    imports: options.Import = None,
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
@@ -146,4 +136,4 @@ def report(
             from usboost.evaluation.slices import table_of
 
             tables.show_slices(by_column, table_of(scored.slices))
-        say(f"written {out}: {len(scored):,} rows")
+        echo(f"written {out}: {len(scored):,} rows")

@@ -20,7 +20,7 @@ _SHOWN = 60  # columns of a wide table
 
 
 def read(path: Path, spec: TableSpec) -> UserTable:
-    """The whole training table, or of a fit on shards, this one's rows; notes how many have no image."""
+    """Read the whole training table, or of a fit on shards, this one's rows; note how many have no image."""
     from usboost.datasets.user import notes
     from usboost.datasets.user.read_table import read_table
     from usboost.datasets.user.shards import read_shard
@@ -34,7 +34,7 @@ def read(path: Path, spec: TableSpec) -> UserTable:
 
 
 def show(table: UserTable) -> None:
-    """What the table was read as: its columns, and notes and warnings, on stderr."""
+    """Show what the table was read as: its columns, and notes and warnings, on stderr."""
     if silent.get():
         return
     from rich.markup import escape
@@ -62,7 +62,7 @@ def show(table: UserTable) -> None:
 
 
 def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
-    """Scores by the groups of a column, of `usboost.evaluation.slices`; intervals where there is room."""
+    """Show scores by groups of a column, of `usboost.evaluation.slices`; intervals where there is room."""
     from rich.table import Table
     from rich.text import Text
 
@@ -86,15 +86,8 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
 
 
 def note_rows(tally: Tally, rows: int, without: Mapping[str, int]) -> None:
-    """What was found in rows to predict; how many of those that were counted have no image, by column."""
+    """Note what was found in rows to predict; how many that were counted have no image, by column."""
     from usboost.datasets.user import notes
 
     for each in (*notes.of_images(rows, without), *notes.of_rows(tally)):
         note(each)
-
-
-def check(path: Path) -> None:
-    """Refuse a file that is not a table, before the model is loaded."""
-    from usboost.datasets.user.reading.source import TableFile
-
-    TableFile.open(path)

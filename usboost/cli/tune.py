@@ -5,25 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from time import time as now
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from usboost.cli import several, tables
-from usboost.cli.console import console, exit_on_error, fitting, kept_when_interrupted, note, say, say_command
+from usboost.cli import options, tables
+from usboost.cli.console import console, echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.cli.options import (
-    BY,
-    Import,
-    Models,
-    Rounds,
-    Seed,
-    Set,
-    SettingsFile,
-    TablePath,
-    import_named,
-    parsed_names,
-)
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
@@ -31,15 +19,12 @@ from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 from usboost.multimodal.options import ImageOptions
 
-if TYPE_CHECKING:
-    from usboost.tuning.search import SearchResult
-
 
 def tune(
-    table: TablePath,
+    table: options.TablePath,
     spec: TableSpec,
     images: ImageOptions,
-    models: Models = None,
+    models: options.Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
     jobs: Annotated[
         int | None,
@@ -63,7 +48,8 @@ def tune(
         ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", help=f"Score to choose by: {BY}.", show_default="log_loss, rmse")
+        str | None,
+        typer.Option("--by", help=f"Score to choose by: {options.BY}.", show_default="log_loss, rmse"),
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune/--no-prune", help="End fits early that are behind others.")
@@ -74,11 +60,11 @@ def tune(
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the search, from which the same command goes on.")
     ] = Path("tuned"),
-    rounds: Rounds = None,
-    settings: Set = None,
-    settings_file: SettingsFile = None,
-    imports: Import = None,
-    seed: Seed = 0,
+    rounds: options.Rounds = None,
+    settings: options.Set = None,
+    settings_file: options.SettingsFile = None,
+    imports: options.Import = None,
+    seed: options.Seed = 0,
 ) -> None:
     """Choose the settings of models, on rows that they are not fitted to.
 
@@ -89,14 +75,14 @@ def tune(
     """
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
-        several.check(by, out, "search")
-        given = None if models is None else parsed_names(models)
+        options.check_compared(by, out, "search")
+        given = None if models is None else options.parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
-        import_named(imports)
+        options.import_named(imports)
         own = tables.read(table, spec)
         tables.show(own)
-        names = several.names_of(given, own)
+        names = options.names_of(given, own)
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
@@ -105,14 +91,14 @@ def tune(
         from usboost.multimodal.tune import tune as tune_models
         from usboost.tuning.search import Plan
 
-        build = several.builders(names, own, images if spec.image else None, rounds, begin)
+        build = options.builders(names, own, images if spec.image else None, rounds, begin)
         always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}
         plan = Plan(trials, batch, seed, prune, jobs or min(batch, os.cpu_count() or 1), deadline)
         score = by or DEFAULT[own.task]
         parts = default_folds(own, seed) if folds is None else folds
-        with kept_when_interrupted(f"trials that have ended are kept in {out}"):
+        try:
             with fitting("tuning") as show:
-                found = tune_models(
+                result = tune_models(
                     own,
                     build,
                     out=out,
@@ -124,29 +110,25 @@ def tune(
                 )
             of_folds = f" of {parts} folds" if parts else ""
             what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"
-            files = tuned.write(found.models, always, out, what)
-            _show(found, score, parts)
-            first = tuned.ranked(found.models)[0]
-            if first.chosen is None and not found.interrupted:
+            files = tuned.write(result.models, always, out, what)
+            console().print(tuned.rendered(result.models, score))
+            if any(trial.state == "finished" for each in result.models.values() for trial in each.trials):
+                means = f"Scores are means of {parts} folds. " if parts else ""
+                what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
+                echo(f"\n{means}{what}")
+            if result.interrupted:
+                note("ended before all trials had; the same command goes on from there")
+            first = tuned.ranked(result.models)[0]
+            if first.chosen is None and not result.interrupted:
                 raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
             if first.chosen is not None and first.model in catalogue.CATALOGUE:
-                kept = {"settings": out / tuned.SETTINGS, "seed": seed or None}
-                command = several.fit_command(table, first.model, rounds, spec, images, **kept)
-                say_command("Next, to fit with these settings and save:", command)
-            say(f"written {' and '.join(map(str, files))}")
-            if found.interrupted and time_limit is None:
-                interrupts.told()
+                flags = {"settings": out / tuned.SETTINGS, "seed": seed or None}
+                command = options.fit_command(table, first.model, rounds, spec, images, **flags)
+                echo_command("Next, to fit with these settings and save:", command)
+            echo(f"written {' and '.join(map(str, files))}")
+            if result.interrupted and time_limit is None:
+                interrupts.reported()
                 raise typer.Exit(CODE)
-
-
-def _show(found: SearchResult, score: str, folds: int) -> None:
-    """The table of a search, and how to read it."""
-    from usboost.multimodal import tune as tuned
-
-    console().print(tuned.rendered(found.models, score))
-    if any(trial.state == "finished" for each in found.models.values() for trial in each.trials):
-        means = f"Scores are means of {folds} folds. " if folds else ""
-        what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
-        say(f"\n{means}{what}")
-    if found.interrupted:
-        note("ended before all trials had; the same command goes on from there")
+        except KeyboardInterrupt:
+            note(f"trials that have ended are kept in {out}; the same command goes on from there")
+            raise

@@ -23,7 +23,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Numeric:
-    """How one numeric column is scaled: (x − mean) / std, of sign(x)·log(1 + |x|) when ``log``."""
+    """The scaling of one numeric column: (x − mean) / std, of sign(x)·log(1 + |x|) when ``log``."""
 
     name: str
     log: bool
@@ -44,7 +44,7 @@ class Numeric:
         return cls(name, log, centre, 0.0 if constant else scale)
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Float64 values of shape (n,) scaled; a column constant in training becomes zeros."""
+        """Scale float64 values of shape (n,); a column constant in training becomes zeros."""
         if self.std == 0:
             return np.zeros(len(values))
         values = _signed_log(values) if self.log else values
@@ -68,13 +68,14 @@ class Categorical:
         for value, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
             if count:
                 counts[value] = counts.get(value, 0) + int(count)
-        counts = _counted_in_all(counts)
-        return cls(
-            name, tuple(sorted(counts, key=lambda value: (-counts[value], value is None, value or "")))
-        )
+        if here().count > 1:  # how often all shards have each value
+            shared, counts = here().listed(list(counts.items())), {}
+            for value, count in (pair for own in shared for pair in own):
+                counts[value] = counts.get(value, 0) + count
+        return cls(name, tuple(sorted(counts, key=lambda each: (-counts[each], each is None, each or ""))))
 
     def __call__(self, column: pd.Series) -> np.ndarray:
-        """Codes of shape (n,); 0 for a value the training split did not hold."""
+        """Return codes of shape (n,); 0 for a value the training split did not hold."""
         codes, names = _factorise(column)
         known = find({value: code for code, value in enumerate(self.values, start=1)}, names)
         return np.array([known.get(value, 0) for value in names], dtype=np.int32)[codes]
@@ -104,31 +105,25 @@ class TableEncoder:
     ) -> TableEncoder:
         """Learn the encoding of some columns from the training split.
 
+        Raises UsboostError if there is no row, or as `transform`.
+
         Parameters
         ----------
         frame : training split, n rows.
         columns : the columns of the view.
         categorical : those of them that are nominal; by default the ones that are not numbers
             (strings, pandas categories, booleans).
-
-        Raises
-        ------
-        UsboostError
-            If a column is missing, there is no row, or a numeric column holds NaN, infinity or
-            something that is not a number.
         """
         if not here().sum(len(frame)):
             raise UsboostError("an encoder needs at least one training row")
-        for name in columns:
-            _column(frame, name)
-        nominal = (
-            {name for name in columns if _is_nominal(frame[name])}
-            if categorical is None
-            else set(categorical)
-        )
+        if categorical is None:
+            kinds = {name: _column(frame, name).dtype for name in columns}
+            is_number, is_truth = pd.api.types.is_numeric_dtype, pd.api.types.is_bool_dtype
+            categorical = [name for name, kind in kinds.items() if not is_number(kind) or is_truth(kind)]
+        nominal = set(categorical)
         return cls(
             tuple(Numeric.fit(name, _numbers(frame, name)) for name in columns if name not in nominal),
-            tuple(Categorical.fit(name, frame[name]) for name in columns if name in nominal),
+            tuple(Categorical.fit(name, _column(frame, name)) for name in columns if name in nominal),
         )
 
     @property
@@ -137,17 +132,10 @@ class TableEncoder:
         return tuple(c.name for c in self.numeric) + tuple(c.name for c in self.categorical)
 
     def transform(self, frame: pd.DataFrame) -> Table:
-        """Encode the n rows of any split.
+        """Encode the n rows of any split: float32 ``numeric`` (n, p) and int32 ``codes`` (n, q).
 
-        Returns
-        -------
-        Table with float32 ``numeric`` of shape (n, p) and int32 ``codes`` of shape (n, q).
-
-        Raises
-        ------
-        UsboostError
-            If a column is missing, or a numeric one holds NaN, infinity or something that is not a
-            number.
+        Raises UsboostError if a column is missing, or a numeric one holds NaN, infinity or something that is
+        not a number.
         """
         numeric = np.empty((len(frame), len(self.numeric)), dtype=np.float32)
         for j, scale in enumerate(self.numeric):
@@ -159,7 +147,7 @@ class TableEncoder:
         return Table(numeric, codes, sizes, self.names)
 
     def to_dict(self) -> dict[str, Any]:
-        """The encoder as JSON holds it; `from_dict` makes an equal one."""
+        """Describe the encoder as JSON; `from_dict` makes an equal one."""
         return {
             "kind": "table",
             "numeric": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in self.numeric],
@@ -168,45 +156,28 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, spec: Mapping[str, Any]) -> TableEncoder:
-        """The encoder that `to_dict` described.
-
-        Raises
-        ------
-        UsboostError
-            If the description is not one of a table encoder.
-        """
+        """Make the encoder that `to_dict` described. Raises UsboostError if it is none of a table."""
         try:
-            return cls(
-                tuple(
-                    Numeric(str(c["name"]), bool(c["log"]), float(c["mean"]), float(c["std"]))
-                    for c in spec["numeric"]
-                ),
-                tuple(Categorical(str(c["name"]), tuple(c["values"])) for c in spec["categorical"]),
+            numeric = (
+                Numeric(str(c["name"]), bool(c["log"]), float(c["mean"]), float(c["std"]))
+                for c in spec["numeric"]
             )
+            categorical = (Categorical(str(c["name"]), tuple(c["values"])) for c in spec["categorical"])
+            return cls(tuple(numeric), tuple(categorical))
         except (KeyError, TypeError, ValueError) as error:
             raise UsboostError(f"this is not the description of a table encoder: {error!r}") from error
 
 
 def _is_skewed(values: np.ndarray) -> bool:
-    """Whether the skewness of all shards' values is above `SKEWED`, by its unbiased estimate."""
+    """Tell whether the skewness of all shards' values is above `SKEWED`, by its unbiased estimate."""
     n = here().sum(len(values))
     if n <= 2:
         return False
     if here().count == 1:
         return bool(abs(pd.Series(values).skew()) > SKEWED)
-    away = values - mean(values)
-    second, third = here().sum(np.array([np.square(away).sum(), (away**3).sum()])) / n
+    centred = values - mean(values)
+    second, third = here().sum(np.array([np.square(centred).sum(), (centred**3).sum()])) / n
     return bool(second > 0 and abs(third / second**1.5) * np.sqrt(n * (n - 1)) / (n - 2) > SKEWED)
-
-
-def _counted_in_all(counts: dict[str | None, int]) -> dict[str | None, int]:
-    """How often all shards have each value, from how often this one has."""
-    if here().count == 1:
-        return counts
-    found: dict[str | None, int] = {}
-    for value, count in (pair for own in here().listed(list(counts.items())) for pair in own):
-        found[value] = found.get(value, 0) + count
-    return found
 
 
 def _signed_log(values: np.ndarray) -> np.ndarray:
@@ -221,19 +192,14 @@ def _column(frame: pd.DataFrame, name: str) -> pd.Series:
     return frame[name]
 
 
-def _is_nominal(column: pd.Series) -> bool:
-    return not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype)
-
-
 def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
-    """A numeric column as finite float64 of shape (n,)."""
+    """Take a numeric column as finite float64 of shape (n,)."""
     column = _column(frame, name)
     try:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
         raise UsboostError(f"column {name!r} is numeric but holds something that is not a number") from None
-    bad = int(len(values) - np.isfinite(values).sum())
-    if bad:
+    if bad := int(len(values) - np.isfinite(values).sum()):
         raise UsboostError(
             f"numeric column {name!r} holds {bad} missing or infinite values of {len(values)}; "
             "fill or drop them first"
@@ -242,7 +208,7 @@ def _numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _factorise(column: pd.Series) -> tuple[np.ndarray, list[str | None]]:
-    """Position of each row's value in a list of nominal values, whose last entry is None: missing."""
+    """Find the position of each row's value in a list of nominal values that ends with None: missing."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         # The dictionary is mapped, not the rows; −1 is pandas' code of a missing value.
         codes, values = column.cat.codes.to_numpy(), column.cat.categories

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +15,67 @@ from PIL import Image
 
 from usboost.errors import UsboostError
 
-MODES = {1: "L", 3: "RGB"}
-"""Pillow's mode of the images by number of channels."""
+MODES = {1: "L", 3: "RGB"}  # Pillow's, by the number of channels
 
-DIGEST = 16
-"""Bytes that say what an image is."""
-
+_DIGEST = 16  # bytes that identify an image
 _BLOCK = 16  # images a thread decodes at a time; fewer than two blocks are not worth a thread
 
 
-class Images:
+class _ImageRows:
+    """n of N images: rows of one are another view of the same images."""
+
+    kind: ClassVar[str] = "image"
+
+    def __init__(self, n: int, absent: np.ndarray | None, rows: np.ndarray | None) -> None:
+        self._n, self._absent, self._rows = n, absent, rows
+        # of all N, shared by selections; threads that fill in one at once write the same bytes
+        self._digests = np.zeros((n, _DIGEST), dtype=np.uint8)
+        self._known = np.zeros(n, dtype=bool)
+
+    def __len__(self) -> int:
+        return self._n if self._rows is None else len(self._rows)
+
+    def __getitem__(self, rows: Any) -> Self:
+        cut = copy(self)
+        cut._rows = self._positions(rows)
+        return cut
+
+    @property
+    def absent(self) -> np.ndarray | None:
+        """Bool of shape (n,), True where a row has no image; None where all of the N have one."""
+        return self._absent if self._absent is None or self._rows is None else self._absent[self._rows]
+
+    def digests(self) -> np.ndarray:
+        """Return what each image is, uint8 (n, 16): BLAKE2b, made once for all selections."""
+        rows = self._positions()
+        for row in np.unique(rows[~self._known[rows]]).tolist():
+            digest = hashlib.blake2b(digest_size=_DIGEST)
+            for part in self._content(row):
+                digest.update(part)
+            self._digests[row] = np.frombuffer(digest.digest(), dtype=np.uint8)
+            self._known[row] = True
+        return self._digests[rows]
+
+    def update_digest(self, digest: Any) -> None:
+        """Feed what the images are to a hash of `hashlib`."""
+        digest.update(self.digests().tobytes())
+        digest.update(b"" if self.absent is None else self.absent.tobytes())
+
+    def _content(self, position: int) -> list[Any]:
+        """Return the bytes that make one of the N images what it is."""
+        raise NotImplementedError
+
+    def _positions(self, rows: Any = None) -> np.ndarray:
+        own = np.arange(self._n) if self._rows is None else self._rows
+        return own if rows is None else own[_selection(rows)]
+
+
+class Images(_ImageRows):
     """n images of one size as pixels, in memory or in a memory-mapped file.
 
     Rows of it, ``images[rows]``, are another view of the same pixels: only `decode` copies them.
+
+    Raises UsboostError if the array is of another type or shape, or the mask is not of its rows.
 
     Parameters
     ----------
@@ -36,11 +83,6 @@ class Images:
         `numpy.memmap`.
     absent : bool array of shape (N,), True where a row has no image; None where all have one.
     rows : positions in `pixels` of the n images, int64 of shape (n,); all of them by default.
-
-    Raises
-    ------
-    UsboostError
-        If the array is of another type or shape, or the mask is not of its rows.
 
     Examples
     --------
@@ -50,8 +92,6 @@ class Images:
     >>> len(images[1:3])
     2
     """
-
-    kind: ClassVar[str] = "image"
 
     def __init__(
         self, pixels: np.ndarray, *, absent: np.ndarray | None = None, rows: np.ndarray | None = None
@@ -65,36 +105,12 @@ class Images:
             raise UsboostError(
                 f"absent must be bool of shape ({len(pixels)},), not {absent.dtype} of shape {absent.shape}"
             )
-        self._pixels, self._absent, self._rows = pixels, absent, rows
-        self._digests = _Digests(len(pixels))
-
-    def __len__(self) -> int:
-        return len(self._pixels if self._rows is None else self._rows)
-
-    def __getitem__(self, rows: Any) -> Images:
-        cut = copy(self)
-        cut._rows = self._positions(rows)
-        return cut
+        super().__init__(len(pixels), absent, rows)
+        _, self.channels, self.height, self.width = pixels.shape
+        self._pixels = pixels
 
     def __repr__(self) -> str:
         return f"Images({len(self)} of {self.channels} x {self.height} x {self.width})"
-
-    @property
-    def channels(self) -> int:
-        return self._pixels.shape[1]
-
-    @property
-    def height(self) -> int:
-        return self._pixels.shape[2]
-
-    @property
-    def width(self) -> int:
-        return self._pixels.shape[3]
-
-    @property
-    def absent(self) -> np.ndarray | None:
-        """Bool of shape (n,), True where a row has no image; None where all have one."""
-        return self._absent if self._absent is None or self._rows is None else self._absent[self._rows]
 
     @property
     def pixels(self) -> np.ndarray:
@@ -102,30 +118,19 @@ class Images:
         return self.decode()
 
     def decode(self, rows: Any = None) -> np.ndarray:
-        """The pixels of some rows (all by default): uint8 (k, C, H, W), as `EncodedImages.decode`."""
+        """Return the pixels of some rows (all by default): uint8 (k, C, H, W), as `EncodedImages.decode`."""
         if self._rows is None:
             return self._pixels if rows is None else self._pixels[_selection(rows)]
         return self._pixels[self._positions(rows)]
 
-    def digests(self) -> np.ndarray:
-        """What each image is, uint8 (n, 16): BLAKE2b of shape and pixels, made once for all selections."""
-        shape = str(self._pixels.shape[1:]).encode()
-        return self._digests.of(
-            self._positions(), lambda row: [shape, np.ascontiguousarray(self._pixels[row])]
-        )
-
-    def update_digest(self, digest: Any) -> None:
-        """Feed what the images are to a hash of `hashlib`."""
-        digest.update(self.digests().tobytes())
-        digest.update(b"" if self.absent is None else self.absent.tobytes())
-
-    def _positions(self, rows: Any = None) -> np.ndarray:
-        own = np.arange(len(self._pixels)) if self._rows is None else self._rows
-        return own if rows is None else own[_selection(rows)]
+    def _content(self, position: int) -> list[Any]:
+        return [str(self._pixels.shape[1:]).encode(), np.ascontiguousarray(self._pixels[position])]
 
 
-class EncodedImages:
+class EncodedImages(_ImageRows):
     """n images of one size as PNG or JPEG bytes, decoded when they are asked for.
+
+    Raises UsboostError if the column is not binary, or there are other than 1 or 3 channels.
 
     Parameters
     ----------
@@ -133,14 +138,7 @@ class EncodedImages:
         no image.
     channels, height, width : of every image; C is 1 or 3.
     rows : positions in `column` of the n images, int64 of shape (n,); all of them by default.
-
-    Raises
-    ------
-    UsboostError
-        If the column is not binary, or there are other than 1 or 3 channels.
     """
-
-    kind: ClassVar[str] = "image"
 
     def __init__(
         self,
@@ -155,40 +153,20 @@ class EncodedImages:
             raise UsboostError(f"encoded images must be a binary column, not {column.type}")
         if channels not in MODES:
             raise UsboostError(f"images must have 1 or 3 channels, not {channels}")
+        absent = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+        super().__init__(len(column), absent, rows)
         self.channels, self.height, self.width = channels, height, width
         self._column = column
-        self._absent = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        self._rows = np.arange(len(column)) if rows is None else rows
-        self._digests = _Digests(len(column))
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, rows: Any) -> EncodedImages:
-        cut = copy(self)
-        cut._rows = self._rows[_selection(rows)]
-        return cut
-
-    @property
-    def absent(self) -> np.ndarray | None:
-        """Bool of shape (n,), True where a row has no image; None where all of the N have one."""
-        return None if self._absent is None else self._absent[self._rows]
 
     def encoded(self, row: int) -> bytes:
-        """The PNG or JPEG bytes of one row, none of them where it has no image."""
-        return self._bytes(int(self._rows[row]))
+        """Return the PNG or JPEG bytes of one row, none of them where it has no image."""
+        return self._bytes(int(self._positions()[row]))
 
-    def update_digest(self, digest: Any) -> None:
-        """Feed what the images are to a hash of `hashlib`."""
-        digest.update(self.digests().tobytes())
-        digest.update(b"" if self.absent is None else self.absent.tobytes())
-
-    def digests(self) -> np.ndarray:
-        """What each image is, uint8 (n, 16): BLAKE2b of its bytes, made once for all selections."""
-        return self._digests.of(self._rows, lambda row: [self._bytes(row)])
+    def _content(self, position: int) -> list[Any]:
+        return [self._bytes(position)]
 
     def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
-        """The pixels of some rows (all by default), zeros where there is no image.
+        """Decode the pixels of some rows (all by default), zeros where there is no image.
 
         Parameters
         ----------
@@ -198,14 +176,10 @@ class EncodedImages:
 
         Returns
         -------
-        uint8 array of shape (k, C, H, W).
-
-        Raises
-        ------
-        UsboostError
-            If an image is damaged or not of the size or mode that all of them should have.
+        uint8 array of shape (k, C, H, W). Raises UsboostError if an image is damaged or not of the size or
+        mode that all of them should have.
         """
-        chosen = self._rows if rows is None else self._rows[_selection(rows)]
+        chosen = self._positions(rows)
         out = np.empty((len(chosen), self.channels, self.height, self.width), dtype=np.uint8)
         blocks = range(0, len(chosen), _BLOCK)
         threads = min(threads or min(8, os.cpu_count() or 1), len(blocks))
@@ -232,11 +206,11 @@ class EncodedImages:
         data = self._bytes(position)
         try:
             with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
-                found = (MODES[self.channels], self.width, self.height)
-                if (image.mode, *image.size) != found:
+                expected = (MODES[self.channels], self.width, self.height)
+                if (image.mode, *image.size) != expected:
                     raise UsboostError(
                         f"image {position} is {image.mode} of {image.width} x {image.height} pixels, "
-                        f"not {found[0]} of {self.width} x {self.height}; prepare the dataset again"
+                        f"not {expected[0]} of {self.width} x {self.height}; prepare the dataset again"
                     )
                 pixels = np.asarray(image)
         except UsboostError:
@@ -249,29 +223,8 @@ class EncodedImages:
         return pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1)
 
 
-class _Digests:
-    """Digests of N images, each made when it is first asked for.
-
-    Threads may ask at once: then they write the same bytes.
-    """
-
-    def __init__(self, n: int) -> None:
-        self._values = np.zeros((n, DIGEST), dtype=np.uint8)
-        self._known = np.zeros(n, dtype=bool)
-
-    def of(self, rows: np.ndarray, parts: Callable[[int], list[Any]]) -> np.ndarray:
-        """Those of some rows, uint8 (k, 16); `parts` gives the bytes of an image."""
-        for row in np.unique(rows[~self._known[rows]]):
-            digest = hashlib.blake2b(digest_size=DIGEST)
-            for part in parts(int(row)):
-                digest.update(part)
-            self._values[row] = np.frombuffer(digest.digest(), dtype=np.uint8)
-            self._known[row] = True
-        return self._values[rows]
-
-
 def _selection(rows: Any) -> Any:
-    """Rows as numpy takes them without dropping the first axis."""
+    """Make a position a slice, so that numpy does not drop the first axis."""
     if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
         # Position -1 is the last row: a slice -1:0 would be empty.
         return slice(rows, rows + 1 or None)

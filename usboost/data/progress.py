@@ -17,21 +17,16 @@ Progress = Callable[[int, int], None]
 
 
 class Running:
-    """What runs at this moment, in the order in which it began.
+    """What runs at this moment, in the order in which it began; `changed` is called with each change."""
 
-    Parameters
-    ----------
-    told : called whenever something begins or ends.
-    """
-
-    def __init__(self, told: Callable[[Sequence[str]], None] | None) -> None:
-        self._told = told
+    def __init__(self, changed: Callable[[Sequence[str]], None] | None) -> None:
+        self._changed = changed
         self._now: dict[object, str] = {}
         self._lock = Lock()
 
     @contextmanager
     def during(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Runs while the block does; of any thread. What the block gets adds how far it is."""
+        """Show `what` while the block runs, in any thread; what the block gets adds how far it is."""
         place = object()
         self._change(place, what)
         try:
@@ -45,8 +40,8 @@ class Running:
                 del self._now[place]
             else:
                 self._now[place] = what
-            if self._told is not None:
-                self._told(list(self._now.values()))
+            if self._changed is not None:
+                self._changed(list(self._now.values()))
 
 
 Job = TypeVar("Job")
@@ -54,7 +49,7 @@ Result = TypeVar("Result")
 
 
 def spread(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
-    """The results of `function` on each job, in the jobs' order.
+    """Yield the results of `function` on each job, in the jobs' order.
 
     Parameters
     ----------

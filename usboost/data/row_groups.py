@@ -33,7 +33,7 @@ class Related:
 
     @classmethod
     def of(cls, groups: Any, times: Any, n: int) -> Related | None:
-        """From what a user gives of n rows; None where that is nothing.
+        """Take what a user gives of n rows; None where that is nothing.
 
         Raises UsboostError if both are given, or there is not one for each row.
         """
@@ -54,8 +54,7 @@ class Related:
     @property
     def arguments(self) -> dict[str, np.ndarray]:
         """What a model's ``fit`` takes."""
-        found = {"groups": self.groups, "times": self.times}
-        return {name: each for name, each in found.items() if each is not None}
+        return {name: each for name, each in vars(self).items() if each is not None}
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -64,11 +63,11 @@ class Related:
 
     @property
     def several(self) -> bool:
-        """Whether there are two groups or times at least, so that rows can be divided at all."""
+        """True if there are two groups or times at least, so that rows can be divided at all."""
         return any((array[1:] != array[:1]).any() for array in self.arguments.values())
 
     def hold_out(self, share: float, y: np.ndarray | None, seed: int) -> Split:
-        """Rows to fit to, and about a share of all: a whole number of groups, or the last rows.
+        """Divide rows to fit to from about a share of all: a whole number of groups, or the last rows.
 
         Raises UsboostError if there is one group, or one time, only.
         """
@@ -80,7 +79,7 @@ class Related:
         return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
 
     def _several_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """As `by_time`; one time only is refused."""
+        """Order the rows as `by_time`; one time only is refused."""
         assert self.times is not None
         order, starts = by_time(self.times)
         if len(starts) < 2:
@@ -90,8 +89,8 @@ class Related:
         return order, starts
 
     def parts(self, most: int, y: np.ndarray | None, seed: int) -> np.ndarray:
-        """The part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by chance, or
-        stretches of time in their order.
+        """Number the part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by
+        chance, or stretches of time in their order.
 
         Raises UsboostError if there is one group, or one time, only.
         """
@@ -122,7 +121,7 @@ class Related:
         return np.random.default_rng(seed % 2**32).permutation(len(names))[part]
 
     def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
-        """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.
+        """Make at most so many splits: rows to fit to, some of each class among them, and rows that judge it.
 
         By group, each part in turn; groups that a class would be missing without stay among the rows that are
         fitted to. By time, the later half of the rows is cut into stretches, and each is judged by a fit to
@@ -158,18 +157,15 @@ class Related:
 
 
 def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
-    """At most so many splits of n rows: to fit to, and to judge the fit by; each row judges once at most.
+    """Make at most so many splits of n rows, to fit to and to judge the fit by; a row judges once at most.
+
+    Raises UsboostError if the rows cannot be divided.
 
     Parameters
     ----------
     y : classes, int (n,), of which each part has its share; the one row of a class is always fitted to. Or
         numbers, float (n,)
     related : how the rows are related; the splits are then those of `Related.folds`
-
-    Raises
-    ------
-    UsboostError
-        If the rows cannot be divided.
     """
     if related is not None:
         return related.folds(most, y, seed)
@@ -188,20 +184,17 @@ def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = N
 
 
 def by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows from the earliest to the latest, and where each different time begins among them."""
+    """Order the rows from the earliest to the latest, and find where each different time begins."""
     order = np.argsort(times, kind="stable")
     ranked = times[order]
     return order, np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
 
 
 def _nearest(starts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Of each position the nearest of the starts, the first of equals; none where there is no start."""
-    if not len(starts):
-        return starts
-    at: np.ndarray = starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
-    return at
+    """Find the start that is nearest to each position, the first of equals; none where there is no start."""
+    return starts[np.abs(starts[:, None] - wanted).argmin(axis=0)] if len(starts) else starts
 
 
 def _lacking(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The classes that are not among some rows."""
+    """List the classes that are not among some rows."""
     return np.setdiff1d(y, y[rows]) if y.dtype.kind in "iu" else y[:0]

@@ -1,20 +1,20 @@
-"""A table as a view: encoded numbers and categories."""
+"""A table as a view: encoded numbers and categories; and one of columns with few different numbers each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from usboost.data.coded import code_type
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.files.mapped import mapped, nameless, rows_of, side_by_side
+from usboost.files.arrays import mapped, nameless, rows_of, side_by_side
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Table:
 
     @classmethod
     def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
-        """A table without categories, from an array of shape (n, p)."""
+        """Make a table without categories, from an array of shape (n, p)."""
         values = np.ascontiguousarray(values, dtype=np.float32)
         if values.ndim != 2:
             raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {values.ndim}")
@@ -63,20 +63,17 @@ class Table:
 
     @classmethod
     def on_disk(cls, parts: Iterable[Table], folder: Path | str | None = None) -> Table:
-        """The rows of some tables, one after the other, in files that are read as they are needed.
+        """Put the rows of some tables, one after the other, in files that are read as they are needed.
 
         What a fit makes of such a table for each row and column is in files, too; memory holds a few numbers
         for each row. The files have no name and are gone with the table.
+
+        Raises UsboostError if a part has other columns than the first, or the disk is full.
 
         Parameters
         ----------
         parts : one at least, of the same columns; each is let go before the next is asked for
         folder : where the files are; by default that of temporary files, which the variable TMPDIR names
-
-        Raises
-        ------
-        UsboostError
-            If a part has other columns than the first, or the disk is full.
 
         Examples
         --------
@@ -145,7 +142,7 @@ class Table:
         return tuple(range(self.n_numeric, self.n_columns))
 
     def filled(self, missing: str | None = None) -> Table:
-        """The same with 0 (the unknown category) in absent rows, and none absent: to be put beside others.
+        """Put 0 (the unknown category) in absent rows, so that none is absent, as other columns need it.
 
         Parameters
         ----------
@@ -163,18 +160,15 @@ class Table:
         return Table(np.concatenate(columns, axis=1), codes, self.cardinalities, tuple(names))
 
     def beside(self, other: Table) -> Table:
-        """The columns of both tables of the same rows: numeric ones first, as always; none is absent."""
+        """Join the columns of two tables of the same rows: numeric ones first, as always; none is absent."""
         names = [*self.names[: self.n_numeric], *other.names[: other.n_numeric]]
         names += [*self.names[self.n_numeric :], *other.names[other.n_numeric :]]
-        return Table(
-            side_by_side((self.numeric, other.numeric)),
-            side_by_side((self.codes, other.codes)),
-            (*self.cardinalities, *other.cardinalities),
-            tuple(names),
-        )
+        numeric = side_by_side((self.numeric, other.numeric))
+        codes = side_by_side((self.codes, other.codes))
+        return Table(numeric, codes, (*self.cardinalities, *other.cardinalities), tuple(names))
 
     def matrix(self) -> np.ndarray:
-        """All columns side by side as trees read them: float32 (n, p + q), column-major."""
+        """Put all columns side by side as trees read them: float32 (n, p + q), column-major."""
         return side_by_side((self.numeric, self.codes), np.float32, "F")
 
 
@@ -183,14 +177,10 @@ VIEW = "x"
 
 
 def as_table(X: Any, n_columns: int | None = None) -> Table:
-    """X as a table: a `Table` as it is, Views' tables side by side, else an array (n, p) of numbers.
+    """Take X as a table: a `Table` as it is, Views' tables side by side, else an array (n, p) of numbers.
 
-    Raises
-    ------
-    UsboostError
-        If X is empty, not numeric or not finite, or has not `n_columns` columns.
-    TypeError
-        If X is sparse, or holds objects that stand for no number (both as scikit-learn has it).
+    Raises UsboostError if X is empty, not numeric or not finite, or has not `n_columns` columns; TypeError if
+    it is sparse, or holds objects that stand for no number (both as scikit-learn has it).
     """
     if isinstance(X, Views):
         X = X[VIEW] if VIEW in X.names else reduce(Table.beside, (X[name] for name in X.names))
@@ -220,13 +210,11 @@ def as_table(X: Any, n_columns: int | None = None) -> Table:
                 raise UsboostError(
                     f"X has 0 {what}(s) (shape={values.shape}) while a minimum of 1 is required."
                 )
-        wrong = np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))
-        if len(wrong):
+        if len(wrong := np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))):
             i, j = wrong[0]
-            column = names[j] if names else j
             raise UsboostError(
-                f"row {i} of X holds {values[i, j]} in column {column}; fill it in, since neither NaN nor "
-                "infinity is taken"
+                f"row {i} of X holds {values[i, j]} in column {names[j] if names else j}; fill it in, since "
+                "neither NaN nor infinity is taken"
             )
         X = Table.from_numeric(values, names)
     if n_columns is not None and X.n_columns != n_columns:
@@ -235,13 +223,7 @@ def as_table(X: Any, n_columns: int | None = None) -> Table:
 
 
 def as_targets(y: Any) -> np.ndarray:
-    """y, of shape (n,) or (n, m), as float64 (n, m).
-
-    Raises
-    ------
-    UsboostError
-        If y is not numeric or finite.
-    """
+    """Take y, of shape (n,) or (n, m), as float64 (n, m). Raises UsboostError if it is no finite numbers."""
     if y is None:
         raise UsboostError("fit requires y to be passed, but the target y is None; pass the targets")
     try:
@@ -251,3 +233,74 @@ def as_targets(y: Any) -> np.ndarray:
     if targets.ndim not in (1, 2) or not np.isfinite(targets).all():
         raise UsboostError("y must be finite numbers of shape (n,) or (n, m)")
     return targets[:, None] if targets.ndim == 1 else targets
+
+
+COLUMNS = 32  # of a `CodedTable`, written out at the same time
+
+
+def code_type(n_codes: int) -> type[np.integer[Any]]:
+    """Return the smallest type for codes 0 to `n_codes` − 1 that numpy and torch both reckon with."""
+    return np.uint8 if n_codes <= 256 else np.int16 if n_codes <= 1 << 15 else np.int32
+
+
+@dataclass(frozen=True)
+class CodedTable:
+    """float32 (n, p) of which each column has few different numbers, at a quarter of the memory, or half.
+
+    Attributes
+    ----------
+    codes : uint8, int16 or int32 (n, p)
+    values : float32, of one column after the other: code c of column j stands for ``values[starts[j] + c]``
+    starts : int32 (p,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usboost.data.table import CodedTable
+    >>> table = CodedTable.of([np.array([0.5, 7.0, 0.5]), np.array([1.0, 2.0, 3.0])])
+    >>> table.codes.dtype, table.numbers(slice(1)).ravel()
+    (dtype('uint8'), array([0.5, 7. , 0.5], dtype=float32))
+    """
+
+    codes: np.ndarray
+    values: np.ndarray
+    starts: np.ndarray
+
+    kind: ClassVar[str] = "coded_table"
+
+    @classmethod
+    def of(cls, columns: Iterable[np.ndarray]) -> CodedTable:
+        """Make it of its columns, float (n,) each; there is one at least."""
+        values, codes = zip(*(np.unique(column, return_inverse=True) for column in columns))
+        narrow = [each.astype(code_type(each.max(initial=0) + 1)) for each in codes]
+        return cls.of_codes(np.column_stack(narrow), values)
+
+    @classmethod
+    def of_codes(cls, codes: np.ndarray, values: Sequence[np.ndarray]) -> CodedTable:
+        """Make it of codes (n, p) and the numbers that those of each column stand for."""
+        starts = np.cumsum([0, *map(len, values)], dtype=np.int32)[:-1]
+        return cls(codes, np.concatenate(values, dtype=np.float32), starts)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> CodedTable:
+        return replace(self, codes=self.codes[rows])
+
+    @property
+    def n_columns(self) -> int:
+        return self.codes.shape[1]
+
+    def numbers(self, columns: slice) -> np.ndarray:
+        """Write out the numbers of some columns, float32 (n, k)."""
+        return self.values.take(self.codes[:, columns] + self.starts[columns])
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """Write out all columns, about 32 at a time; never one alone where there are two."""
+        cuts = np.linspace(0, self.n_columns, max(1, self.n_columns // COLUMNS) + 1).astype(int).tolist()
+        return (self.numbers(slice(*ends)) for ends in pairwise(cuts))
+
+    def changed(self, change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> CodedTable:
+        """Take other numbers: `change` is given all numbers (k,) and the column of each, int (k,)."""
+        counts = np.diff(self.starts, append=len(self.values))
+        return replace(self, values=change(self.values, np.repeat(np.arange(self.n_columns), counts)))

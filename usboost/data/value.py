@@ -27,14 +27,18 @@ T = TypeVar("T")
 
 
 def canonical(value: object) -> str:
-    """A value as a category is called.
+    """Name a value as a category is called.
 
     An integer-valued float or decimal is its integer. So is text that is a plain decimal number of at most
     15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, so
     that codes such as "007", "1e5" or "1.10" stay as they are. Other values are as `str` has them.
     """
     if isinstance(value, str):
-        return _of_text(value) if _rewritten.fullmatch(value) else value
+        if not _rewritten.fullmatch(value):
+            return value
+        if ":" in value:
+            return value[:10]
+        return str(int(float(value))) if float(value).is_integer() else value
     if isinstance(value, (bool, Integral)):
         return str(value)
     if isinstance(value, Real):
@@ -45,26 +49,27 @@ def canonical(value: object) -> str:
     return str(value)
 
 
-def _of_text(text: str) -> str:
-    if ":" in text:
-        return text[:10]
-    number = float(text)
-    return str(int(number)) if number.is_integer() else text
-
-
 def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None, T]:
-    """What is known of names, which may be written otherwise; a name that is not known is left out.
+    """Look up names, which may be written otherwise; a name that is not known is left out.
 
     A name itself counts first. Else it is compared in its canonical form, then as a number (2.50 and 2.5).
     Where all that is known are truth values, it may be one of these: True, "TRUE", "true", 1, "yes". Of
     several that are known and equal, the first counts.
     """
     names = list(names)
-    found = {name: known[name] for name in names if name in known}
-    rest = [name for name in names if name is not None and name not in found]
+    result = {name: known[name] for name in names if name in known}
+    rest = [name for name in names if name is not None and name not in result]
     if not rest:
-        return found
-    forms: tuple[Callable[[str], object], ...] = (canonical, _as_number, _as_truth)
+        return result
+
+    def as_number(name: str) -> str:
+        is_number = _decimal.fullmatch(name) and sum(each.isdigit() for each in name) <= _DIGITS
+        return canonical(float(name)) if is_number else canonical(name)
+
+    def as_truth(name: str) -> object:
+        return _TRUTH.get(name.lower(), name)
+
+    forms: tuple[Callable[[str], object], ...] = (canonical, as_number, as_truth)
     given = [name for name in known if name is not None]
     if not all(name.lower() in _TRUTH for name in given):
         forms = forms[:2]
@@ -72,18 +77,8 @@ def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None
         others: dict[object, T] = {}
         for name in given:
             others.setdefault(form(name), known[name])
-        found |= {name: others[form(name)] for name in rest if name not in found and form(name) in others}
-    return found
-
-
-def _as_number(name: str) -> str:
-    is_number = _decimal.fullmatch(name) and sum(each.isdigit() for each in name) <= _DIGITS
-    return canonical(float(name)) if is_number else canonical(name)
-
-
-def _as_truth(name: str) -> object:
-    truth = _TRUTH.get(name.lower())
-    return name if truth is None else truth
+        result |= {name: others[form(name)] for name in rest if name not in result and form(name) in others}
+    return result
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ class Missing:
 
 @lru_cache(maxsize=256)
 def missing_of(options: tuple[str, ...]) -> Missing:
-    """What is meant by values that a user says are missing: -999, "-999.0" and "-9.99e2" mean one."""
+    """Read values that a user says are missing: -999, "-999.0" and "-9.99e2" mean one."""
     texts = {form for each in options for form in (each, each.strip(), canonical(each.strip()))}
     numbers: list[Decimal] = []
     for each in options:

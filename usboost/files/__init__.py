@@ -17,20 +17,20 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def _of_the_disk(error: Exception) -> OSError | None:
-    """The system's error behind what a writer has raised: a full disk, say; None if it is none.
+    """Find the system's error behind what a writer has raised: a full disk, say; None if it is none.
 
     Writers in Rust and C++ (safetensors, Arrow, CatBoost) raise errors of their own, with the system's words.
     """
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return error
-    said = str(error)
-    number = next((each for each in NO_ROOM if os.strerror(each) in said), None)
+    text = str(error)
+    number = next((each for each in NO_ROOM if os.strerror(each) in text), None)
     return None if number is None else OSError(number, os.strerror(number))
 
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder beside `folder` to write to, which takes its place when the block succeeds.
+    """Make a new folder beside `folder` to write to, which takes its place when the block succeeds.
 
     When anything fails the earlier folder stays as it was. Files that are there are never edited, since DVC
     may have linked them to its cache. Raises UsboostError if `folder` is a file, nothing can be written
@@ -48,7 +48,13 @@ def replacing(folder: Path) -> Iterator[Path]:
     fresh.mkdir()
     try:
         yield fresh
-        _share(fresh)
+        # let others read what a user's umask lets them read; some writers make files for their owner only
+        mode = fresh.stat().st_mode & 0o666
+        for file in fresh.rglob("*"):
+            about = file.lstat()
+            # a file with another name, a cache's say, keeps what it has
+            if stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_mode & 0o666 != mode:
+                file.chmod(mode)
         if folder.exists():
             folder.replace(old)
         try:
@@ -67,21 +73,8 @@ def replacing(folder: Path) -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _share(folder: Path) -> None:
-    """Let others read what a user's umask lets them read; some writers make files for their owner only."""
-    mode = folder.stat().st_mode & 0o666
-    for file in folder.rglob("*"):
-        about = file.lstat()
-        # a file with another name, a cache's say, keeps what it has
-        if stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_mode & 0o666 != mode:
-            file.chmod(mode)
-
-
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under another name, then put it in place.
-
-    Raises UsboostError if it cannot be written; an earlier file stays as it was.
-    """
+    """Write a file under another name, then put it in place; what cannot be written is a UsboostError."""
     path = Path(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -32,24 +32,19 @@ class Registry:
     def register(self, part: type) -> type:
         """Make a class known by its attribute `kind`; can be used as a decorator.
 
-        Raises
-        ------
-        UsboostError
-            If the class has no kind, or another class has it.
+        Raises UsboostError if the class has no kind, or another class has it.
         """
         kind = getattr(part, "kind", None)
         if not isinstance(kind, str) or not kind.isidentifier():
             raise UsboostError(f"{part.__name__} needs a class attribute `kind`, a name such as 'ridge'")
         known = self._parts.get(kind)
-        name = f"{part.__module__}:{part.__qualname__}"
-        same = known is None or known == name or _name(known) == name
-        if not same:
+        if known is not None and _name(known) != _name(part):
             raise UsboostError(f"the {self.sort} kind {kind!r} is taken by {_name(known)}; choose another")
         self._parts[kind] = part
         return part
 
     def __getitem__(self, kind: str) -> Any:
-        """The class of a kind. Raises UsboostError if it is unknown; the message lists the known ones."""
+        """Return the class of a kind. Raises UsboostError if it is unknown; the message lists known ones."""
         if kind not in self:
             raise UsboostError(
                 f"unknown {self.sort} kind {kind!r}; {choices(str(kind), list(self), 'known are')} "
@@ -68,16 +63,14 @@ class Registry:
         return kind in self._parts
 
     def __iter__(self) -> Iterator[str]:
-        """The kinds."""
         return iter(tuple(self._parts))
 
     def kind_of(self, part: type) -> str | None:
-        """The kind of a class; None if it is not registered."""
-        name = f"{part.__module__}:{part.__qualname__}"
-        return next((kind for kind, known in self._parts.items() if _name(known) == name), None)
+        """Return the kind of a class; None if it is not registered."""
+        return next((kind for kind, known in self._parts.items() if _name(known) == _name(part)), None)
 
     def kind_called(self, class_name: str) -> str | None:
-        """The kind whose class has this name."""
+        """Return the kind whose class has this name."""
         names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
         if class_name not in names:
             self._ask_others()
@@ -95,10 +88,7 @@ class Registry:
 def import_parts(modules: Iterable[str], folder: Path) -> None:
     """Import modules that register parts, from a folder or installed; what they hold is run.
 
-    Raises
-    ------
-    UsboostError
-        If there is no such module.
+    Raises UsboostError if there is no such module.
     """
     if str(folder.resolve()) not in sys.path:
         sys.path.insert(0, str(folder.resolve()))

@@ -13,7 +13,7 @@ _MOST_VALUES = 100_000
 
 
 def read_yaml(path: Path, missing: str) -> Any:
-    """What a YAML file holds.
+    """Read a YAML file.
 
     Raises UsboostError if the file is missing, cannot be read, is no YAML, or stands for more values than
     memory holds. `missing`: what to do where there is no such file, for the message.
@@ -29,7 +29,7 @@ def read_yaml(path: Path, missing: str) -> Any:
 
 
 def parsed_yaml(text: str, where: str) -> Any:
-    """What YAML stands for; as `read_yaml`. `where`: it is from, for the message."""
+    """Return what YAML stands for; errors as of `read_yaml`, which name `where` it is from."""
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -43,7 +43,7 @@ def parsed_yaml(text: str, where: str) -> Any:
 
 
 def _refuse_bomb(node: yaml.Node | None, where: str) -> None:
-    """A few lines of aliases of aliases (``*``) can stand for more values than memory holds."""
+    """Refuse aliases of aliases (``*``), of which a few lines stand for more values than memory holds."""
     sizes: dict[int, int] = {}
 
     def size(node: Any) -> int:

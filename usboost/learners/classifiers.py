@@ -11,9 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from sklearn.utils.validation import has_fit_parameter
 
-from usboost.data.frames import Frame
 from usboost.data.table import Table
-from usboost.data.views import View
+from usboost.data.views import Frame, View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
 from usboost.learners.trees.tree import Tree

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from usboost.datasets.files.sampling import stream
+from usboost.datasets.sampling import stream
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric, metric_name, number

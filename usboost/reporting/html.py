@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from usboost.datasets.prepared.store import task_of
+from usboost.datasets.store import task_of
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.datasets.prepared.store import task_of
+from usboost.datasets.store import task_of
 from usboost.evaluation import selection
 from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL

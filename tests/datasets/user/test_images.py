@@ -18,7 +18,7 @@ from PIL import Image
 from tests.conftest import encoded
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.files.image_sources import load
+from usboost.datasets.image_files import load
 from usboost.datasets.user.images import image_set
 from usboost.datasets.user.images.image_set import room
 from usboost.datasets.user.prepare import prepare

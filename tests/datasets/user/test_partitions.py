@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from usboost.datasets.files.sources import sha256
+from usboost.datasets.sources import sha256
 from usboost.datasets.user.reading.files import digest
 from usboost.datasets.user.reading.source import TableFile
 from usboost.errors import UsboostError

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from usboost.data.images import Images
 from usboost.data.views import Views
-from usboost.datasets.covertype import shapes
-from usboost.datasets.files.image_sources import load
-from usboost.datasets.files.sources import sha256
-from usboost.datasets.prepared import store
-from usboost.datasets.prepared.store import Prepared
+from usboost.datasets import shapes, store
+from usboost.datasets.image_files import load
+from usboost.datasets.sources import sha256
+from usboost.datasets.store import Prepared
 from usboost.datasets.user import demo as user_demo
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.columns.encoding import Encoding, complete

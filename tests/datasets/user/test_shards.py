@@ -20,7 +20,7 @@ from usboost.datasets.user.shards import cuts, read_shard
 from usboost.datasets.user.table_spec import TableSpec
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
-from usboost.files.mapped import is_mapped
+from usboost.files.arrays import is_mapped
 from usboost.shards import here as here_module
 from usboost.shards import together
 from usboost.shards.together import Link, run
@@ -219,7 +219,7 @@ def test_shards_with_other_files_or_words_are_told(tmp_path: Path) -> None:
 
 def test_views_of_many_rows_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "rows", frame())
-    monkeypatch.setattr("usboost.files.mapped.LEAST", 0)
+    monkeypatch.setattr("usboost.files.arrays.LEAST", 0)
 
     def work() -> Views:
         own = read_shard(path, SPEC)
@@ -228,7 +228,7 @@ def test_views_of_many_rows_are_on_disk(tmp_path: Path, monkeypatch: pytest.Monk
 
     in_memory = shards(work, 2)
     monkeypatch.setattr("usboost.datasets.user.user_table.PART_ROWS", 7)
-    monkeypatch.setattr("usboost.files.mapped.PART_ROWS", 7)
+    monkeypatch.setattr("usboost.files.arrays.PART_ROWS", 7)
     for kept, views in zip(shards(work, 2), in_memory, strict=True):
         assert kept["U"] is kept["S"]
         assert is_mapped(kept["S"].numeric) and is_mapped(kept["S"].codes)

@@ -17,7 +17,7 @@ from tasks import settings
 from tasks.catalog import DATASETS
 from tests.multimodal.conftest import accepted, run
 from usboost import MultimodalClassifier, MultimodalRegressor
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.datasets.user.columns import text_models
 from usboost.datasets.user.read_prepared import read_prepared
 from usboost.datasets.user.read_table import read_table

@@ -16,7 +16,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tasks import tracking
-from usboost.datasets.prepared import store
+from usboost.datasets import store
 from usboost.datasets.user import prepare as user_table
 from usboost.datasets.user.columns import texts
 from usboost.datasets.user.columns.encoding import Encoding

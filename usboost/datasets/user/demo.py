@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from usboost.datasets.covertype import shapes
-from usboost.datasets.files.sampling import stream
+from usboost.datasets import shapes
+from usboost.datasets.sampling import stream
 from usboost.errors import UsboostError
 
 TABLE = "table.csv"

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
-from usboost.datasets.files.image_sources import Source as Image
-from usboost.datasets.files.sampling import random_parts, stratified_parts, stream
-from usboost.datasets.prepared import image_store
-from usboost.datasets.prepared.image_encoding import encode_files, encoding
-from usboost.datasets.prepared.store import LABEL, Prepared, describe
+from usboost.datasets import image_store
+from usboost.datasets.image_encoding import encode_files, encoding
+from usboost.datasets.image_files import Source as Image
+from usboost.datasets.sampling import random_parts, stratified_parts, stream
+from usboost.datasets.store import LABEL, Prepared, describe
 from usboost.datasets.user.columns.formats import plain_form
 from usboost.datasets.user.images.image_set import image_sources
 from usboost.datasets.user.images.reader import ImageColumns

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, ValidationError
 
-from usboost.datasets.prepared import image_store, store
-from usboost.datasets.prepared.card import CardPart, first_fault, is_user_table
-from usboost.datasets.prepared.card import ImagesEntry as Shards
+from usboost.datasets import image_store, store
+from usboost.datasets.image_store import CardPart
+from usboost.datasets.image_store import ImagesEntry as Shards
+from usboost.datasets.store import first_fault, is_user_table
 from usboost.datasets.user.columns.formats import Written
 from usboost.datasets.user.images.image_set import ImageSet
 from usboost.datasets.user.images.reader import ImageColumns

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.data.progress import Progress
-from usboost.datasets.prepared.store import CLEAN, LABEL
+from usboost.datasets.store import CLEAN, LABEL
 from usboost.datasets.user.columns.column import Column, Format, Kind
 from usboost.datasets.user.columns.kinds import ColumnKind, kind_of
 from usboost.datasets.user.columns.labels import (

@@ -68,7 +68,7 @@ class TableSpec(Options):
     weight : the column of how much each row counts.
     split : the column that holds train, val or test.
     size, grey : of the images: their side in pixels, and whether they are grey; else red, green and blue.
-    aspect : what becomes of images that are not square, see `image_sources`.
+    aspect : what becomes of images that are not square, see `image_files`.
     pool_images : whether several columns of images are one view; by default each is its own.
     skip_unreadable : count images that cannot be read as missing, instead of refusing them.
 

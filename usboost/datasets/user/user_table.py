@@ -22,7 +22,7 @@ from usboost.datasets.user.images.values import Paths
 from usboost.datasets.user.misfits import Misfits
 from usboost.datasets.user.reading.source import Source
 from usboost.datasets.user.table_spec import TableSpec
-from usboost.files.mapped import PART_ROWS, parts
+from usboost.files.arrays import PART_ROWS, parts
 from usboost.shards.here import here
 
 

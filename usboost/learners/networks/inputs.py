@@ -174,7 +174,7 @@ class TableRows:
 class CodedRows:
     """The rows of a table of which each column has few numbers, which are looked up batch by batch.
 
-    Attributes are those of `usboost.data.coded.CodedTable`, as tensors on the device.
+    Attributes are those of `usboost.data.table.CodedTable`, as tensors on the device.
     """
 
     codes: torch.Tensor

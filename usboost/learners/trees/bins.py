@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from usboost.data.coded import code_type
-from usboost.files.mapped import parts, room
+from usboost.data.table import code_type
+from usboost.files.arrays import parts, room
 from usboost.shards.here import here
 
 BLOCK_ENTRIES = 1 << 17

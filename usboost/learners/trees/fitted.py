@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.data.coded import code_type
+from usboost.data.table import code_type
 from usboost.errors import UsboostError
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.trees.tree import Tree

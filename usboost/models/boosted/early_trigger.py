@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from usboost.data.frames import Frame, Sequences, as_sequences
+from usboost.data.views import Frame, Sequences, as_sequences
 from usboost.errors import UsboostError
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 

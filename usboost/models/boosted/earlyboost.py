@@ -22,8 +22,7 @@ from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Scores, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm
 from usboost.boosting.targets import WeightedSigns
-from usboost.data.frames import Frame, as_sequences, frame_name
-from usboost.data.views import Views
+from usboost.data.views import Frame, Views, as_sequences, frame_name
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import Learner, Target

@@ -13,8 +13,7 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.data.coded import CodedTable
-from usboost.data.table import Table
+from usboost.data.table import CodedTable, Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import column_moments

@@ -12,9 +12,8 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 
-from usboost.data.coded import CodedTable
 from usboost.data.row_groups import Related
-from usboost.data.table import Table
+from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
 from usboost.learners.search_space import Integer, Real, Space

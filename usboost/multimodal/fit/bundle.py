@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
-from usboost.datasets.prepared.card import first_fault, read_json
+from usboost.datasets.store import first_fault, read_json
 from usboost.datasets.user.columns.encoding import Encoding, added
 from usboost.datasets.user.columns.texts import TextNumbers
 from usboost.datasets.user.misfits import Tally

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
-from usboost.datasets.files.image_sources import Aspect
-from usboost.datasets.prepared.card import CardPart, EncoderCard
+from usboost.datasets.image_files import Aspect
+from usboost.datasets.image_store import CardPart
+from usboost.datasets.store import EncoderCard
 from usboost.datasets.user.columns.column import Kind
 from usboost.datasets.user.columns.encoding import DateParts, Encoding, Part
 from usboost.datasets.user.columns.formats import Written, plain_form

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from usboost.datasets.prepared import image_store, store
-from usboost.datasets.prepared.store import LABEL, task_of
+from usboost.datasets import image_store, store
+from usboost.datasets.store import LABEL, task_of
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import Card
 
@@ -36,7 +36,7 @@ def bundle_of(
     Parameters
     ----------
     model : fitted to the split ``train``.
-    prepared : the card, see `usboost.datasets.prepared.store.describe`.
+    prepared : the card, see `usboost.datasets.store.describe`.
     name, seed : of the model.
     scores : of the split ``val``.
     margin : of a predicted number, see `usboost.evaluation.intervals.margin_of`.

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.data.row_groups import Related, by_time
-from usboost.datasets.files.sampling import stratified_parts, stream
+from usboost.datasets.sampling import stratified_parts, stream
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.shards.here import here

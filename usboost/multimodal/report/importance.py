@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from usboost.data.views import Views
-from usboost.datasets.files.sampling import stratified_sample
+from usboost.datasets.sampling import stratified_sample
 from usboost.datasets.user.columns.encoding import SUFFIX
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.names import LOWER_IS_BETTER, metric_name, number

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from usboost.data.views import Views
-from usboost.datasets.prepared.store import CLEAN, LABEL, task_of
+from usboost.datasets.store import CLEAN, LABEL, task_of
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
 from usboost.evaluation.names import number

@@ -14,7 +14,7 @@ import pyarrow as pa
 from usboost.data.images import EncodedImages, Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
-from usboost.datasets.files.image_sources import Source as Image
+from usboost.datasets.image_files import Source as Image
 from usboost.datasets.user.images.reader import ImageColumns, ImageReader
 from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option

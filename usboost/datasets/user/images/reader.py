@@ -15,7 +15,7 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
-from usboost.datasets.files.image_sources import Aspect, Cursor, ParquetRow, load, read, thumbnail
+from usboost.datasets.image_files import Aspect, Cursor, ParquetRow, load, read, thumbnail
 from usboost.datasets.user.columns.column import Column
 from usboost.datasets.user.columns.types import is_text, plain_type
 from usboost.datasets.user.images.values import ImageValues

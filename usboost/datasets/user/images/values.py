@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 import pandas as pd
 import pyarrow as pa
 
-from usboost.datasets.files.image_sources import inside, is_contained
+from usboost.datasets.image_files import inside, is_contained
 from usboost.datasets.user.columns.types import is_binary, is_text, plain_type
 from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.json
 
-from usboost.datasets.files.sources import sha256
+from usboost.datasets.sources import sha256
 from usboost.datasets.user.reading.columnar import Feather, Parquet
 from usboost.datasets.user.reading.content import FAULTS, Content, damaged, kind_of_file, unpacked
 from usboost.datasets.user.reading.delimited import Delimited
