@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from usboost import MultimodalClassifier
-from usboost.datasets.user.demo import write_demo
+from usboost.table.demo import write_demo
 
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)

@@ -19,11 +19,11 @@ from usboost.datasets import imagenet as imagenet_demo
 from usboost.datasets import sequences as prepared_sequences
 from usboost.datasets.sources import RemoteFile, find_source, sha256
 from usboost.datasets.store import Prepared
-from usboost.datasets.user import demo as user_demo
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.reading.files import digest
-from usboost.datasets.user.table_spec import SIZE
 from usboost.errors import UsboostError
+from usboost.table import demo as user_demo
+from usboost.table import prepared as user_table
+from usboost.table.files import digest
+from usboost.table.spec import SIZE
 
 POINTER = "source.json"
 """Stands in a raw folder for files that are too large to copy: where they are, and a digest."""

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter
 from usboost.files.registry import import_parts
 from usboost.files.yaml_file import read_yaml
@@ -16,6 +15,7 @@ from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.entry import Entry
 from usboost.models.losses import LOSSES
+from usboost.table.spec import TableSpec
 
 DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")
 """The datasets by name; `tasks.catalog` says where they come from."""
@@ -60,7 +60,6 @@ class UserTableSettings(Section):
     split_column: str | None
     categorical: list[str]
     text: list[str] = []
-    text_model: str | None = None
     drop: list[str]
     missing: list[str] = []
     images_root: str | None = None

@@ -26,13 +26,13 @@ from tasks.prepared import task_of
 from tasks.settings import Settings, editor
 from usboost.datasets import store
 from usboost.datasets.store import is_user_table
-from usboost.datasets.user.read_prepared import read_prepared
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
 from usboost.files import write_atomically
 from usboost.models.catalogue.settings_file import read_settings
 from usboost.multimodal import tune as tuned
 from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
+from usboost.table.prepared import read_prepared
 from usboost.tuning.propose import space_of
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import Plan, SearchResult, search

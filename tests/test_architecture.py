@@ -28,6 +28,7 @@ LAYERS = (
     {"usboost.tuning"},
     {"usboost.models"},
     {"usboost.boosting"},
+    {"usboost.table"},
     {"usboost.learners", "usboost.datasets"},
     {"usboost.data"},
     {"usboost.losses", "usboost.evaluation"},
@@ -35,7 +36,7 @@ LAYERS = (
     {"usboost.errors"},
 )
 """From the top down. A module imports from its own room and from lower layers; tasks know nothing of the
-command line, datasets and learners nothing of each other."""
+command line, datasets and learners nothing of each other, tables nothing of learners."""
 
 RANK = {room: k for k, layer in enumerate(LAYERS) for room in layer}
 MOST_ROOMS, MOST_LOOSE_FILES, MOST_FILES = 20, 6, 14
@@ -94,6 +95,16 @@ def test_no_import_runs_upwards() -> None:
         for module, others in graph().items()
         for other in others
         if room(module) != room(other) and RANK[room(module)] >= RANK.get(room(other), 0)
+    ]
+    assert found == []
+
+
+def test_a_table_knows_nothing_of_learners() -> None:
+    found = [
+        f"{module} imports {other}"
+        for module, others in graph().items()
+        for other in others
+        if room(module) == "usboost.table" and room(other) == "usboost.learners"
     ]
     assert found == []
 

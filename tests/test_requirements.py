@@ -15,7 +15,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 USER_TABLE = {"usboost", "tasks", "flows", "benchmarks", "tests"}
-OPTIONAL = {"sentence_transformers"}  # used where a user has it; asked for by name otherwise
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 
@@ -73,7 +72,7 @@ def distributions(package: str) -> set[str]:
 def test_what_is_imported_is_declared(folder: str, extras: tuple[str, ...]) -> None:
     known = declared(*extras)
     missing = {name: path for name, path in imported(folder).items() if not distributions(name) & known}
-    assert {name: path for name, path in missing.items() if name not in OPTIONAL} == {}
+    assert missing == {}
 
 
 def test_the_library_declares_no_more_than_it_imports() -> None:

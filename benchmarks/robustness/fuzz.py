@@ -39,12 +39,12 @@ from tasks.fits.features import read_features, write_features
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.image_files import load as load_image
 from usboost.datasets.sources import sha256
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_prepared import read_prepared
-from usboost.datasets.user.read_table import read_columns
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models import persistence
+from usboost.table import prepared as user_table
+from usboost.table.prepared import read_prepared
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_columns
 
 SECONDS = 30.0
 """The longest that one input may take."""

@@ -23,9 +23,6 @@ from benchmarks.study.equal_tables import DRAWS_NOTHING, kept, kind_of, losses_f
 from usboost.boosting.callbacks import TimeLimit
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import census
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
 from usboost.models.base import for_all_rows
@@ -33,6 +30,8 @@ from usboost.models.class_weights import fit_weighted
 from usboost.models.settings import with_settings
 from usboost.multimodal.fit.fit import ImageOptions, by_name
 from usboost.multimodal.tune import parts_of, settings_of, tune
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 from usboost.tuning.search import Plan
 
 SPLIT = "split"

@@ -21,11 +21,11 @@ import yaml as plain_yaml
 
 from flows.local import runtime
 from tasks import settings as params
-from usboost.datasets.user.read_table import asked_of
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.models.catalogue import catalogue
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import asked_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -27,7 +27,6 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.datasets.store import is_user_table
-from usboost.datasets.user.read_prepared import SPLITS, read_prepared
 from usboost.evaluation.intervals import margin_of
 from usboost.models.boosted.earlyboost import EarlyBoostClassifier
 from usboost.models.networks.bfv_network import BFV
@@ -35,6 +34,7 @@ from usboost.models.networks.gbm_files import load_gbm
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.prepared import bundle_of, example_of
 from usboost.multimodal.fit.table_fit import TableFit
+from usboost.table.prepared import SPLITS, read_prepared
 
 
 @contextmanager

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import Settings, Table2, Training, TrainingSizes
-from usboost.datasets.user import demo as user_demo
-from usboost.datasets.user.images.reader import ImageColumns
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.catalogue import build as builders
 from usboost.models.catalogue.build import Parts
 from usboost.models.catalogue.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
 from usboost.multimodal.fit.fit import ImageOptions, OneComputer, on_device, with_images
+from usboost.table import demo as user_demo
+from usboost.table.images import ImageColumns
 
 USER_TABLE = "user_table"
 """A user's table among the datasets."""

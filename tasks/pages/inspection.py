@@ -14,7 +14,6 @@ from tasks.folders import prepared_folder
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
 from usboost.datasets import store
-from usboost.datasets.user.read_prepared import ROW
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
 from usboost.models.networks.bfv_network import (
@@ -23,6 +22,7 @@ from usboost.models.networks.bfv_network import (
     BoostedFeatureNetworkRegressor,
 )
 from usboost.reporting.inspection.page import COLUMNS, FOLDER, as_shown, inspect, write
+from usboost.table.prepared import ROW
 
 ROWS, IMAGES = 2000, 400  # samples on which views are shuffled
 

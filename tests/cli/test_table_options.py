@@ -13,9 +13,9 @@ from tasks.settings import as_key
 from usboost.cli.app import app
 from usboost.cli.console import as_flag
 from usboost.cli.options import typed
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError, as_parameter, option, options_written
 from usboost.multimodal.options import ImageOptions
+from usboost.table.spec import TableSpec
 
 LIBRARY = Path(__file__).parents[2] / "usboost"
 FLAG = re.compile(r"(^|[\s(])--[a-z]")
@@ -26,7 +26,6 @@ ALL = TableSpec(
     drop="a b",
     categorical=("post",),
     text=("note",),
-    text_model="m",
     missing=("n/a", "--"),
     images_root=Path("p"),
     task="classification",

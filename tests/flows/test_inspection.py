@@ -16,13 +16,13 @@ from tests.conftest import contents
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets import store
-from usboost.datasets.user import demo as user_demo
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_prepared import ROW, read_prepared
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.networks.bfv_network import BFV
 from usboost.reporting.inspection.page import read
+from usboost.table import demo as user_demo
+from usboost.table import prepared as user_table
+from usboost.table.prepared import ROW, read_prepared
+from usboost.table.spec import TableSpec
 
 pytestmark = pytest.mark.slow
 

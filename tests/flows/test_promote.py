@@ -14,11 +14,11 @@ from flows.local import runtime
 from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.flows.user_table import asked, served
-from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation import selection
 from usboost.reporting.html import write_report
 from usboost.reporting.results import chosen, collect, read_cell
+from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.table.spec import TableSpec
 
 pytestmark = pytest.mark.slow
 

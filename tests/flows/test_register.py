@@ -19,7 +19,7 @@ import pytest
 
 from flows.local import runtime
 from tests.multimodal.conftest import accepted
-from usboost.datasets.user.demo import write_demo
+from usboost.table.demo import write_demo
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

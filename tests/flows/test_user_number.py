@@ -15,11 +15,11 @@ from flows.local import workspace
 from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
-from usboost.datasets.user.demo import IMAGE, LABEL, SPLIT, write_demo
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit.bundle import load
 from usboost.multimodal.report.report import write_report
+from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
+from usboost.table.spec import TableSpec
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

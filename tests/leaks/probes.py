@@ -14,9 +14,9 @@ import pandas as pd
 
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.datasets.user.columns.texts import is_text
-from usboost.datasets.user.read_table import UserTable
 from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.table.columns.texts import holds_text
+from usboost.table.user_table import UserTable
 
 
 def spoiled(views: Views, rows: np.ndarray) -> Views:
@@ -42,7 +42,7 @@ def spoiled_table(table: UserTable, rows: np.ndarray, *, labels: bool = False) -
         if isinstance(features[name].dtype, pd.CategoricalDtype):
             features[name] = features[name].cat.add_categories(["never seen"])
             features.iloc[rows, features.columns.get_loc(name)] = "never seen"
-        elif is_text(features[name]):
+        elif holds_text(features[name]):
             features.iloc[rows, features.columns.get_loc(name)] = "words never seen, many words"
             features.iloc[rows[::2], features.columns.get_loc(name)] = np.nan
         else:

@@ -10,14 +10,14 @@ import pytest
 
 from tests.leaks.probes import spoiled_table, training, watched
 from tests.multimodal.conftest import numbers
-from usboost.datasets.user.read_table import UserTable, read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import METRICS
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.compare import compare as comparing
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.fit.fit import build
 from usboost.multimodal.tune import parts_of
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 
 ROUNDS = {"2wl": 4, "lgbm": 15}
 

@@ -13,10 +13,10 @@ from tests.leaks.probes import spoiled_table
 from tests.multimodal.conftest import numbers
 from usboost.data.encoding import TableEncoder
 from usboost.datasets import census, census_demo, store
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_prepared import read_prepared
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
+from usboost.table import prepared as user_table
+from usboost.table.prepared import read_prepared
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 HELD = ("val", "test")
 

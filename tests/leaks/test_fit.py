@@ -10,10 +10,10 @@ import pytest
 
 from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
-from usboost.datasets.user.read_table import UserTable, read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.splits import hold_out, rows_of
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,6 @@ from sklearn.datasets import load_diabetes, load_wine
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.row_groups import inner_folds
 from usboost.data.table import Table
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
@@ -35,6 +32,9 @@ from usboost.models.ensembles.fold_fits import FoldFits, in_time
 from usboost.models.ensembles.selection import Unseen, blended
 from usboost.multimodal.fit.refit import Refit
 from usboost.multimodal.fit.splits import Part
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 
 def views(x: np.ndarray) -> dict[str, Table]:

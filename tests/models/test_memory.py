@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from usboost.datasets.user.reading.content import damaged
 from usboost.errors import UsboostError, within_memory
+from usboost.table.content import damaged
 
 SETUP = """
 import resource, sys, threading, time

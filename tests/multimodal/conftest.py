@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from tests.conftest import ROOT
 from usboost.cli.app import app
-from usboost.datasets.user.demo import write_demo
+from usboost.table.demo import write_demo
 
 ROLES = ("--label", "batch", "--image", "image", "--size", "32", "--drop", "split")
 

@@ -11,8 +11,6 @@ import pytest
 from rich.console import Console
 
 from tests.multimodal.conftest import ROLES, accepted, numbers, run
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
 from usboost.models.base import ViewsClassifier
@@ -21,6 +19,8 @@ from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.compare.pace import Pace
 from usboost.multimodal.compare.results import VERDICT, cells, failures, markdown, notes, rendered, titles
 from usboost.multimodal.fit.fit import by_name
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 
 class Noisy(ViewsClassifier):

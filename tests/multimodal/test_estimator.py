@@ -19,10 +19,10 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import option
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.options import FitOptions, ImageOptions
+from usboost.table.spec import TableSpec
 
 DRAWN = {
     "check_sample_weight_equivalence_on_dense_data": "the rows for early stopping are drawn one by one, "
@@ -324,7 +324,7 @@ def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
         each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)
     }
     shared = [each for each in fields(MultimodalClassifier) if each.name in options]
-    assert len(shared) == 22
+    assert len(shared) == 21
     for each in shared:
         assert each.default == (options[each.name] if options[each.name] != () else None), each.name
 

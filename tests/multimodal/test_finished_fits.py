@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import accepted, environment, numbers, run, until
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.names import RANKING
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.compare.finished_fits import FITS, KeptFits, Scores
 from usboost.multimodal.fit.fit import build
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 SLOW = """
 import os, time

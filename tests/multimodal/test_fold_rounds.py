@@ -11,14 +11,14 @@ import pytest
 from tests.leaks.probes import spoiled_table, training
 from tests.multimodal.conftest import numbers
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.datasets.user.read_table import UserTable, read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.multimodal.fit import rounds
 from usboost.multimodal.fit.bundle import load
 from usboost.multimodal.fit.fit import build, fit
 from usboost.multimodal.fit.rounds import FoldRounds, best_penalty, best_round, by_folds, unfitted
 from usboost.multimodal.fit.splits import Part
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 
 
 def classes(n: int = 150, k: int = 2, **columns: Any) -> UserTable:

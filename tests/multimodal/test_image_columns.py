@@ -17,10 +17,6 @@ from tests.conftest import reloaded
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets import store
 from usboost.datasets.sampling import stratified_parts, stream
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_prepared import SPLITS, read_prepared
-from usboost.datasets.user.read_table import UserTable, read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
@@ -32,6 +28,10 @@ from usboost.multimodal.fit.card import card_of
 from usboost.multimodal.fit.fit import ImageOptions, build, fit
 from usboost.multimodal.fit.prepared import raw_rows
 from usboost.multimodal.report.report import write_report
+from usboost.table import prepared as user_table
+from usboost.table.prepared import SPLITS, read_prepared
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 
 
 @pytest.fixture(scope="module")

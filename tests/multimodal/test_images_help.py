@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from tests.conftest import encoded
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.baselines.estimators import PriorBaseline
 from usboost.multimodal.fit.table_fit import TableFit
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 N = 240
 

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from tests.multimodal.conftest import numbers
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import UserTable
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.class_weights import fit_weighted
 from usboost.multimodal.fit.fit import by_name
 from usboost.multimodal.tune import Scored, part_of, parts_of, tune
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import Plan
 from usboost.tuning.trials import Trial

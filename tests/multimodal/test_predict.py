@@ -12,13 +12,13 @@ import pytest
 from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets.sampling import stratified_parts
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.calibration import tempered
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import fit
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 
 @pytest.fixture(scope="module")

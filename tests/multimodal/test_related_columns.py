@@ -10,9 +10,6 @@ from tests.models.test_related_rows import NotingClassifier, leaking, noted  # n
 from tests.multimodal.conftest import accepted, numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.calibration import calibrated
 from usboost.models.ensembles.ensemble import EnsembleClassifier
 from usboost.multimodal.compare.compare import compare
@@ -22,6 +19,9 @@ from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.splits import arrays_of, hold_out, related_of, rows_of
 from usboost.multimodal.fit.table_fit import calibration_folds
 from usboost.multimodal.tune import tune
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 from usboost.tuning.search import Plan
 
 N = 120

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
-from usboost.datasets.user.demo import write_demo
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
 from usboost.evaluation.names import metric_name, number
@@ -23,6 +22,7 @@ from usboost.multimodal.fit import bundle
 from usboost.multimodal.predict.predict import score_table
 from usboost.multimodal.report.images import worst
 from usboost.multimodal.report.importance import permutation
+from usboost.table.demo import write_demo
 
 
 class Page(HTMLParser):

@@ -15,18 +15,18 @@ from tasks import tracking
 from tasks.served_model import ServedModel
 from tests.multimodal.conftest import accepted, numbers
 from usboost.datasets import census, census_demo, store
-from usboost.datasets.user import demo as user_demo
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_prepared import read_prepared
-from usboost.datasets.user.reading.source import FrameRows, TableFile
-from usboost.datasets.user.rows import joined
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import build, fit
 from usboost.multimodal.fit.prepared import bundle_of, example_of, raw_rows
 from usboost.multimodal.predict.predict import score_table
+from usboost.table import demo as user_demo
+from usboost.table import prepared as user_table
+from usboost.table.prepared import read_prepared
+from usboost.table.rows import joined
+from usboost.table.source import FrameRows, TableFile
+from usboost.table.spec import TableSpec
 
 SAVED = Path(__file__).parent.parent / "models" / "saved"
 

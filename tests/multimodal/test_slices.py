@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import accepted, numbers, refused, run
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.evaluation.metrics import score
 from usboost.evaluation.names import number
 from usboost.multimodal.compare.compare import compare, folds_of
@@ -16,6 +14,8 @@ from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import by_name
 from usboost.multimodal.predict.predict import score_table
 from usboost.multimodal.report.report import write_report
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from usboost import MultimodalClassifier, MultimodalRegressor
-from usboost.datasets.user.columns.schema import describe
-from usboost.datasets.user.read_table import read_columns
-from usboost.datasets.user.reading.source import FrameRows, TableFile
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.predict.predict import score_table
+from usboost.table.schema import describe
+from usboost.table.source import FrameRows, TableFile
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_columns
 
 N = 120
 RNG = np.random.default_rng(0)

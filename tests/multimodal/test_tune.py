@@ -16,15 +16,14 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import accepted, environment, numbers, refused, until
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 from usboost.models.catalogue.settings_file import read_settings
 from usboost.multimodal import tune as tuned
 from usboost.multimodal.fit.fit import by_name, fit
 from usboost.multimodal.fit.splits import hold_out, rows_of
 from usboost.multimodal.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 from usboost.tuning.propose import space_of
 from usboost.tuning.run import Job, Task, run_trial
 from usboost.tuning.search import ModelTrials, Plan, SearchResult
@@ -89,8 +88,8 @@ def test_every_model_has_as_many_trials_and_nothing_is_left_behind(table: UserTa
 SCRIPT = """
 import sys
 from pathlib import Path
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
+from usboost.table.user_table import read_table
+from usboost.table.spec import TableSpec
 from usboost.multimodal.fit.fit import by_name
 from usboost.multimodal.tune import Scored, part_of, parts_of, tune
 from usboost.tuning.search import Plan, SearchResult

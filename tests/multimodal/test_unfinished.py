@@ -16,8 +16,6 @@ from tests.conftest import contents, encoded
 from tests.multimodal.conftest import accepted, environment, numbers, run, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.learners.networks.images.embeddings import forget
 from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
 from usboost.models.baselines.linear import RidgeBaseline
@@ -25,6 +23,8 @@ from usboost.models.catalogue import build as builders
 from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.unfinished import unfinished
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 TUNED = ("--finetune", "last")
 FIT = ("fit", "t.csv", "--label", "kind", "--model", "2wl", "--rounds", "60")

@@ -11,9 +11,6 @@ import pytest
 from sklearn.base import clone
 
 from tests.multimodal.conftest import accepted, refused
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
@@ -23,6 +20,9 @@ from usboost.multimodal.compare.compare import folds_of as folds
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.multimodal.fit.fit import build, fit
 from usboost.multimodal.fit.splits import hold_out, rows_of
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 RNG = np.random.default_rng(0)
 N = 240

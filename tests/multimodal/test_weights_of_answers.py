@@ -8,10 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.calibration import calibrated, tempered
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses, score
@@ -21,6 +17,9 @@ from usboost.multimodal.compare.compare import folds_of as folds
 from usboost.multimodal.fit.splits import hold_out, related_of, rows_of
 from usboost.multimodal.fit.table_fit import TableFit
 from usboost.multimodal.tune import Scored, part_of, parts_of
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 from usboost.tuning.search import DRAWS
 
 N = 900

@@ -11,15 +11,14 @@ import pytest
 
 from tests.multimodal.conftest import accepted, refused
 from usboost.datasets import store
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_prepared import read_prepared
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.table_spec import TableSpec
-from usboost.datasets.user.user_table import UserTable
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.prepared import raw_rows
 from usboost.multimodal.predict import drift
+from usboost.table import prepared as user_table
+from usboost.table.prepared import read_prepared
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 
 N = 60
 

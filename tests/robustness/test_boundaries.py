@@ -29,15 +29,15 @@ from usboost.datasets import census, covertype, image_files, imagenet, sources, 
 from usboost.datasets import image_folders as image_tree
 from usboost.datasets.image_folders import open_tree
 from usboost.datasets.sources import sha256
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user import read_table as table_of_user
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.persistence import load, save
 from usboost.reporting import figures
 from usboost.reporting.html import write_report
 from usboost.reporting.inspection.page import sample_images
+from usboost.table import prepared as user_table
+from usboost.table import user_table as table_of_user
+from usboost.table.spec import TableSpec
 
 OUTSIDE = (
     *("../secret.png", "images/../../secret.png", "/etc/secret.png", "C:\\secret.png", "\\\\host\\x.png"),

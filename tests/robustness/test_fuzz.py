@@ -22,13 +22,13 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets import image_files, imagenet, sequences, store
-from usboost.datasets.user.read_table import read_columns
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.train import pick_device
 from usboost.models import persistence
 from usboost.models.baselines.estimators import LightGBMBaseline
 from usboost.models.networks import gbm_files
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_columns
 
 
 @pytest.mark.parametrize(("inputs", "seed"), [(3_000, 0), pytest.param(20_000, 1, marks=pytest.mark.long)])

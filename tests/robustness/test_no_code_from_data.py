@@ -25,9 +25,6 @@ from tasks.served_model import ServedModel
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.sources import sha256
-from usboost.datasets.user import prepare as user_table
-from usboost.datasets.user.read_table import read_columns
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.images.embeddings import forget
@@ -37,6 +34,9 @@ from usboost.models.networks import gbm_files
 from usboost.multimodal.fit.prepared import bundle_of
 from usboost.reporting.html import write_report
 from usboost.reporting.results import read_cell, read_trace
+from usboost.table import prepared as user_table
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_columns
 
 ROOT = Path(__file__).resolve().parents[2]
 

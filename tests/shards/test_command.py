@@ -15,8 +15,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.datasets.user.test_shards import frame, written
 from tests.multimodal.conftest import refused, run
+from tests.table.test_shards import frame, written
 from usboost.cli import ranks
 from usboost.multimodal.fit.bundle import load
 

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 from tests.conftest import encoded
-from tests.datasets.user.test_shards import shards, written
 from tests.multimodal.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
+from tests.table.test_shards import shards, written
 from usboost import Backbone, NetworkLearner, UsboostError
-from usboost.datasets.user.read_table import read_table
-from usboost.datasets.user.shards import read_shard
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.models.sharded import fit_sharded
+from usboost.table.shards import read_shard
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
 
 N = 90
 FIT = ("--label", "kind", "--image", "photo", "--size", "32", "--rounds", "2", "--shards", "3")

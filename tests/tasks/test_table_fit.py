@@ -23,10 +23,10 @@ from tasks.fits.identity import plan
 from tests.multimodal.conftest import accepted
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import store
-from usboost.datasets.user.demo import write_demo
-from usboost.datasets.user.read_prepared import read_prepared
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.multimodal.fit import bundle
+from usboost.table.demo import write_demo
+from usboost.table.prepared import read_prepared
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 WORDS = np.array(["worn", "polished", "bent", "greased", "new", "scratched", "drilled", "painted"])

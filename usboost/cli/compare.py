@@ -13,11 +13,11 @@ import typer
 from usboost.cli import options, tables
 from usboost.cli.console import console, echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.models.catalogue.settings_file import read_settings
 from usboost.multimodal.options import ImageOptions
+from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
     from usboost.multimodal.compare.compare import Comparison

@@ -16,12 +16,12 @@ from usboost.cli import options, tables
 from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import option
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
 from usboost.models.catalogue import catalogue
 from usboost.models.catalogue.settings_file import parsed_settings, read_settings
 from usboost.multimodal.options import FitOptions, ImageOptions
+from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
     from usboost.multimodal.fit.table_fit import Fitted
@@ -153,9 +153,9 @@ def fit(
 
         def check() -> None:
             """Refuse what shards cannot do, before a row is read or a process waits for another."""
-            from usboost.datasets.user.shards import check_shared
             from usboost.models.sharded import refuse
             from usboost.multimodal.fit.fit import build
+            from usboost.table.shards import check_shared
 
             check_shared(spec)
             name = model_of(images=bool(spec.image))

@@ -18,15 +18,15 @@ import typer
 from typer.core import TyperCommand
 
 from usboost.cli.console import as_flag, exit_on_error
-from usboost.datasets.user.table_spec import Help, Names, Options, TableSpec
 from usboost.errors import UsboostError
 from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
 from usboost.files.registry import import_parts
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.options import AnswerOptions, ImageOptions
+from usboost.table.spec import Help, Names, Options, TableSpec
 
 if TYPE_CHECKING:
-    from usboost.datasets.user.user_table import UserTable
+    from usboost.table.user_table import UserTable
 
 GROUPS = {
     "Data": ("label", "missing", "task", "positive", "group", "time", "weight", "split", "strict"),

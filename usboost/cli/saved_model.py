@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 def _loaded(model: Path, table: Path, imports: list[str] | None, text_model: str | None) -> Bundle:
     """Load the model, if the table is one."""
-    from usboost.datasets.user.reading.source import TableFile
     from usboost.multimodal.fit import bundle
+    from usboost.table.source import TableFile
 
     TableFile.open(table)  # refuses what is no table, before the model is loaded
     options.import_named(imports)
     if text_model is not None:
-        from usboost.datasets.user.columns.text_models import allow
+        from usboost.table.columns.text_models import allow
 
         allow(text_model)
     return bundle.load(model)

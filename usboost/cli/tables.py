@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from usboost.cli.console import console, note, progress, silent
-from usboost.datasets.user.table_spec import TableSpec
+from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
-    from usboost.datasets.user.misfits import Tally
-    from usboost.datasets.user.user_table import UserTable
+    from usboost.table.notes import Tally
+    from usboost.table.user_table import UserTable
 
 _SHOWN = 60  # columns of a wide table
 
 
 def read(path: Path, spec: TableSpec) -> UserTable:
     """Read the whole training table, or of a fit on shards, this one's rows; note how many have no image."""
-    from usboost.datasets.user import notes
-    from usboost.datasets.user.read_table import read_table
-    from usboost.datasets.user.shards import read_shard
     from usboost.shards.here import here
+    from usboost.table.notes import notes_of_images
+    from usboost.table.shards import read_shard
+    from usboost.table.user_table import read_table
 
     with progress("reading images") as show:
         table = (read_shard if here().count > 1 else read_table)(path, spec, progress=show)
-    for each in notes.of_images(int(here().sum(len(table))), table.without):
+    for each in notes_of_images(int(here().sum(len(table))), table.without):
         note(each)
     return table
 
@@ -40,13 +40,12 @@ def show(table: UserTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from usboost.datasets.user import notes
-    from usboost.datasets.user.columns.schema import describe
     from usboost.shards.here import alone
+    from usboost.table.schema import describe, notes_of_table
 
     table = table.sample or table
     schema = alone(lambda: describe(table))
-    for each in notes.of_table(table, schema):
+    for each in notes_of_table(table, schema):
         note(each)
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("column", "kind", "missing", "distinct", "use"):
@@ -87,7 +86,7 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
 
 def note_rows(tally: Tally, rows: int, without: Mapping[str, int]) -> None:
     """Note what was found in rows to predict; how many that were counted have no image, by column."""
-    from usboost.datasets.user import notes
+    from usboost.table.notes import notes_of_images, notes_of_rows
 
-    for each in (*notes.of_images(rows, without), *notes.of_rows(tally)):
+    for each in (*notes_of_images(rows, without), *notes_of_rows(tally)):
         note(each)

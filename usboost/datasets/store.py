@@ -224,7 +224,7 @@ def first_fault(error: ValidationError) -> str:
 
 
 def read(folder: Path, split: str, *, image_budget: int = image_store.BUDGET) -> tuple[Views, np.ndarray]:
-    """Read one split as learners read it; not of a user's table, see `usboost.datasets.user.read_prepared`.
+    """Read one split as learners read it; not of a user's table, see `usboost.table.prepared`.
 
     Returns the views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its
     encoder in the card, and labels of shape (n,): int64 codes, or float64 numbers. Raises UsboostError as

@@ -15,13 +15,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.value import canonical
-from usboost.datasets.user.columns.schema import describe
-from usboost.datasets.user.columns.text_models import allow
-from usboost.datasets.user.notes import of_table
-from usboost.datasets.user.read_table import FEWEST, read_table
-from usboost.datasets.user.reading.source import FrameRows
-from usboost.datasets.user.table_spec import SIZE, TableSpec
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, warn
 from usboost.models.catalogue import catalogue
 from usboost.multimodal.fit import bundle as bundles
@@ -30,6 +23,11 @@ from usboost.multimodal.fit.fit import fit as fit_table
 from usboost.multimodal.options import FitOptions, ImageOptions
 from usboost.multimodal.parameters import check_parameters, column_of, frame_of, seed_of
 from usboost.multimodal.predict.explain import explain_rows
+from usboost.table.columns.text_models import allow
+from usboost.table.schema import describe, notes_of_table
+from usboost.table.source import FrameRows
+from usboost.table.spec import SIZE, TableSpec
+from usboost.table.user_table import FEWEST, UserTable, read_table
 
 LABEL = "label"
 """What y is called where it has no name."""
@@ -91,7 +89,7 @@ class _Multimodal(_Fitted):
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
         table = self._table(frame, y, groups, times, weights)
-        for each in of_table(table, describe(table)):
+        for each in notes_of_table(table, describe(table)):
             warn(each)
         given = self.get_params(deep=False)
         limited, with_images = self.time_limit is not None, bool(table.images)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from usboost.datasets.user.table_spec import Help, Options
 from usboost.errors import UsboostError, option
+from usboost.table.spec import Help, Options
 
 
 @dataclass(frozen=True)

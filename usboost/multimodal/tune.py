@@ -12,7 +12,6 @@ import pandas as pd
 from rich.table import Table
 
 from usboost.datasets.sampling import stream
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric, metric_name, number
 from usboost.evaluation.task import TASKS
@@ -25,6 +24,7 @@ from usboost.multimodal.compare.finished_fits import rows_digest, table_digest
 from usboost.multimodal.fit.embedded import Embedded
 from usboost.multimodal.fit.splits import counted_rows, folds_of, hold_out, related_of, rows_of, weights_of
 from usboost.multimodal.fit.table_fit import check_classes
+from usboost.table.user_table import UserTable
 from usboost.tuning.propose import space_of
 from usboost.tuning.run import Part, Task
 from usboost.tuning.search import ModelTrials, OnTrialEnd, Plan, SearchResult, drawn, search

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from flows.local import workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
-from usboost.datasets.user.demo import write_demo
-from usboost.datasets.user.table_spec import TableSpec
 from usboost.errors import UsboostError
 from usboost.models.catalogue import catalogue
+from usboost.table.demo import write_demo
+from usboost.table.spec import TableSpec
 
 
 def test_a_paper_workspace(tmp_path):

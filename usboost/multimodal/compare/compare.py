@@ -13,8 +13,6 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.progress import Progress, Running
-from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import clip_lower, floor_of
 from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
@@ -31,6 +29,8 @@ from usboost.multimodal.fit.embedded import Embedded
 from usboost.multimodal.fit.splits import Fold, counted_rows, related_of, rows_of, weights_of
 from usboost.multimodal.fit.splits import folds_of as split_into_folds
 from usboost.multimodal.fit.table_fit import check_classes
+from usboost.table.columns.encoding import Encoding
+from usboost.table.user_table import UserTable
 
 Build = Callable[[int], Any]
 """An unfitted model with a seed."""

@@ -15,12 +15,12 @@ import pandas as pd
 
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING
 from usboost.files.arrays import Store, key_of
 from usboost.learners.networks.images.embeddings import image_digests
 from usboost.multimodal.fit.splits import Fold, arrays_of, related_of
+from usboost.table.user_table import UserTable
 
 FITS = "fits"
 
@@ -112,7 +112,6 @@ def table_digest(table: UserTable) -> str:
     for name, column in table.features.items():
         found.update(f"{name} {column.dtype.kind} ".encode())
         found.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
-    found.update((table.text_model or "").encode())
     found.update(json.dumps(table.classes).encode() + table.labels.tobytes())
     found.update(b"" if table.weights is None else table.weights.tobytes())
     for array in arrays_of(related_of(table, np.arange(len(table)))):

@@ -7,11 +7,11 @@ from threading import Lock
 
 import numpy as np
 
-from usboost.datasets.user.columns.slices import read_slices
-from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.slices import Slice, score_slices
 from usboost.evaluation.task import TASKS
 from usboost.multimodal.fit.splits import Fold, weights_of
+from usboost.table.columns.slices import read_slices
+from usboost.table.user_table import UserTable
 
 
 class Sliced:

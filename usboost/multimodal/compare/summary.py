@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import option
 from usboost.evaluation.names import metric_name, number
 from usboost.models.catalogue import catalogue
@@ -13,6 +12,7 @@ from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry
 from usboost.multimodal.compare.compare import Comparison, Standing
 from usboost.multimodal.compare.results import p_value
 from usboost.multimodal.fit.fit import ImageOptions
+from usboost.table.user_table import UserTable
 
 
 @dataclass(frozen=True)

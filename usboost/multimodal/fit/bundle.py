@@ -20,19 +20,18 @@ from pydantic import ValidationError
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets.store import first_fault, read_json
-from usboost.datasets.user.columns.encoding import Encoding, added
-from usboost.datasets.user.columns.texts import TextNumbers
-from usboost.datasets.user.misfits import Tally
-from usboost.datasets.user.notes import of_rows
-from usboost.datasets.user.reading import text_file
-from usboost.datasets.user.reading.source import INDEX_COLUMN, FrameRows, Source
-from usboost.datasets.user.rows import RowReader
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option, warn
 from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.multimodal.fit.card import Card
+from usboost.table.columns.encoding import Encoding, added
+from usboost.table.columns.texts import FILE as TEXTS
+from usboost.table.columns.texts import TextParts, read_texts, texts_to_bytes
+from usboost.table.notes import Tally, notes_of_rows
+from usboost.table.rows import RowReader
+from usboost.table.source import INDEX_COLUMN, FrameRows, Source
+from usboost.table.user_table import UserTable
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
@@ -44,7 +43,7 @@ class Bundle:
 
     model: Any
     card: Card
-    texts: Mapping[str, TextNumbers] = field(default_factory=dict)
+    texts: Mapping[str, TextParts] = field(default_factory=dict)
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -179,7 +178,7 @@ class Bundle:
             in training or the table was a user's own. Images are files' bytes or base64, or missing.
         strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing.
         sets : of `answers`.
-        tell : called with each sentence of `usboost.datasets.user.notes.of_rows`; by default they are
+        tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
             warnings.
 
         Raises
@@ -204,7 +203,7 @@ class Bundle:
             parts.append(self.predicted(batch.views))
         if not parts:
             raise UsboostError("no rows to predict")
-        for each in of_rows(tally):
+        for each in notes_of_rows(tally):
             tell(each)
         return self.answers(np.concatenate(parts), sets=sets)
 
@@ -222,7 +221,7 @@ class Bundle:
         with replacing(folder) as fresh:
             persistence.save(self.model, fresh / MODEL)
             if self.texts:
-                (fresh / text_file.FILE).write_bytes(text_file.to_bytes(self.texts))
+                (fresh / TEXTS).write_bytes(texts_to_bytes(self.texts))
             text = json.dumps(self.card.model_dump(), indent=1, ensure_ascii=False, allow_nan=False)
             (fresh / CARD).write_text(text + "\n", encoding="utf-8")
 
@@ -246,7 +245,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
         )
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
-        if found - {text_file.FILE} != {CARD, MODEL} or _kind(folder / CARD) != KIND:
+        if found - {TEXTS} != {CARD, MODEL} or _kind(folder / CARD) != KIND:
             raise UsboostError(
                 f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
             )
@@ -280,7 +279,7 @@ def load(folder: Path) -> Bundle:
     from usboost.models import persistence
 
     columns = [name for name, kind in card.columns.items() if kind == "text"]
-    texts = text_file.read(Path(folder), columns, card.texts_sha256)
+    texts = read_texts(Path(folder), columns, card.texts_sha256)
     bundle = Bundle(persistence.load(Path(folder) / MODEL), card, texts)
     _check(bundle, path)
     return bundle

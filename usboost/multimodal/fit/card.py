@@ -14,14 +14,14 @@ from pydantic import Field, FiniteFloat, field_validator, model_validator
 from usboost.datasets.image_files import Aspect
 from usboost.datasets.image_store import CardPart
 from usboost.datasets.store import EncoderCard
-from usboost.datasets.user.columns.column import Kind
-from usboost.datasets.user.columns.encoding import DateParts, Encoding, Part
-from usboost.datasets.user.columns.formats import Written, plain_form
-from usboost.datasets.user.images.reader import ImageColumns
-from usboost.datasets.user.reading import text_file
-from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.weighted import mean
 from usboost.shards.here import here
+from usboost.table.columns.column import Kind
+from usboost.table.columns.encoding import DateParts, Encoding, Part
+from usboost.table.columns.formats import Written, plain_form
+from usboost.table.columns.texts import digest_of_texts
+from usboost.table.images import ImageColumns
+from usboost.table.user_table import UserTable
 
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
@@ -41,7 +41,7 @@ class Imputed(CardPart):
 
 
 class ImagesEntry(CardPart):
-    """How images are read; see `usboost.datasets.user.images.reader.ImageColumns`."""
+    """How images are read; see `usboost.table.images.ImageColumns`."""
 
     columns: Annotated[list[str], Field(min_length=1)]
     size: Annotated[list[_Side], Field(min_length=2, max_length=2)]
@@ -55,7 +55,7 @@ class ImagesEntry(CardPart):
 
 
 class Dates(CardPart):
-    """What a column of dates becomes; see `usboost.datasets.user.columns.encoding.DateParts`."""
+    """What a column of dates becomes; see `usboost.table.columns.encoding.DateParts`."""
 
     reference: str
     parts: Annotated[list[Part], Field(min_length=1)]
@@ -180,7 +180,7 @@ def card_of(
         "images": _images(table),
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
-        "texts_sha256": text_file.digest_of(encoding.texts),
+        "texts_sha256": digest_of_texts(encoding.texts),
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.spec.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},

@@ -5,10 +5,10 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
+from usboost.table.user_table import UserTable
 
 
 class Embedded:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
-from usboost.datasets.user.user_table import UserTable
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.baselines.estimators import outside as build_outside
 from usboost.models.catalogue import build as builders
@@ -20,6 +19,7 @@ from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
 from usboost.multimodal.options import AnswerOptions, FitOptions, ImageOptions
 from usboost.shards.here import here
+from usboost.table.user_table import UserTable
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""

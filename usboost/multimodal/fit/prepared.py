@@ -15,6 +15,7 @@ from usboost.datasets import image_store, store
 from usboost.datasets.store import LABEL, task_of
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import Card
+from usboost.table.prepared import as_file
 
 IMAGE = "image"
 """The column of images of rows that come from no table with one."""
@@ -105,7 +106,7 @@ def example_of(card: Card, folder: Path) -> pd.DataFrame:
     for part in image_store.parts("val", about) if about else []:
         shard = about["splits"][part]["shards"][0]["file"]
         images = pq.read_table(folder / image_store.FOLDER / part / shard, columns=["image"])["image"]
-        found.append(images.slice(0, len(rows)).to_pylist())
+        found.append([as_file(each, about) for each in images.slice(0, len(rows)).to_pylist()])
     return raw_rows(card, rows, *found)
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from usboost.boosting.callbacks import Callback
-from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import Unsuited, UsboostError
 from usboost.models.base import for_all_rows
 from usboost.models.class_weights import fit_weighted
@@ -21,6 +19,8 @@ from usboost.multimodal.fit.rounds import FITS, FoldRounds, OfFolds, by_folds
 from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
 from usboost.shards.here import here
+from usboost.table.columns.encoding import Encoding
+from usboost.table.user_table import UserTable
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from sklearn.base import clone
 
 from usboost.boosting.callbacks import Callback, improves
 from usboost.data.row_groups import Related, inner_folds
-from usboost.datasets.user.user_table import UserTable
 from usboost.evaluation.task import TASKS
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.models.base import for_all_rows
@@ -25,6 +24,7 @@ from usboost.models.ensembles.fold_fits import StopRecorder
 from usboost.models.tuned_images import images_tuned
 from usboost.multimodal.fit.splits import Part, related_of
 from usboost.shards.here import here
+from usboost.table.user_table import UserTable
 
 FEW = 2000
 """Rows below which folds say how far a model goes."""

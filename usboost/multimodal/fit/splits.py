@@ -10,9 +10,9 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from usboost.data.row_groups import Related, by_time
 from usboost.datasets.sampling import stratified_parts, stream
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.shards.here import here
+from usboost.table.user_table import UserTable
 
 HELD_OUT = 0.15
 """Share of the rows for early stopping."""

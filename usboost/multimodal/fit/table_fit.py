@@ -12,8 +12,6 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.data.row_groups import Split
 from usboost.data.views import Views
-from usboost.datasets.user.columns.encoding import Encoding
-from usboost.datasets.user.user_table import UserTable
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
 from usboost.evaluation.intervals import least_probability, margin_of
@@ -38,6 +36,8 @@ from usboost.multimodal.fit.splits import (
 from usboost.multimodal.fit.unfinished import Keep
 from usboost.multimodal.options import AnswerOptions
 from usboost.shards.here import alone, here
+from usboost.table.columns.encoding import Encoding
+from usboost.table.user_table import UserTable
 
 
 @dataclass(frozen=True)

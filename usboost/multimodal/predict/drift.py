@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from usboost.data.encoding import Categorical
-from usboost.datasets.user.columns.column import Column
-from usboost.datasets.user.columns.types import is_binary, is_text, plain_cells
-from usboost.datasets.user.images.values import no_images
-from usboost.datasets.user.misfits import Tally
-from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError
 from usboost.multimodal.fit.card import Card
+from usboost.table.columns.column import Column, is_binary, is_text, plain_cells
+from usboost.table.images import no_images
+from usboost.table.notes import Tally
+from usboost.table.source import TableFile, require
 
 BINS = 10
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.views import Views
-from usboost.datasets.user.columns.encoding import SUFFIX
-from usboost.datasets.user.reading.source import Source
 from usboost.errors import UsboostError, option
 from usboost.models.inspection.shapley import check_explainable, direction, shapley
 from usboost.multimodal.fit.bundle import Bundle
+from usboost.table.columns.encoding import SUFFIX
+from usboost.table.source import Source
 
 AGAINST = 64
 """Rows that each row is compared with."""

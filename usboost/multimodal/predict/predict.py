@@ -16,18 +16,17 @@ import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
 from usboost.data.views import Views
-from usboost.datasets.user.columns.column import Column
-from usboost.datasets.user.columns.labels import codes_of, targets_of
-from usboost.datasets.user.images.image_set import ImageSet
-from usboost.datasets.user.images.values import check_paths
-from usboost.datasets.user.misfits import Tally
-from usboost.datasets.user.reading.source import TableFile, require
-from usboost.datasets.user.rows import Rows, joined
 from usboost.errors import UsboostError, option
 from usboost.evaluation.slices import Slice
 from usboost.models.inspection.shapley import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.explain import WHY, explain, read_reference
+from usboost.table.columns.column import Column
+from usboost.table.columns.labels import codes_of, targets_of
+from usboost.table.images import ImageSet
+from usboost.table.notes import Tally, check_paths
+from usboost.table.rows import Rows, joined
+from usboost.table.source import TableFile, require
 
 
 def predict(
@@ -48,12 +47,12 @@ def predict(
 
     Parameters
     ----------
-    table : as of `usboost.datasets.user.read_table.read_table`; only Excel and JSON are in memory as a whole.
+    table : as of `usboost.table.user_table.read_table`; only Excel and JSON are in memory as a whole.
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
-    images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    images_root : see `usboost.table.source.TableFile`.
     sets : write the classes that may be a row's, too: ``set``, JSON, see `Bundle.sets`.
     explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.
     against : the table whose rows these are then compared with; by default the same.
@@ -61,7 +60,7 @@ def predict(
 
     Returns
     -------
-    What was found in the rows, see `usboost.datasets.user.notes.of_rows`.
+    What was found in the rows, see `usboost.table.notes.notes_of_rows`.
 
     Raises
     ------

@@ -17,7 +17,6 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
-from usboost.datasets.user.images.reader import ImageColumns, ImageReader
 from usboost.evaluation.names import number, number_of_label
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.inspection.inspect import worst_samples
@@ -25,6 +24,7 @@ from usboost.models.inspection.occlusion import Occlusion, occlusions
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import figures
+from usboost.table.images import ImageColumns, ImageReader
 
 SIDE = 256  # pixels of the longer side of an image as it was brought; a larger one is scaled to it
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from usboost.data.views import Views
 from usboost.datasets.sampling import stratified_sample
-from usboost.datasets.user.columns.encoding import SUFFIX
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.names import LOWER_IS_BETTER, metric_name, number
 from usboost.learners.base import view_names
@@ -21,6 +20,7 @@ from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import figures as drawn
 from usboost.reporting.inspection.figures import as_uri
+from usboost.table.columns.encoding import SUFFIX
 
 COLUMNS = 20
 """Columns that are shuffled, and those whose gain is shown."""

@@ -10,9 +10,6 @@ import numpy as np
 from scipy.stats import binomtest
 
 from usboost.data.progress import Progress
-from usboost.datasets.user.columns.slices import read_slices
-from usboost.datasets.user.notes import of_rows
-from usboost.datasets.user.reading.source import TableFile, require
 from usboost.errors import UsboostError, option
 from usboost.evaluation.intervals import Interval, answer_intervals
 from usboost.evaluation.metrics import confusion, per_class, score_answers
@@ -31,6 +28,9 @@ from usboost.multimodal.report.images import about, worst
 from usboost.reporting.inspection import figures
 from usboost.reporting.inspection.figures import as_uri, of_numbers
 from usboost.reporting.page import confusion_rows, environment
+from usboost.table.columns.slices import read_slices
+from usboost.table.notes import notes_of_rows
+from usboost.table.source import TableFile, require
 
 
 def write_report(
@@ -53,11 +53,11 @@ def write_report(
     label : column of the true answers; by default that of the training table.
     out : an ``.html`` file; appears when it is complete.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
-    images_root : see `usboost.datasets.user.reading.source.TableFile`.
+    images_root : see `usboost.table.source.TableFile`.
     occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
         fifty predictions an image.
     by_column : a column of the table, read by the model or not, by whose groups the rows are scored, too; see
-        `usboost.datasets.user.columns.slices`.
+        `usboost.table.columns.slices`.
     progress : called with (rows done, rows).
     looking : called with (covered images predicted, in all).
 
@@ -194,7 +194,7 @@ def _missing(scored: Scored, label: str) -> list[str]:
     for column, missing in scored.without.items():
         if missing:
             found.append(f"{missing:,} of {len(scored):,} rows have no image in {column}")
-    return [*found, *of_rows(scored.tally)]
+    return [*found, *notes_of_rows(scored.tally)]
 
 
 def _of_classes(bundle: Bundle, scored: Scored) -> dict[str, Any]:

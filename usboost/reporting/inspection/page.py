@@ -27,6 +27,7 @@ from usboost.models.inspection.inspect import calibration, view_contributions, v
 from usboost.reporting.figures import to_svg
 from usboost.reporting.inspection.figures import drawn_rows
 from usboost.reporting.inspection.inspected import TITLES, Inspection, NumberInspection
+from usboost.table.prepared import as_file
 
 FOLDER = "inspection"
 """Beside a cell's scores."""
@@ -211,7 +212,7 @@ def sample_images(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list
     for code, name in enumerate(names):
         rows = [int(row) for row in ((labels == code) & there).nonzero()[0][:PER_CLASS]]
         try:
-            out.append((str(name), [_png_uri(images[row].as_py()) for row in rows]))
+            out.append((str(name), [_png_uri(as_file(images[row].as_py(), card["images"])) for row in rows]))
         except Exception:  # a damaged image can make Pillow's decoders raise nearly anything
             return []
     return out
@@ -224,8 +225,8 @@ def _thirds(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return codes, [f"{number(low)} to {number(high)}" for low, high in pairwise(ends)]
 
 
-def _png_uri(encoded: bytes) -> str:
-    with Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG")) as opened:
+def _png_uri(encoded: bytes | None) -> str:
+    with Image.open(io.BytesIO(encoded or b""), formats=("PNG", "JPEG")) as opened:
         if max(opened.size) > LARGEST_SIDE:
             raise ValueError("a sample image is larger than prepared ones are")
         image = opened.convert("RGB" if opened.mode == "RGB" else "L")

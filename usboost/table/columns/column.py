@@ -1,0 +1,343 @@
+"""Arrow's types as far as they matter for what a column is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from usboost.data.value import REWRITTEN, canonical, missing_of
+from usboost.errors import UsboostError, option
+from usboost.table.columns.formats import DateFormat, Format, NumberFormat
+from usboost.table.notes import Misfits
+from usboost.table.source import Source
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, whether or not they are coded, and however their strings are held."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return views.get(kind, kind)
+
+
+def plain_cells(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values of the `plain_type`."""
+    kind = plain_type(cells.type)
+    chunks = []
+    for chunk in cells.chunks:
+        if pa.types.is_run_end_encoded(chunk.type):
+            chunk = pc.run_end_decode(chunk)
+        if pa.types.is_dictionary(chunk.type) and chunk.type.value_type != kind:
+            chunk = pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind))
+        chunks.append(chunk if chunk.type == kind else chunk.cast(kind))
+    return pa.chunked_array(chunks, kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+
+
+def is_usable(kind: pa.DataType) -> bool:
+    """Return whether a model can read values of the type."""
+    others = (pa.types.is_boolean, pa.types.is_null, pa.types.is_duration, pa.types.is_time)
+    return is_text(kind) or is_number(kind) or is_date(kind) or any(check(kind) for check in others)
+
+
+Kind = Literal["number", "category", "date", "text"]
+"""Kinds of columns, as a model reads them."""
+
+MISSING = ("", "NA", "N/A", "na", "n/a", "NaN", "nan", "NULL", "null", "None", "?", "#N/A", "<NA>", "NaT")
+"""Marks of a missing number or date in text; in other columns only the empty text does."""
+
+_SHORT = r"\N - -- --- – — . .. ... * : n.a. N.A. n.a N.A (null) -nan -NaN 0000-00-00 00/00/0000"
+_FAULTS = "#DIV/0! #VALUE! #REF! #NUM! #NAME? #NULL! 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
+MARKS = (*_SHORT.split(), *_FAULTS.split(), "#N/A N/A", "0000-00-00 00:00:00")
+"""Further marks of a missing number or date that people and programs write, of which a note is made."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of some rows.
+
+    Attributes
+    ----------
+    source : where the rows are from.
+    name : of the column.
+    cells : the n values as they were read.
+    first : the position of the first of them in the source, for messages.
+    missing : further values that count as missing.
+    """
+
+    source: Source
+    name: str
+    cells: pa.ChunkedArray
+    first: int = 0
+    missing: Collection[str] = ()
+
+    @cached_property
+    def values(self) -> pa.ChunkedArray:
+        """The cells without a coding: no dictionary, no runs, and strings of one of two types."""
+        return plain_cells(self.cells)
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values, whether or not they are coded."""
+        return plain_type(self.cells.type)
+
+    def row(self, k: int) -> str:
+        """Return the name of the k-th row in messages."""
+        return self.source.row(self.first + k)
+
+    def plain(self) -> pd.Series:
+        """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
+        series = self._unmasked()
+        return series.mask(self._means_missing(series, self.missing)) if self.missing else series
+
+    def _unmasked(self) -> pd.Series:
+        # whole numbers stay whole beside a missing one: as float64 those above 2⁵³ would fall together
+        series = self.values.to_pandas(integer_object_nulls=True)
+        if is_text(self.type):
+            series = series.str.strip()
+            return series.mask(series == "")
+        return series.astype(object) if self.missing and pa.types.is_integer(self.type) else series
+
+    def _means_missing(self, series: pd.Series, options: Collection[str]) -> pd.Series:
+        """Return whether each value is one of those that count as missing, however these are written."""
+        wanted = missing_of(tuple(options))
+        if is_text(self.type):
+            return series.isin(wanted.texts) | _named(series).isin(wanted.texts)
+        if pa.types.is_floating(self.type):
+            return pd.Series(np.isin(series, np.array(wanted.floats, dtype=series.dtype)), series.index)
+        if pa.types.is_integer(self.type):
+            return series.isin(wanted.whole)
+        if pa.types.is_decimal(self.type):
+            return series.isin(wanted.numbers)
+        return series.map(canonical, na_action="ignore").isin(wanted.texts)
+
+    def holds(self, option: str, form: Format | None = None) -> bool:
+        """Return whether a value is the one that `option` says is missing. `form`: of numbers in text."""
+        series = replace(self, missing=())._unmasked()
+        found = bool(self._means_missing(series, (option,)).any())
+        numbers = missing_of((option,)).floats
+        if found or not (numbers and is_text(self.type)):
+            return found
+        found_numbers = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
+        return bool(found_numbers.isin(numbers).any())
+
+    def written(self, marks: Collection[str] = MARKS) -> pd.Series:
+        """The strings of a column that may hold numbers or dates, NaN where these would be missing."""
+        values = self.plain()
+        return values.mask(values.isin([*MISSING, *marks]))
+
+    def texts(self) -> pd.Series:
+        """Values as classes and categories are called, NaN or None where missing; see `canonical`."""
+        values = self.plain()
+        if is_text(self.type):
+            return _named(values)
+        if pa.types.is_nested(self.type):  # which cannot be compared
+            return values.map(canonical, na_action="ignore")
+        # equal values of one type are called the same
+        codes, distinct = pd.factorize(values)
+        names = np.array([*map(canonical, distinct.astype(object)), None], dtype=object)
+        return pd.Series(names[codes], values.index)
+
+    def filled(self) -> pd.Series:
+        """As `texts`, none of which may be missing.
+
+        Raises UsboostError, naming the first row where one is.
+        """
+        texts = self.texts()
+        if texts.isna().any():
+            row = self.row(int(np.flatnonzero(texts.isna())[0]))
+            raise UsboostError(f"{row}: column {self.name!r} is empty; fill it or leave out the row")
+        return texts
+
+    def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
+        """float64 values, NaN where missing, or None when the column holds something else.
+
+        Durations are days, times of the day hours, True is 1. `form`: how numbers that are text are written;
+        by default plainly.
+        """
+        if is_text(self.type):
+            if form is None and not self.missing:
+                numbers = plain_numbers(self.values.to_pandas())
+                if numbers.notna().all():
+                    return numbers  # without a look for what is missing, which costs most of a wide row
+            values = self.written()
+            numbers = plain_numbers(values) if form is None else form.numbers(values)
+            if not (numbers.notna() == values.notna()).all():
+                truth = values.str.lower().map({"true": 1.0, "false": 0.0})
+                return truth if form is None and (truth.notna() == values.notna()).all() else None
+            missing = missing_of(tuple(self.missing)).floats
+            return numbers.mask(numbers.isin(missing)) if missing else numbers
+        if (is_span := pa.types.is_duration(self.type)) or pa.types.is_time(self.type):
+            microseconds = self.values.cast(pa.duration("us") if is_span else pa.time64("us"), safe=False)
+            whole = microseconds.cast(pa.int64()).cast(pa.float64(), safe=False).to_pandas()
+            return whole.astype("float64") / (86_400e6 if is_span else 3_600e6)
+        if pa.types.is_boolean(self.type):
+            numbers = self.values.cast(pa.int8()).cast(pa.float64()).to_pandas().astype("float64")
+        elif is_number(self.type) or pa.types.is_null(self.type):
+            numbers = self.values.cast(pa.float64(), safe=False).to_pandas().astype("float64")
+        else:
+            return self._nothing("float64")
+        return numbers.mask(self.plain().isna()) if self.missing else numbers
+
+    def dates(self, form: DateFormat | None = None) -> pd.Series | None:
+        """datetime64 in UTC, NaT where missing, or None when the column holds something else.
+
+        A whole number is a year, if it has four digits. `form`: how dates are written in text; by default
+        with the year first.
+        """
+        if is_text(self.type):
+            values, form = self.written(), form or DateFormat()
+            dates = form.dates(values)
+            if not (dates.notna() == values.notna()).all():
+                return None
+            options = [each for each in self.missing if not missing_of((each,)).numbers]
+            return dates.mask(dates.isin(form.dates(pd.Series(options, dtype="str")).dropna()))
+        if is_date(self.type) or pa.types.is_null(self.type):
+            dates = self.values.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
+            return dates.mask(self.plain().isna()) if self.missing else dates
+        if is_number(self.type) and (values := self.plain()).notna().any():
+            dates = DateFormat().dates(values.map(canonical, na_action="ignore").astype("str"))
+            return dates if (dates.notna() == values.notna()).all() else None
+        return self._nothing("datetime64[us]")
+
+    def _nothing(self, dtype: str) -> pd.Series | None:
+        """Return a column that holds no value, whose type therefore says nothing; None of another."""
+        values = self.plain()
+        return None if values.notna().any() else pd.Series(np.nan, values.index).astype(dtype)
+
+    def feature(self, kind: Kind, form: Format | None = None, misfits: Misfits | None = None) -> pd.Series:
+        """Return what a model may learn from.
+
+        Raises UsboostError if it holds something other than the `kind`, or infinity.
+
+        Parameters
+        ----------
+        kind : what the column holds; form : how its numbers or dates are written in text.
+        misfits : counts values that are no such numbers or dates, which are then missing.
+
+        Returns
+        -------
+        float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of strings, or
+        strings (NaN is missing) where they are text.
+        """
+        if kind in ("category", "text"):
+            if not is_usable(self.type):
+                raise self.unusable()
+            texts = self.texts()
+            if kind == "text":
+                return texts.astype("str")
+            names = sorted(set(texts.dropna().unique()))
+            return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
+        values = self._of(kind, form)
+        if values is None:
+            if misfits is None or not misfits.count:
+                where = str(self.source)
+                for k in range(len(self.cells)) if is_text(self.type) else ():
+                    if replace(self, cells=self.cells.slice(k, 1))._of(kind, form) is None:
+                        where = f"{self.row(k)}, {self.cells[k].as_py()!r}"  # of the first of another kind
+                        break
+                error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {kind}s"
+                if misfits is None:
+                    raise UsboostError(error)
+                misfits.error = error
+            if is_text(self.type):  # the values that are of the kind, the others missing
+                distinct = self.values.filter(pa.array(self._present())).unique()
+                wrong = pa.array(self._wrong(pa.chunked_array([distinct]), kind, form), self.type)
+                kept = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
+                values = replace(self, cells=kept)._of(kind, form)
+            if values is None:
+                dtype = "float64" if kind == "number" else "datetime64[us]"
+                values = pd.Series(np.nan, range(len(self.cells))).astype(dtype)
+        if kind == "number":
+            values = self._finite(values, misfits)
+        if misfits is None:
+            return values
+        if not misfits.error:
+            misfits.given += int(values.notna().sum())
+            return values
+        present = self._present()
+        missed = present & values.isna().to_numpy()
+        k = int(missed.argmax())
+        row = "" if misfits.count else self.row(k).removeprefix(f"{self.source}, ")
+        misfits.add_wrong(present, missed, row=row, value=self.cells[k].as_py())
+        return values
+
+    def unusable(self) -> UsboostError:
+        """Return the refusal of a column that no model can read."""
+        is_record = pa.types.is_struct(self.type) and self.type.get_field_index("bytes") >= 0
+        named = f", name it with {option('image')} if it holds images,"
+        images = named if is_binary(self.type) or is_record else ""
+        return UsboostError(
+            f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers{images} or "
+            "drop it"
+        )
+
+    def _of(self, kind: Kind, form: Format | None) -> pd.Series | None:
+        if kind == "date":
+            return self.dates(form if isinstance(form, DateFormat) else None)
+        return self.numbers(form if isinstance(form, NumberFormat) else None)
+
+    def _present(self) -> np.ndarray:
+        """Return which values are there: bool of shape (n,)."""
+        return (self.written() if is_text(self.type) else self.plain()).notna().to_numpy()
+
+    def _wrong(self, cells: pa.ChunkedArray, kind: Kind, form: Format | None) -> list[str]:
+        """Find those of some values that are not of the kind, by halving: mostly they are few."""
+        if replace(self, cells=cells)._of(kind, form) is not None:
+            return []
+        if len(cells) == 1:
+            return [cells[0].as_py()]
+        half = len(cells) // 2
+        return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
+
+    def _finite(self, numbers: pd.Series, misfits: Misfits | None = None) -> pd.Series:
+        with np.errstate(over="ignore"):
+            infinite = np.isinf(numbers.to_numpy().astype(np.float32))
+        if not infinite.any():
+            return numbers
+        row = self.row(int(infinite.argmax()))
+        error = (
+            f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
+            f"count it as missing ({option('missing', 'inf')})"
+        )
+        if misfits is None:
+            raise UsboostError(error)
+        misfits.error = misfits.error or error
+        return numbers.mask(infinite)
+
+
+def plain_numbers(values: pd.Series) -> pd.Series:
+    """float64 of each string, NaN where it is missing or no number as programs write it."""
+    return pd.to_numeric(values, errors="coerce").astype("float64")
+
+
+def _named(texts: pd.Series) -> pd.Series:
+    """Strings as `canonical` has them; few are rewritten."""
+    rewritten = texts.str.fullmatch(REWRITTEN).fillna(False).astype(bool)
+    if not rewritten.any():
+        return texts
+    texts = texts.copy()
+    texts[rewritten] = texts[rewritten].map(canonical)
+    return texts

@@ -1,0 +1,309 @@
+"""Formats of dates and numbers as people and programs write them: 24/12/2020, 18-Aug-2021 10:29; 4.053,5 and
+€ 12, 12 %, 5 kg; and how a card holds a column's format."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, fields
+from functools import cached_property
+from operator import not_
+from typing import Annotated, Literal
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+Order = Literal["ymd", "dmy", "mdy"]
+
+ORDERS: tuple[Order, ...] = ("ymd", "dmy", "mdy")
+
+ENOUGH = 0.95
+"""Share of dates from which years are not looked for in two digits, too."""
+
+LIKE = r"(?:[A-Za-z]{3,9}[-/., ]+){0,2}\d[\w\-/., :+]{3,}"
+"""The likeness of any date; a quick look rules most columns out."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAME = (
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?"
+)
+_WEEKDAY = r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:day)?"
+_ZONE = r"Z|UTC|GMT|(?:UTC|GMT)?[+-]\d{2}:?\d{2}|[+-]\d{2}"
+_TIME = r"(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d{1,9})?))? ?([ap]\.?m\.?)?"
+_CLOCK = rf"(?:(?:[T ,:]+|,? at ){_TIME} ?({_ZONE})?)?"
+_FLAGS = re.IGNORECASE | re.ASCII
+_DAY = rf"(?:{_WEEKDAY}\.?,? )?"
+
+_NUMBERS = re.compile(rf"{_DAY}(\d{{1,4}})([-/.])(\d{{1,2}})\2(\d{{1,4}}){_CLOCK}", _FLAGS)
+_NAMED = re.compile(
+    rf"{_DAY}(\d{{1,4}})(?:st|nd|rd|th)?([-/., ]{{0,2}})({_NAME})\.?[-/., ]{{0,2}}(\d{{1,4}}){_CLOCK}", _FLAGS
+)
+_NAME_FIRST = re.compile(
+    rf"{_DAY}({_NAME})\.?([-/. ])(\d{{1,2}})(?:st|nd|rd|th)?[-/., ]{{1,2}}(\d{{1,4}}){_CLOCK}", _FLAGS
+)
+# the year behind the clock, as C's ctime has it
+_YEAR_AT_END = re.compile(
+    rf"({_WEEKDAY} (?:{_NAME})) +(\d{{1,2}}) (\d\d:\d\d:\d\d)(?: ({_ZONE}))? (\d{{4}})", _FLAGS
+)
+_YEAR = r"(?:1[0-9]|2[01])\d\d"
+_MONTH_ONLY = re.compile(rf"(?:({_YEAR})[-/.](\d{{1,2}})|(\d{{1,2}}|{_NAME})[-/. ]({_YEAR}))", _FLAGS)
+_YEAR_ONLY = re.compile(_YEAR)
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """The way that the dates of a column are written; four digits in front are a year in any column.
+
+    Attributes
+    ----------
+    order : of day, month and year. A month with a name, and a year of four digits, are known without it.
+    short_years : whether years have two digits: 69 to 99 are of the 20th century, as in Python's ``%y``.
+    """
+
+    order: Order = "ymd"
+    short_years: bool = False
+
+    def dates(self, values: pd.Series) -> pd.Series:
+        """datetime64 in UTC of each string, NaT where it is missing or no date in this format.
+
+        A year or month alone is its first day.
+        """
+        known = {text: self._standard(text) for text in values.dropna().unique()}
+        standard = values.map(known).astype(object)
+        found = pd.to_datetime(standard, format="ISO8601", utc=True, errors="coerce")
+        return found.dt.tz_localize(None).astype("datetime64[us]")
+
+    def notes(self, counts: pd.Series) -> list[str]:
+        """Note dates that may be read otherwise than they were meant. `counts`: as of `formats_of`."""
+        first, notes = str(counts.index[0]), []
+        if self.short_years:
+            date = self.dates(pd.Series([first], dtype="str")).iloc[0]
+            notes.append(f"holds dates such as {first!r}, which is read as {date:%Y-%m-%d}")
+        partial = [bool(_YEAR_ONLY.fullmatch(each) or _MONTH_ONLY.fullmatch(each)) for each in counts.index]
+        if n := int(counts[partial].sum()):
+            which = "1 date that is" if n == 1 else f"{n:,} dates that are"
+            notes.append(f"holds {which} a month or year alone, of which the first day counts")
+        return notes
+
+    def _standard(self, text: str) -> str | None:
+        """Return the date as ISO 8601 has it."""
+        text = text.strip()
+        if found := _NUMBERS.fullmatch(text):
+            first, mark, second, third, *clock = found.groups()
+            is_version = mark == "." and len(third) < 4 and len(first + second) < 4
+            if len(first) == 4:
+                date = _iso(first, second, third)
+            elif len(first) > 2 or is_version:
+                date = None
+            elif self.order == "ymd":
+                date = _iso(self._year(first), second, third) if self.short_years else None
+            else:
+                day, month = (first, second) if self.order == "dmy" else (second, first)
+                date = _iso(self._year(third), month, day)
+        elif found := _NAMED.fullmatch(text):
+            first, _, name, third, *clock = found.groups()
+            is_year_first = len(first) == 4 or (len(third) < 4 and self.order == "ymd")
+            year, day = (first, third) if is_year_first else (third, first)
+            date = _iso(self._year(year), name, day)
+        elif found := _NAME_FIRST.fullmatch(text):
+            name, _, day, year, *clock = found.groups()
+            date = _iso(self._year(year), name, day)
+        elif found := _YEAR_AT_END.fullmatch(text):
+            return self._standard(f"{found[1]} {found[2]} {found[5]} {found[3]} {found[4] or ''}")
+        elif _YEAR_ONLY.fullmatch(text):
+            return f"{text}-01-01"
+        else:
+            found = _MONTH_ONLY.fullmatch(text)
+            if found is None or (found[3] and found[3].isdigit() and self.order == "ymd"):
+                return None
+            return _iso(found[1] or found[4], found[2] or found[3], "1")
+        hour, minute, second, half, zone = clock
+        if not (date and hour):
+            return date
+        if half and not 1 <= int(hour) <= 12:
+            return None
+        hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
+        zone = re.sub("Z|UTC|GMT", "", zone or "", flags=re.IGNORECASE) or "Z"
+        return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone}"
+
+    def _year(self, text: str) -> str | None:
+        if len(text) == 4:
+            return text
+        if len(text) != 2 or not self.short_years:
+            return None
+        return f"{'19' if int(text) >= 69 else '20'}{text}"
+
+
+def _iso(year: str | None, month: str, day: str) -> str | None:
+    """Return a date of a month's number or name; None without a year."""
+    number = month if month.isdigit() else str(_MONTHS.index(month[:3].lower()) + 1)
+    return f"{year}-{number:0>2}-{day:0>2}" if year and len(day) <= 2 else None
+
+
+def formats_of(counts: pd.Series) -> list[tuple[DateFormat, float]]:
+    """The formats in which most of a column are dates, with the share of these.
+
+    There are several where it cannot be told. Formats that give the same dates are one. `counts`: of each
+    distinct string, which is the index.
+    """
+    values = pd.Series(counts.index, dtype="str")
+    weights = counts.to_numpy() / counts.sum()
+    found: list[tuple[DateFormat, float, pd.Series]] = []
+    for short_years in (False, True):
+        if max((share for _, share, _ in found), default=0) >= ENOUGH:
+            break
+        for order in ORDERS:
+            form = DateFormat(order, short_years)
+            dates = form.dates(values)
+            if not any(dates.equals(others) for _, _, others in found):
+                found.append((form, float(weights[dates.notna()].sum()), dates))
+    most = max(share for _, share, _ in found)
+    best = [each for each in found if each[1] == most]
+    if len(best) > 1 and any(form.short_years and form.order == "ymd" for form, _, _ in best):
+        # where the first or the last number may be the year it is the one that varies less
+        spans = [dates.max() - dates.min() for _, _, dates in best]
+        best = [each for each, span in zip(best, spans, strict=True) if span < 2 * min(spans)]
+    return [(form, share) for form, share, _ in best]
+
+
+_SIGNS = "[$¢£¤¥฿₠-₿]"
+_CODES = (
+    "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|RUB|SEK|SGD|TRY|USD|ZAR|kr|zł"
+)
+_WORD = r"[A-Za-zµμ°Ω][A-Za-zµμ°Ω²³/]"
+_MEASURE = rf" {_WORD}{{0,9}}|{_WORD}{{1,9}}"  # without a space one letter may be part of a code
+_NUMBER = re.compile(
+    rf"(?P<before>{_SIGNS}|{_CODES})? ?(?P<sign>[+-])? ?(?P<unit>{_SIGNS}|{_CODES})? ?"
+    rf"(?P<body>[\d.,' ]*\d[\d.,']*(?:[eE][+-]?\d+)?)"
+    rf"(?: ?(?P<after>{_SIGNS}|{_CODES}|%)|(?<=\d)(?P<measure>{_MEASURE}))?"
+)
+
+UNIT_LENGTH = 10
+"""Characters of a unit, at most."""
+
+_LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
+_ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"}
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """The way that the numbers of a column are written.
+
+    Attributes
+    ----------
+    decimal : the mark of decimals; thousands : what may stand between groups of three digits.
+    unit : "%" (numbers are divided by 100), a currency, which a number may lack, another unit, such as "kg",
+        or "".
+    """
+
+    decimal: str = "."
+    thousands: str = ","
+    unit: str = ""
+
+    @cached_property
+    def _body(self) -> re.Pattern[str]:
+        t, d = re.escape(self.thousands), re.escape(self.decimal)
+        whole = rf"(?:[1-9]\d{{0,2}}(?:{t}\d{{3}})+|\d+)"
+        return re.compile(rf"(?:{whole}(?:{d}\d*)?|{d}\d+)(?:[eE][+-]?\d+)?")
+
+    def fits(self, text: str) -> bool:
+        """Return whether a string is a number in this format."""
+        found = _split(text)
+        if found is None:
+            return False
+        body, unit = found
+        is_money = re.fullmatch(f"{_SIGNS}|{_CODES}", self.unit)
+        return bool((unit == self.unit or (is_money and not unit)) and self._body.fullmatch(body))
+
+    def numbers(self, values: pd.Series) -> pd.Series:
+        """float64 of each string, NaN where it is missing or no number in this format."""
+        shapes = shapes_of(values)
+        fitting = [shape for shape in shapes.dropna().unique() if self.fits(shape)]
+        plain = values.where(shapes.isin(fitting))
+        for mark, alike in _ALIKE.items():
+            plain = plain.str.replace(alike, mark, regex=True)
+        if self.unit:
+            unit = re.escape(self.unit)
+            plain = plain.str.replace(rf"^([+-]? ?){unit}|{unit}$", "\\1", regex=True)
+        plain = plain.str.replace(f"[ {self.thousands}]", "", regex=True).str.replace(
+            self.decimal, ".", regex=False
+        )
+        numbers = pd.to_numeric(plain, errors="coerce").astype("float64")
+        return numbers / 100 if self.unit == "%" else numbers
+
+    def __str__(self) -> str:
+        example = f"1{self.thousands}234{self.decimal}5"
+        return f"{example} {self.unit}".rstrip()
+
+
+FORMATS = tuple(
+    NumberFormat(decimal, thousands) for decimal, marks in ((".", ",' "), (",", ".' ")) for thousands in marks
+)
+"""The conventions that are tried; each takes numbers without a mark between thousands, too."""
+
+
+def number_format(values: pd.Series, decimal: str) -> tuple[NumberFormat, float]:
+    """Return the one format in which most of some strings are numbers, and the share of these.
+
+    `decimal`: the mark of decimals where as many are numbers with either, as in a column of ``1,234``.
+    """
+    counts = shapes_of(values).value_counts()
+    units: Counter[str] = Counter()
+    for shape, count in counts.items():
+        if (found := _split(str(shape))) is not None:
+            units[found[1]] += int(count)
+    common = [unit for unit, _ in units.most_common() if unit]
+    unit = common[0] if common else ""
+    if unit == "%" and units[""] > units["%"]:
+        unit = ""
+    formats = [NumberFormat(each.decimal, each.thousands, unit) for each in FORMATS]
+    formats.sort(key=lambda each: each.decimal != decimal)
+    numbers = {form: sum(int(n) for shape, n in counts.items() if form.fits(str(shape))) for form in formats}
+    best = max(formats, key=lambda form: numbers[form])
+    return best, numbers[best] / len(values)
+
+
+def shapes_of(values: pd.Series) -> pd.Series:
+    """Strings with 1 for each digit, but a 0 that is the first: a column of numbers has few of them."""
+    marked = values.str.replace(r"^([^0-9]*)0", "\\1\ue000", regex=True)
+    return marked.str.replace("[0-9]", "1", regex=True).str.replace("\ue000", "0", regex=False)
+
+
+Format = NumberFormat | DateFormat
+
+
+class Written(BaseModel):
+    """A format as a card holds it, which anyone may have written."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", " "] = ","
+    unit: Annotated[str, Field(max_length=UNIT_LENGTH)] = ""
+    order: Order | None = None
+    short_years: bool = Field(False, exclude_if=not_)
+
+    @property
+    def form(self) -> Format:
+        if self.order is not None:
+            return DateFormat(self.order, self.short_years)
+        return NumberFormat(self.decimal, self.thousands, self.unit)
+
+
+def plain_form(form: Format) -> dict[str, str]:
+    """A format as JSON holds it."""
+    return {field.name: getattr(form, field.name) for field in fields(form)}
+
+
+def _split(text: str) -> tuple[str, str] | None:
+    """Digits and unit of what may be a number."""
+    if len(text) > _LONGEST:
+        return None
+    for mark, alike in _ALIKE.items():
+        text = re.sub(alike, mark, text)
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        return None
+    units = [unit.strip() for unit in found.group("before", "unit", "after", "measure") if unit]
+    return None if len(units) > 1 else (found["body"].strip(), units[0] if units else "")

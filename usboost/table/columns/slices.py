@@ -1,0 +1,113 @@
+"""Rows by the groups of one column: categories, quarters of numbers and dates, and rows without a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from usboost.errors import UsboostError
+from usboost.table.columns.column import Column, Format, Kind, is_usable
+from usboost.table.source import Source, require
+
+MOST = 12
+"""Groups of values at most; of more categories the rarest are one group."""
+
+_BATCH = 1 << 16  # rows read at a time
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The groups of a column.
+
+    Attributes
+    ----------
+    column : its name.
+    names : of the groups, in the order of a table; rows without a value are the last one, if there are any.
+    codes : the group of each row, int64 (n,).
+    """
+
+    column: str
+    names: tuple[str, ...]
+    codes: np.ndarray
+
+
+def read_slices(
+    source: Source,
+    name: str,
+    rows: np.ndarray,
+    *,
+    missing: Collection[str] = (),
+    kind: Kind | None = None,
+    form: Format | None = None,
+) -> Slices:
+    """Read the groups of a column of a table, whether or not a model reads it.
+
+    Raises UsboostError if there is no such column, or it holds neither numbers, dates nor text.
+
+    Parameters
+    ----------
+    rows : positions of the rows that count, int64 (n,).
+    missing : further values that count as missing.
+    kind, form : what the column holds and how it is written, where that is known; by default numbers or
+        dates where all values are, and else categories.
+    """
+    require(source, [name])
+    cells = pa.concat_tables(source.batches([name], _BATCH))[name].take(pa.array(rows))
+    column = Column(source, name, cells, missing=missing)
+    if not is_usable(column.type):
+        raise UsboostError(
+            f"{source}: column {name!r} is of type {column.type}, which has no groups; name a column of "
+            "categories, numbers or dates"
+        )
+    reads: dict[str, Callable[[Any], pd.Series | None]] = {"number": column.numbers, "date": column.dates}
+    for each, read in reads.items() if not pa.types.is_boolean(column.type) else ():
+        values = read(form) if kind in (None, each) else None
+        if values is None or values.isna().all():
+            continue
+        if each == "number":
+            names, codes = _of_ordered(values.to_numpy(np.float64), "{:g}".format)
+        else:
+            seconds = values.astype("datetime64[s]").astype(np.int64).to_numpy(np.float64)
+            seconds[values.isna()] = np.nan
+            names, codes = _of_ordered(seconds, lambda each: str(pd.Timestamp(each, unit="s").date()))
+        break
+    else:
+        names, codes = _of_categories(column.texts())
+    if (codes < 0).any():  # rows that have no value
+        codes, names = np.where(codes < 0, len(names), codes), [*names, "(missing)"]
+    return Slices(name, tuple(names), codes.astype(np.int64))
+
+
+def _of_ordered(values: np.ndarray, written: Callable[[float], str]) -> tuple[list[str], np.ndarray]:
+    """Group by value where there are few, else in quarters, named by the least and greatest value in them."""
+    there = np.isfinite(values)
+    present = values[there]
+    distinct = np.unique(present)
+    edges = distinct if len(distinct) <= MOST else np.unique(np.quantile(present, [0.25, 0.5, 0.75]))
+    codes = np.full(len(values), -1)
+    codes[there] = np.unique(np.searchsorted(edges, present, side="left"), return_inverse=True)[1]
+    names = []
+    for k in range(codes.max() + 1):
+        low, high = written(values[codes == k].min()), written(values[codes == k].max())
+        names.append(low if low == high else f"{low} to {high}")
+    return names, codes
+
+
+def _of_categories(texts: pd.Series) -> tuple[list[str], np.ndarray]:
+    """Group by category, the most frequent first; beyond `MOST` the rarest together."""
+    codes, values = pd.factorize(texts, use_na_sentinel=True)
+    counts = np.bincount(codes[codes >= 0], minlength=len(values))
+    order = sorted(range(len(values)), key=lambda k: (-counts[k], str(values[k])))
+    shown = len(order) if len(order) <= MOST else MOST - 1
+    names = [str(values[k]) for k in order[:shown]]
+    if shown < len(order):
+        names.append(f"({len(order) - shown:,} rarer values)")
+    place = np.empty(len(values) + 1, dtype=np.int64)
+    place[order] = np.minimum(np.arange(len(order)), shown)
+    place[-1] = -1  # of missing values, whose code is −1
+    return names, place[codes]

@@ -1,0 +1,256 @@
+"""Text as numbers: its words, TF-IDF of their n-grams, and its largest singular vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from usboost.errors import UsboostError
+
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+SIZES = 3, 4
+"""Characters of an n-gram."""
+
+WORD_LENGTH = 64
+"""Characters of the longest word; a longer one is cut into pieces."""
+
+_SIGNS = "\u2600-\u27bf\U0001f000-\U0001faff"  # each is a word
+_UNSPACED = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+# spaces, marks, and what only joins or varies characters
+_BETWEEN = (
+    r"\s\x00-/:-@\[-`{-\xa9\xab-\xb1\xb4\xb6-\xb8\xbb\xbf\xd7\xf7"
+    "\u060c\u061b\u061f\u06d4\u0964\u0965\u2000-\u206f\u20a0-\u20cf\u2190-\u25ff\u2e00-\u2e7f\u3000-\u3040"
+    "\ufe00-\ufe0f\ufe30-\ufe4f\uff00-\uff0f"
+)
+_WORD = re.compile(
+    f"[{_SIGNS}]|[{_UNSPACED}]{{1,{WORD_LENGTH}}}|[^{_SIGNS}{_UNSPACED}{_BETWEEN}]{{1,{WORD_LENGTH}}}"
+)
+_FEW_LETTERS = re.compile(f"[{_UNSPACED}]")
+_SEVERAL = rf"\S\s+\S|[{_UNSPACED}]{{2}}"
+
+_LOOKED_AT = 2000  # rows that tell what a column is
+
+
+def holds_text(column: pd.Series) -> bool:
+    """Return whether a feature holds strings that are no categories."""
+    return isinstance(column.dtype, pd.StringDtype)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in its order, in small letters; characters that Unicode's NFKC joins are one."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def ngrams(word: str) -> list[str]:
+    """Pieces of `SIZES` characters of a word, a space before and after it included.
+
+    Chinese and Japanese have words of one or two characters and no spaces: these pieces are of one and two.
+    """
+    if _FEW_LETTERS.match(word):
+        return [word[k : k + n] for n in (1, 2) for k in range(len(word) - n + 1)]
+    word = f" {word} "
+    return [word[k : k + n] for n in SIZES for k in range(len(word) - n + 1)]
+
+
+def have_words(strings: pd.Series) -> bool:
+    """Return whether at least half of some strings have several words."""
+    return bool(strings.str.contains(_SEVERAL, regex=True).mean() >= 0.5)
+
+
+def share_words(strings: pd.Series) -> bool:
+    """Return whether at least half of some strings have a word that others have, but at most half of them.
+
+    A word that more have, as "item" in "item 17", tells no two strings apart.
+    """
+    if len(strings) > _LOOKED_AT:
+        strings = strings.sample(_LOOKED_AT, random_state=0)
+    found = [set(words(string)) for string in strings]
+    counts = pd.Series([word for each in found for word in each], dtype="str").value_counts()
+    common = set(counts[(counts >= 2) & (counts <= len(found) / 2)].index)
+    return bool(np.mean([not common.isdisjoint(each) for each in found]) >= 0.5)
+
+
+COMPONENTS = 64
+"""Numbers that a text becomes, at most."""
+
+NGRAMS = 20_000
+"""N-grams that count, at most: those of most training rows."""
+
+LEARNT_FROM = 20_000
+"""Training rows that n-grams and components are learnt from, at most; drawn from more."""
+
+_FEWEST = 2  # rows of training that an n-gram must be in
+_SMALLEST = 1e-4  # of the largest singular value; what is below is rounding
+_BATCH = 8192  # rows whose n-grams are in memory
+
+
+@dataclass(frozen=True, eq=False)
+class TextParts:
+    r"""The numbers that a column of text becomes.
+
+    .. math:: z = V^\top \frac{w}{\lVert w \rVert}, \qquad
+        w_j = (1 + \ln c_j)\,\Big(1 + \ln \frac{1 + n}{1 + n_j}\Big)
+
+    where :math:`c_j` counts n-gram j in the text (:math:`w_j = 0` where there is none), :math:`n_j` of the n
+    training rows have it, and V holds the right singular vectors of the training rows' normalised w.
+
+    Attributes
+    ----------
+    ngrams : the F n-grams that count.
+    idf : float32 (F,), the second factor of w.
+    components : float32 (F, k), V.
+    """
+
+    ngrams: tuple[str, ...]
+    idf: np.ndarray
+    components: np.ndarray
+
+    filled = 0.0
+    """Stands for each number of a text that is missing."""
+
+    @classmethod
+    def fit(cls, texts: pd.Series) -> TextParts:
+        """Learn from the strings of the training rows.
+
+        A vocabulary that is bounded, not hashed: no two n-grams fall together, the file is small, and one can
+        read what a component is of. The same rows give the same numbers.
+        """
+        from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+        from sklearn.utils.extmath import randomized_svd  # not for tables without text
+
+        nothing = cls((), np.zeros(0, np.float32), np.zeros((0, 1), np.float32))
+        present = texts.dropna()
+        if len(present) > LEARNT_FROM:
+            present = present.sample(LEARNT_FROM, random_state=0)
+        counter = CountVectorizer(analyzer=_pieces, dtype=np.float32)
+        try:
+            counts = counter.fit_transform(present)
+        except ValueError:  # there is no word in any row
+            return nothing
+        found, rows = counter.get_feature_names_out(), np.bincount(counts.indices)
+        # most rows first, then by the alphabet, in which they are: `max_features` would go by all occurrences
+        order = np.argsort(-rows, kind="stable")[: min(NGRAMS, np.count_nonzero(rows >= _FEWEST))]
+        if not len(order):
+            return nothing
+        tfidf = TfidfTransformer(sublinear_tf=True)
+        weights = tfidf.fit_transform(counts[:, order])
+        _, sizes, vectors = randomized_svd(weights, min(COMPONENTS, *weights.shape), n_iter=5, random_state=0)
+        kept = (sizes > _SMALLEST * sizes.max()) | (np.arange(len(sizes)) == 0)
+        components = np.ascontiguousarray(vectors[kept].T, np.float32)
+        return cls(tuple(found[order]), tfidf.idf_.astype(np.float32), components)
+
+    @property
+    def width(self) -> int:
+        """Return k, the numbers that a text becomes."""
+        return self.components.shape[1]
+
+    def names(self, column: str) -> list[str]:
+        """Return the names of the numbers of a column."""
+        return [f"{column}__text_{k}" for k in range(self.width)]
+
+    def expand(self, column: str, texts: pd.Series) -> dict[str, pd.Series]:
+        """Return float64 numbers by name, NaN where the text is missing. `texts`: strings of n rows."""
+        present = texts.notna().to_numpy()
+        found = np.full((len(texts), self.width), np.nan)
+        if present.any():
+            found[present] = self.scores(texts[present])
+        return {name: pd.Series(found[:, k], texts.index) for k, name in enumerate(self.names(column))}
+
+    def scores(self, texts: pd.Series) -> np.ndarray:
+        """z of each of n texts, float32 (n, k); zeros where none of its n-grams counts."""
+        scores = np.zeros((len(texts), self.width), np.float32)
+        if self.ngrams:
+            for first in range(0, len(texts), _BATCH):
+                rows = slice(first, first + _BATCH)
+                scores[rows] = self._weights.transform(texts.iloc[rows]) @ self.components
+        return scores
+
+    @cached_property
+    def _weights(self) -> TfidfVectorizer:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        found = TfidfVectorizer(analyzer=_pieces, vocabulary=self.ngrams, sublinear_tf=True, dtype=np.float32)
+        found.idf_ = self.idf
+        return found
+
+
+def _pieces(text: str) -> list[str]:
+    """The n-grams of a text's words, as often as they are there."""
+    return [ngram for word in words(text) for ngram in ngrams(word)]
+
+
+FILE = "texts.safetensors"
+
+_ARRAYS = ("ngrams", "idf", "components")
+
+
+def texts_to_bytes(texts: Mapping[str, TextParts]) -> bytes:
+    """Return the content of `FILE`: for each column ``ngrams:NAME``, UTF-8 in lines, ``idf:NAME`` and
+    ``components:NAME``."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, parts in sorted(texts.items()):
+        arrays[f"ngrams:{name}"] = np.frombuffer("\n".join(parts.ngrams).encode(), np.uint8)
+        arrays[f"idf:{name}"] = parts.idf
+        arrays[f"components:{name}"] = parts.components
+    return save(arrays)
+
+
+def digest_of_texts(texts: Mapping[str, TextParts]) -> str:
+    """Return the SHA-256 of the file, in hex; "" where there is no text."""
+    return hashlib.sha256(texts_to_bytes(texts)).hexdigest() if texts else ""
+
+
+def read_texts(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextParts]:
+    """Read the parts of these columns, in their order.
+
+    Raises UsboostError if the file is missing, damaged or not the one that the card is of. `digest`: as the
+    card has it.
+    """
+    if not columns:
+        return {}
+    path = Path(folder) / FILE
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsboostError(f"{path} cannot be read ({error.strerror}); fit the model again") from None
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise UsboostError(f"{path} is not the file that its card is of; fit the model again")
+    try:
+        arrays = load(data)
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        raise UsboostError(f"{path} is no safetensors file ({error}); fit the model again") from None
+    if set(arrays) != {f"{array}:{name}" for name in columns for array in _ARRAYS}:
+        raise UsboostError(f"{path} does not hold the columns of text of its card; fit the model again")
+    found: dict[str, TextParts] = {}
+    for name in columns:
+        letters, idf, components = (arrays[f"{array}:{name}"] for array in _ARRAYS)
+        try:
+            text = letters.tobytes().decode() if letters.dtype == np.uint8 else None
+        except UnicodeDecodeError:
+            text = None
+        ngrams = tuple(text.split("\n")) if text else ()
+        fits = (
+            text is not None
+            and idf.dtype == components.dtype == np.float32
+            and (idf.ndim, components.ndim) == (1, 2)
+            and len(set(ngrams)) == len(ngrams) == len(idf) == len(components)
+            and components.shape[1] >= 1
+            and bool(np.isfinite(idf).all() and np.isfinite(components).all())
+        )
+        if not fits:
+            raise UsboostError(f"{path}: what it holds of column {name!r} does not fit; fit the model again")
+        found[name] = TextParts(ngrams, idf, components)
+    return found

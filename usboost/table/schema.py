@@ -1,0 +1,227 @@
+"""The schema of a table, for a user to check before a model is fitted; and what of it looks like a mistake:
+columns that give the label away, say nothing, or are there twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from usboost.errors import option
+from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
+from usboost.table.columns.formats import NumberFormat
+from usboost.table.columns.texts import COMPONENTS, holds_text
+from usboost.table.images import NAMES, are_names_of_images
+from usboost.table.notes import sentences
+from usboost.table.user_table import LEFT_OUT, UserTable
+
+
+@dataclass(frozen=True)
+class Described:
+    """A column.
+
+    Attributes
+    ----------
+    kind : number, category, date, text, image, label, split or, where it is not read, nothing.
+    missing, distinct : rows without a value, and how many values there are; None where they were not counted.
+    use : what becomes of it.
+    """
+
+    name: str
+    kind: str
+    missing: int | None
+    distinct: int | None
+    use: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table.
+
+    Attributes
+    ----------
+    rows : with a label; columns : in the order of the file.
+    notes : what was left out or decided; warnings : what may be a mistake in the table.
+    """
+
+    rows: int
+    columns: tuple[Described, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def describe(table: UserTable) -> Schema:
+    """Describe what a table was read as.
+
+    Parts of dates are those that vary in it; a model keeps those that vary in its training rows.
+    """
+    spec, notes = table.spec, [*table.file.notes, *filter(None, [table.said])]
+    if table.unlabelled:
+        one = table.unlabelled == 1
+        rows, are = ("1 row has", "is") if one else (f"{table.unlabelled:,} rows have", "are")
+        notes.append(f"{rows} no {spec.label!r} and {are} left out")
+    if table.stripped:
+        notes.append(f"some values of {spec.label!r} have blanks at their ends, which are removed")
+    if table.weights is not None and (none := int((table.weights == 0).sum())):
+        notes.append(f"{none:,} rows have the weight 0 and take no part")
+    notes += table.notes
+    notes += [f"column {name!r} is left out: {_with_advice(why)}" for name, why in table.left_out.items()]
+    columns = filter(None, (_described(table, name) for name in table.file.names))
+    return Schema(len(table), tuple(columns), tuple(notes), tuple(warnings_of(table)))
+
+
+def notes_of_table(table: UserTable, schema: Schema) -> list[str]:
+    """Say of a table to be fitted to what was left out or decided, what may be a mistake, and which of its
+    images cannot be read. `schema`: of the table, see `describe`."""
+    return [*schema.notes, *schema.warnings, *sentences(table.paths, table.misfits)]
+
+
+def _with_advice(why: str) -> str:
+    """Say why a column is left out, and what reads it."""
+    if why == LEFT_OUT["name"]:
+        return f"{why}; {option('text')} takes it as text"
+    return f"{why}; {option('image')} reads these" if NAMES in why else why
+
+
+def _described(table: UserTable, name: str) -> Described | None:
+    spec = table.spec
+    if name == spec.label:
+        distinct = len(table.classes) or len(np.unique(table.labels))
+        use = f"{distinct} classes" if table.classes else "a number to predict"
+        return Described(name, "label", table.unlabelled, distinct, use)
+    if name in spec.image:
+        return Described(name, "image", table.without.get(name), None, "image")
+    if name == spec.split:
+        return Described(name, "split", 0, 3, "split")
+    for role in ("group", "time", "weight"):
+        if name == getattr(spec, role):
+            return Described(name, role, 0, None, role)
+    if name in table.left_out:
+        return Described(name, "", None, None, f"left out: {_with_advice(table.left_out[name])}")
+    if name in spec.drop:
+        return Described(name, "", None, None, "dropped")
+    if name not in table.features:
+        return None
+    column, kind, form = table.features[name], table.kinds[name], table.formats.get(name)
+    use = "category" if kind == "category" else "number"
+    if holds_dates(column):
+        parts = DateParts.fit(column).parts
+        constant = ", ".join(part for part in PARTS if part not in parts)
+        use = f"{len(parts)} number{'s' * (len(parts) != 1)}: {', '.join(parts)}"
+        use += f"; constant: {constant}" if constant else ""
+    elif isinstance(form, NumberFormat):
+        use = f"number, written like {form}"
+    elif kind == "text":
+        use = f"text: at most {COMPONENTS} components of character n-grams"
+    return Described(name, kind, int(column.isna().sum()), int(column.nunique()), use)
+
+
+GIVEN_AWAY = 0.995
+"""AUC, or mean share of rows predicted right over the classes, from which one column alone is suspect."""
+
+FEWEST = 50
+"""Rows that a table must have for that; a class that counts has `_OF_CLASS`."""
+
+FEW_SHARED = 0.2
+"""Share of rows with the image of an earlier one, above which images are shared on purpose."""
+
+_OF_CLASS = 5
+_ROWS = 50_000  # looked at
+_BINS = 64
+
+
+def warnings_of(table: UserTable) -> Iterator[str]:
+    """Return a sentence for each suspect."""
+    first: dict[str, object] = {}
+    twice = []
+    for name, column in table.features.items():
+        if column.nunique(dropna=False) <= 1:
+            yield f"column {name!r} has the same value in all rows, so it says nothing"
+        elif leaks_target(column, table.labels):
+            yield (
+                f"column {name!r} alone gives {table.spec.label!r} away; "
+                f"drop it with {option('drop', repr(name))} if it is not known before the label"
+            )
+        if not isinstance(column.dtype, np.dtype) and are_names_of_images(column):
+            yield f"column {name!r} {NAMES}; {option('image')} reads these"
+        if isinstance(column.dtype, np.dtype):
+            data = (column.astype("int64") if holds_dates(column) else column).to_numpy().tobytes()
+        elif holds_text(column):
+            data = repr(column.tolist()).encode()
+        else:
+            data = column.cat.codes.to_numpy(np.int32).tobytes() + repr(list(column.cat.categories)).encode()
+        same = first.setdefault(hashlib.sha256(data).hexdigest(), name)
+        if same != name:
+            twice.append(f"column {name!r} holds the same as {same!r}; one of them can be dropped")
+    yield from twice
+    # of each row's image, by column: int64, equal where the pixels are, 0 where there is none
+    images: list[Any] = [each for view in table.images.values() for each in getattr(view, "columns", (view,))]
+    shown = pd.DataFrame()
+    for k, (name, each) in enumerate(zip(table.form.columns if table.form else (), images, strict=True)):
+        digests = each.digests().view(np.int64)[:, 0]
+        shown[name] = digests if each.absent is None else np.where(each.absent, 0, digests)
+        if shown[name].nunique() == 1:
+            yield f"column {name!r} has the same image in all rows, so it says nothing"
+        if alike := [other for other in shown.columns[:k] if (shown[other] == shown[name]).all()]:
+            yield f"column {name!r} holds the same images as {alike[0]!r}; leave one of them out"
+    if (table.spec.image and not table.images) or not table.features.shape[1]:
+        return  # rows may differ in images that were not read
+    rows = pd.concat([table.features, pd.Series(table.labels), shown], axis=1)
+    if repeated := int(rows.duplicated().sum()):
+        yield f"{repeated:,} row{'s are' if repeated > 1 else ' is'} equal to an earlier one"
+        return
+    # images that a few rows have in common: a model may be scored on what it has seen
+    for name in shown if table.groups is None else ():
+        present = shown.loc[shown[name] != 0, name]
+        repeated = int(present.duplicated().sum())
+        if 0 < repeated <= FEW_SHARED * len(present):
+            yield (
+                f"column {name!r}: {repeated:,} row{'s have' if repeated > 1 else ' has'} the image of an "
+                f"earlier one; {option('group')} keeps together what belongs together"
+            )
+
+
+def leaks_target(column: pd.Series, labels: np.ndarray) -> bool:
+    """Return whether one column alone predicts the label.
+
+    Of a number to predict, it explains nearly all of the variance: each row is predicted by the mean of the
+    other rows with its value, or in its quantile of 64. Of two classes, by the area under the ROC curve of
+    its numbers; else each row gets the class that most others with its value or in its quantile have, and the
+    shares that are right are averaged over the classes. Missing values count as a value. `column`: n rows of
+    a feature; `labels`: int64 codes of shape (n,), or float64 numbers.
+    """
+    n, is_number = len(labels), labels.dtype.kind == "f"
+    if n > _ROWS:
+        rows = np.random.default_rng(0).choice(n, _ROWS, replace=False)
+        column, labels, n = column.iloc[rows], labels[rows], _ROWS
+    sizes = np.zeros(0) if is_number else np.bincount(labels)
+    counted = np.flatnonzero(sizes >= _OF_CLASS)
+    if n < FEWEST or (len(counted) < 2 and not is_number):
+        return False
+    values: object = column
+    if isinstance(column.dtype, np.dtype):
+        ranks = column.rank(method="average").to_numpy()  # days, say, rank as their dates do
+        if len(sizes) == 2 and not np.isnan(ranks).any():
+            zeros, ones = sizes
+            area = (ranks[labels == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros)
+            if max(area, 1 - area) >= GIVEN_AWAY:
+                return True
+        if column.nunique() > _BINS:
+            values = pd.qcut(ranks, _BINS, duplicates="drop")
+    codes = pd.factorize(values, use_na_sentinel=False)[0]
+    if is_number:
+        counts, total = np.bincount(codes)[codes], labels - labels.mean()
+        others = (np.bincount(codes, weights=labels)[codes] - labels) / np.maximum(counts - 1, 1)
+        residual = np.where(counts > 1, labels - others, total)
+        return bool(1 - np.square(residual).sum() / np.square(total).sum() >= GIVEN_AWAY)
+    table = np.zeros((codes.max() + 1, len(sizes)), dtype=np.int64)
+    np.add.at(table, (codes, labels), 1)
+    right = np.zeros(len(sizes))
+    for k in range(len(sizes)):
+        most = np.delete(table, k, axis=1).max(axis=1)
+        right[k] = table[table[:, k] - 1 > most, k].sum()
+    return bool((right[counted] / sizes[counted]).mean() >= GIVEN_AWAY)
