@@ -18,7 +18,7 @@ NOT_DECIDING = (
         "tasks.fits.results",
         "tasks.pages.flow_page",
     ),
-    *("tasks.running", "tasks.settings", "tasks.tracking", "usboost.models.catalogue.build"),
+    *("tasks.running", "tasks.settings", "tasks.tracking", "usboost.models.build"),
 )
 """Modules that decide no number: what they give to a step is in its fingerprint, or nowhere."""
 

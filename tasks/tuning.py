@@ -29,7 +29,7 @@ from usboost.datasets.store import is_user_table
 from usboost.errors import UsboostError
 from usboost.evaluation.names import check_metric, metric_name, number
 from usboost.files import write_atomically
-from usboost.models.catalogue.settings_file import read_settings
+from usboost.models.entry import read_settings
 from usboost.multimodal import tune as tuned
 from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
 from usboost.table.prepared import read_prepared

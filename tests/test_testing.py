@@ -28,8 +28,8 @@ from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.signs import Exponential
 from usboost.losses.squared import Squared
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.losses import LOSSES
+from usboost.models.entry import LOSSES
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import save
 from usboost.testing import check_learner, check_loss, check_view, example_table
 

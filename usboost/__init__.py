@@ -46,26 +46,24 @@ if TYPE_CHECKING:
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
     from usboost.learners.trees.learner import TreeLearner as TreeLearner
-    from usboost.models.baselines.estimators import LightGBMBaseline as LightGBMBaseline
-    from usboost.models.baselines.estimators import LightGBMBaselineRegressor as LightGBMBaselineRegressor
     from usboost.models.baselines.linear import RidgeBaseline as RidgeBaseline
-    from usboost.models.boosted.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
-    from usboost.models.boosted.boosted_network import BoostedNetworkRegressor as BoostedNetworkRegressor
-    from usboost.models.boosted.early_trigger import EarlyTrigger as EarlyTrigger
-    from usboost.models.boosted.earlyboost import EarlyBoostClassifier as EarlyBoostClassifier
-    from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
-    from usboost.models.boosted.two_weak_learner import (
-        TwoWeakLearnerRegressor as TwoWeakLearnerRegressor,
-    )
-    from usboost.models.networks.bfv_network import (
+    from usboost.models.baselines.trees import LightGBMBaseline as LightGBMBaseline
+    from usboost.models.baselines.trees import LightGBMBaselineRegressor as LightGBMBaselineRegressor
+    from usboost.models.methods.bfv_network import (
         BoostedFeatureNetworkClassifier as BoostedFeatureNetworkClassifier,
     )
-    from usboost.models.networks.bfv_network import (
+    from usboost.models.methods.bfv_network import (
         BoostedFeatureNetworkRegressor as BoostedFeatureNetworkRegressor,
     )
-    from usboost.models.networks.boosted_features import BoostedFeatures as BoostedFeatures
-    from usboost.models.networks.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
-    from usboost.models.networks.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
+    from usboost.models.methods.boosted_features import BoostedFeatures as BoostedFeatures
+    from usboost.models.methods.boosted_network import BoostedNetworkClassifier as BoostedNetworkClassifier
+    from usboost.models.methods.boosted_network import BoostedNetworkRegressor as BoostedNetworkRegressor
+    from usboost.models.methods.early_trigger import EarlyTrigger as EarlyTrigger
+    from usboost.models.methods.earlyboost import EarlyBoostClassifier as EarlyBoostClassifier
+    from usboost.models.methods.two_branch import TwoBranchNetworkClassifier as TwoBranchNetworkClassifier
+    from usboost.models.methods.two_branch import TwoBranchNetworkRegressor as TwoBranchNetworkRegressor
+    from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier as TwoWeakLearnerClassifier
+    from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor as TwoWeakLearnerRegressor
     from usboost.models.persistence import load as load
     from usboost.models.persistence import save as save
     from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
@@ -80,19 +78,19 @@ __version__ = "0.1.0"
 # the module of each name; the imports above are for type checkers and editors and never run
 _MODULES = {
     "Backbone": "usboost.learners.networks.images.backbones",
-    "BoostedFeatureNetworkClassifier": "usboost.models.networks.bfv_network",
-    "BoostedFeatureNetworkRegressor": "usboost.models.networks.bfv_network",
-    "BoostedFeatures": "usboost.models.networks.boosted_features",
-    "BoostedNetworkClassifier": "usboost.models.boosted.boosted_network",
-    "BoostedNetworkRegressor": "usboost.models.boosted.boosted_network",
+    "BoostedFeatureNetworkClassifier": "usboost.models.methods.bfv_network",
+    "BoostedFeatureNetworkRegressor": "usboost.models.methods.bfv_network",
+    "BoostedFeatures": "usboost.models.methods.boosted_features",
+    "BoostedNetworkClassifier": "usboost.models.methods.boosted_network",
+    "BoostedNetworkRegressor": "usboost.models.methods.boosted_network",
     "Callback": "usboost.boosting.callbacks",
     "Checkpoint": "usboost.boosting.checkpoint",
-    "EarlyBoostClassifier": "usboost.models.boosted.earlyboost",
+    "EarlyBoostClassifier": "usboost.models.methods.earlyboost",
     "EarlyStopping": "usboost.boosting.callbacks",
-    "EarlyTrigger": "usboost.models.boosted.early_trigger",
+    "EarlyTrigger": "usboost.models.methods.early_trigger",
     "Images": "usboost.data.images",
-    "LightGBMBaseline": "usboost.models.baselines.estimators",
-    "LightGBMBaselineRegressor": "usboost.models.baselines.estimators",
+    "LightGBMBaseline": "usboost.models.baselines.trees",
+    "LightGBMBaselineRegressor": "usboost.models.baselines.trees",
     "MultimodalClassifier": "usboost.multimodal.estimator",
     "MultimodalRegressor": "usboost.multimodal.estimator",
     "NetworkLearner": "usboost.learners.networks.learner",
@@ -104,10 +102,10 @@ _MODULES = {
     "SplitColumnsRegressor": "usboost.models.split_columns",
     "Table": "usboost.data.table",
     "TreeLearner": "usboost.learners.trees.learner",
-    "TwoBranchNetworkClassifier": "usboost.models.networks.two_branch",
-    "TwoBranchNetworkRegressor": "usboost.models.networks.two_branch",
-    "TwoWeakLearnerClassifier": "usboost.models.boosted.two_weak_learner",
-    "TwoWeakLearnerRegressor": "usboost.models.boosted.two_weak_learner",
+    "TwoBranchNetworkClassifier": "usboost.models.methods.two_branch",
+    "TwoBranchNetworkRegressor": "usboost.models.methods.two_branch",
+    "TwoWeakLearnerClassifier": "usboost.models.methods.two_weak_learner",
+    "TwoWeakLearnerRegressor": "usboost.models.methods.two_weak_learner",
     "UsboostError": "usboost.errors",
     "UsboostWarning": "usboost.errors",
     "Views": "usboost.data.views",

@@ -30,7 +30,7 @@ from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.base import LEARNERS, Target, is_leave_one_out, kind_of, read_learner, weighted_sum
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 
 __all__ = ["check_learner", "check_loss", "check_view", "example_table"]

@@ -33,8 +33,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import save
 from usboost.models.sharded import fit_sharded
 

@@ -38,8 +38,8 @@ from usboost.learners.trees.engines import quiet_lightgbm
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import Line
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
 Compared = list[tuple[str, float, str, float]]

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.pages import between_marks, number, table_of
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 
 KEPT = Path(__file__).parent / "equal"
 """A file of scores for each case; of 300 and 1,000 rows only the means, in ``few-rows.csv``."""

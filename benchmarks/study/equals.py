@@ -26,8 +26,8 @@ from usboost.datasets import census
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
 from usboost.models.base import for_all_rows
-from usboost.models.class_weights import fit_weighted
 from usboost.models.settings import with_settings
+from usboost.models.tuned_images import fit_weighted
 from usboost.multimodal.fit.fit import ImageOptions, by_name
 from usboost.multimodal.tune import parts_of, settings_of, tune
 from usboost.table.spec import TableSpec

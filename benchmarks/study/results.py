@@ -25,7 +25,7 @@ from benchmarks.study.plan import CHANGES, HEADLINES, ONCE, PLAN, TITLES, VARIAN
 from benchmarks.study.rows import interval
 from flows.local import runtime
 from usboost.errors import UsboostError
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting import paper_summary as paper
 from usboost.reporting.results import dataset_name
 

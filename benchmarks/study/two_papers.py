@@ -39,9 +39,9 @@ from usboost.datasets import census
 from usboost.datasets.sequences import digits_rows, iris, pendigits, ts_split
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
-from usboost.models.boosted.early_trigger import harmonic_mean
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier
+from usboost.models.methods.early_trigger import harmonic_mean
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 PAGE = Path("docs/results/papers.md")
 FIGURE = Path("docs/figures/earlyboost.png")

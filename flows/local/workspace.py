@@ -23,7 +23,7 @@ from flows.local import runtime
 from tasks import settings as params
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import asked_of
 

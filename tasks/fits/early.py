@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tasks.settings import Settings
-from usboost.models.boosted.early_trigger import EarlyTrigger
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.early_trigger import EarlyTrigger
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 
 def add_scores(

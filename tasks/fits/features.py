@@ -24,9 +24,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS
 from usboost.evaluation.weighted import deviation, mean
 from usboost.files import replacing
-from usboost.models.catalogue.build import boosted_features
-from usboost.models.networks.boosted_features import BoostedFeatures, GradientBoostedTrees
-from usboost.models.networks.gbm_files import save_gbm
+from usboost.models.build import boosted_features
+from usboost.models.methods.boosted_features import BoostedFeatures, GradientBoostedTrees, save_gbm
 
 ROWS = 32_768
 

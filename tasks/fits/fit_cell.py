@@ -28,9 +28,9 @@ from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.datasets.store import is_user_table
 from usboost.evaluation.intervals import margin_of
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.networks.bfv_network import BFV
-from usboost.models.networks.gbm_files import load_gbm
+from usboost.models.methods.bfv_network import BFV
+from usboost.models.methods.boosted_features import load_gbm
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.prepared import bundle_of, example_of
 from usboost.multimodal.fit.table_fit import TableFit

@@ -19,9 +19,9 @@ from usboost.boosting.code import code_digest, digest
 from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import Task
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.catalogue.entry import Entry
+from usboost.models.entry import Entry
 from usboost.models.estimator import ViewsEstimator
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 READER = "usboost.datasets.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from tasks.settings import Settings, Table2, Training, TrainingSizes
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.models.catalogue import build as builders
-from usboost.models.catalogue.build import Parts
-from usboost.models.catalogue.entry import Entry, LearnerSpec
+from usboost.models import build as builders
+from usboost.models.build import Parts
+from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
 from usboost.multimodal.fit.fit import ImageOptions, OneComputer, on_device, with_images
 from usboost.table import demo as user_demo
@@ -30,7 +30,7 @@ def build(
 
     Parameters
     ----------
-    task : of `usboost.models.catalogue.entry.TASKS`; a `ViewsRegressor` predicts a number.
+    task : of `usboost.models.entry.TASKS`; a `ViewsRegressor` predicts a number.
     """
     found: ViewsEstimator = builders.build(
         entry_of(name, dataset, settings), parts(dataset, settings), seed, task

@@ -22,7 +22,7 @@ from usboost.datasets import store
 from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.files import replacing, write_atomically
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting.results import dataset_name
 
 METRICS = ("f1", "log_loss", "rmse", "r2")

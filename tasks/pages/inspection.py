@@ -16,7 +16,7 @@ from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
-from usboost.models.networks.bfv_network import (
+from usboost.models.methods.bfv_network import (
     BFV,
     BoostedFeatureNetworkClassifier,
     BoostedFeatureNetworkRegressor,

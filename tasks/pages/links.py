@@ -14,7 +14,7 @@ from tasks.fits.identity import Planned
 from tasks.folders import features_folder, prepared_folder, results_folder
 from tasks.pages import addresses
 from tasks.pages import flow_page as page
-from usboost.models.catalogue.catalogue import model_colour
+from usboost.models.catalogue import model_colour
 
 MLFLOW_RUN_COLOR = "mlflow.runColor"
 """The tag in which MLflow's pages keep a run's colour; its Python part has no name for it."""

@@ -22,7 +22,7 @@ from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation import selection
 from usboost.evaluation.names import check_metric, number
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.card import Card
 

@@ -24,11 +24,11 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.settings import with_settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,9 +14,9 @@ from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 MODEL = TwoWeakLearnerClassifier({"U": NetworkLearner(), "S": TreeLearner()})
 
@@ -111,11 +111,11 @@ def test_parts_inside_parts_are_found():
     model = TwoWeakLearnerClassifier({"U": with_images}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
     learners = "usboost.learners.networks"
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
-        "usboost.models.boosted.two_weak_learner",
+        "usboost.models.methods.two_weak_learner",
         f"{learners}.learner",
         f"{learners}.images.backbones",
     }
-    assert "usboost.models.networks.boosted_features" in modules_of(
+    assert "usboost.models.methods.boosted_features" in modules_of(
         BoostedFeatureNetworkClassifier(BoostedFeatures())
     )
     assert modules_of({"a": [closure], "b": NetworkLearner}) >= {
@@ -174,19 +174,19 @@ FITS = {
     "two weak learners": """
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 learners = {"U": NetworkLearner(hidden=(4,), device="cpu"), "S": TreeLearner()}
 model = TwoWeakLearnerClassifier(learners, target="newton", loss="cross_entropy", n_rounds=2)
 """,
     "boosted features": """
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 network = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
 model = BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=3), network)
 """,
     "LightGBM": """
-from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.trees import LightGBMBaseline
 model = LightGBMBaseline(n_trees=3)
 """,
 }

@@ -22,7 +22,7 @@ from usboost.learners.base import Target
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def wide(n: int = 150, p: int = 120, seed: int = 0, classes: int = 3) -> tuple[Views, np.ndarray]:

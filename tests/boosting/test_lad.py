@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
 ROUNDS, SHRINKAGE = 12, 0.3
 

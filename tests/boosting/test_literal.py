@@ -18,8 +18,8 @@ from usboost.learners.networks.modules import initialise, table_network
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.base import simplex_codewords
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def fixed(steps):

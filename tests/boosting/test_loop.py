@@ -22,7 +22,7 @@ from usboost.learners.networks.images.backbones import Backbone, embedded
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def two_views(n_classes, n=400, seed=0):

@@ -26,8 +26,8 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import CodewordExponential
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.inspection.inspect import view_contributions, view_importance
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 LEARNERS: dict[str, Learner] = {
     "ridge": RidgeLearner(),

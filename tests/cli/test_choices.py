@@ -7,8 +7,8 @@ import pytest
 from usboost.errors import FEW, MOST, UsboostError, choices, listed
 from usboost.evaluation.names import check_metric
 from usboost.learners.base import LEARNERS
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.settings_file import parsed_settings
+from usboost.models import catalogue
+from usboost.models.entry import parsed_settings
 from usboost.multimodal.fit.fit import build
 
 MANY = [f"column_{k:03}" for k in range(100)] + ["weight", "Height"]

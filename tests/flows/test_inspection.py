@@ -17,7 +17,7 @@ from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets import store
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.networks.bfv_network import BFV
+from usboost.models.methods.bfv_network import BFV
 from usboost.reporting.inspection.page import read
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table

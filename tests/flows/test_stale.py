@@ -148,7 +148,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 class Tells(Callback):
     def on_resume(self, rounds):

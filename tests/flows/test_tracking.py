@@ -23,8 +23,8 @@ from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue.catalogue import model_colour
+from usboost.models.catalogue import model_colour
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 pytestmark = pytest.mark.slow
 

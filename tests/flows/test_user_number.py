@@ -15,7 +15,7 @@ from flows.local import workspace
 from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.multimodal.fit.bundle import load
 from usboost.multimodal.report.report import write_report
 from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo

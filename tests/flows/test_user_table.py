@@ -13,7 +13,7 @@ import pytest
 
 from flows.local import runtime
 from tests.flows.user_table import asked, block, served
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.table.columns.texts import holds_text
 from usboost.table.user_table import UserTable
 

@@ -11,9 +11,9 @@ from tests.conftest import make_views
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
-from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.baselines.wrapper import NAME
-from usboost.models.networks.boosted_features import lightgbm_parameters
+from usboost.models.methods.boosted_features import lightgbm_parameters
 
 PATIENCE = 8
 

@@ -14,8 +14,8 @@ from tests.small_models import boosting, lgbm, network, on_features, two_branche
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:

@@ -15,8 +15,8 @@ from usboost.learners.networks.images import finetuning
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.images.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.class_weights import fit_weighted
-from usboost.models.ensembles.ensemble import EnsembleClassifier
+from usboost.models.methods.ensemble import EnsembleClassifier
+from usboost.models.tuned_images import fit_weighted
 
 
 @pytest.fixture(autouse=True)

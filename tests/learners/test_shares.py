@@ -12,7 +12,7 @@ from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.engines import drawn_columns
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 ENGINES = ("lightgbm", "histogram", "sklearn")
 

@@ -10,13 +10,12 @@ import pytest
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 RNG = np.random.default_rng(0)
 N = 260
@@ -33,7 +32,7 @@ def views(rows: Any = slice(None)) -> Views:
 def both(model: Any, y: np.ndarray) -> tuple[Any, Any]:
     """A fit with validation rows, and the fit to all rows, of which there are more."""
     first = model.fit(views(FIT), y[FIT], (views(HELD), y[HELD]))
-    return first, for_all_rows(first).fit(views(), y)
+    return first, first.for_all_rows().fit(views(), y)
 
 
 TREES = {"S": TreeLearner(1, engine="histogram")}

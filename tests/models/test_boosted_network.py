@@ -24,7 +24,7 @@ from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.squared import Squared
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 
 
 class LeastSquares:
@@ -88,7 +88,7 @@ def curve(n: int = 200, m: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 def outputs(model: Any, X: np.ndarray) -> list[np.ndarray]:
     """Every kept network's own outputs h_j."""
-    prepared = model._learner().prepare(Table.from_numeric(X))
+    prepared = next(iter(model._weak_learners().values())).prepare(Table.from_numeric(X))
     return [stage.learners["x"].predict(prepared).astype(np.float64) for stage in model.stages_]
 
 

@@ -16,8 +16,8 @@ from usboost.learners.base import FittedLearner
 from usboost.learners.networks import learner as networks
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 METHODS: dict[str, dict[str, Any]] = {
     "2WL": {},

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.catalogue import model_colour
+from usboost.models import catalogue
+from usboost.models.catalogue import model_colour
 from usboost.reporting import figures
 
 

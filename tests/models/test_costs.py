@@ -18,10 +18,9 @@ from usboost.learners.trees.engines import MOST_TREES
 from usboost.learners.trees.learner import TreeLearner
 from usboost.losses.codeword import MANY, CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.models.baselines import packages
-from usboost.models.baselines.estimators import ForestBaseline
-from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.baselines.multinomial import Multinomial
+from usboost.models.baselines import trees
+from usboost.models.baselines.linear import LinearBaseline, Multinomial
+from usboost.models.baselines.trees import ForestBaseline
 
 RNG = np.random.default_rng(0)
 
@@ -140,10 +139,10 @@ def test_a_forest_of_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table.from_numeric(RNG.normal(size=(120, 2)))
     settings = {"views": ("S",), "n_trees": 3, "leaf_sizes": (1,), "validation_fraction": 0.0}
     whole = ForestBaseline(**settings).fit({"S": table}, y)
-    monkeypatch.setattr(packages, "FOREST_BYTES", 8 * 3 * 24 * 30)
+    monkeypatch.setattr(trees, "FOREST_BYTES", 8 * 3 * 24 * 30)
     small = ForestBaseline(**settings).fit({"S": table}, y)
     leaves = [sum(tree.value.size for tree in each.trees_) for each in (whole, small)]
     assert 16 * leaves[1] <= 8 * 3 * 24 * 30 < 16 * leaves[0]
-    monkeypatch.setattr(packages, "MOST_CLASSES", 23)
+    monkeypatch.setattr(trees, "MOST_CLASSES", 23)
     with pytest.raises(Unsuited, match="takes up to 23 classes, not 24; fit another model, logistic say"):
         ForestBaseline(**settings).fit({"S": table}, y)

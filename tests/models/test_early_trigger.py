@@ -14,8 +14,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from usboost.errors import UsboostError
-from usboost.models.boosted.early_trigger import EarlyTrigger, harmonic_mean
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.early_trigger import EarlyTrigger, harmonic_mean
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.persistence import save
 
 

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from usboost.boosting.callbacks import Callback
 from usboost.datasets.sequences import digits_rows
 from usboost.errors import UsboostError
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 
 def sequences(

@@ -18,18 +18,11 @@ from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.models import persistence
-from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import (
-    ForestBaseline,
-    LightGBMBaseline,
-    LightGBMBaselineRegressor,
-    PriorBaseline,
-    PriorBaselineRegressor,
-)
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.ensembles.fold_fits import FoldFits, in_time
-from usboost.models.ensembles.selection import Unseen, blended
+from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor
+from usboost.models.baselines.trees import ForestBaseline, LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.methods.fold_fits import FoldFits, Unseen, blended, in_time
 from usboost.multimodal.fit.refit import Refit
 from usboost.multimodal.fit.splits import Part
 from usboost.table.source import FrameRows
@@ -178,7 +171,7 @@ def test_no_fold_is_fitted_once_enough_rows_are_held_out(monkeypatch):
     x, y = noisy()
     held = [rows for _, rows in inner_folds(y, 5, 0)]
     for enough, folds in ((1, 3), (240, 3), (241, 4), (400, 5), (401, 5)):
-        monkeypatch.setattr("usboost.models.ensembles.base.ENOUGH", enough)
+        monkeypatch.setattr("usboost.models.methods.ensemble.ENOUGH", enough)
         model = EnsembleClassifier(several(), folds=5).fit(views(x), y)
         assert {len(fits) for fits in model.fits_.values()} == {folds}
         known = np.flatnonzero(~np.isnan(model.out_of_fold_[:, 0]))
@@ -190,7 +183,7 @@ def test_of_many_rows_there_is_one_fold_and_one_fit_to_all(monkeypatch):
     x, y = noisy()
     first = len(inner_folds(y, 3, 0)[0][1])
     for plenty, folds in ((first, 1), (first + 1, 3)):
-        monkeypatch.setattr("usboost.models.ensembles.base.PLENTY", plenty)
+        monkeypatch.setattr("usboost.models.methods.ensemble.PLENTY", plenty)
         model = EnsembleClassifier({"lgbm": several()["lgbm"]}, folds=3, repeats=3).fit(views(x), y)
         assert len(model.fits_["lgbm"]) == folds == len(model.full_refits_["lgbm"])
 
@@ -255,7 +248,7 @@ def test_members_that_are_kept_are_fitted_to_all_rows_as_far_as_their_folds_went
     assert model.n_estimators_ == sum(3 + 1 for _ in model.weights_)
     for name in model.weights_:
         middle = sorted(each.best_round_ for each in model.fits_[name])[1]
-        alone = for_all_rows(next(fit for fit in model.fits_[name] if fit.best_round_ == middle))
+        alone = next(fit for fit in model.fits_[name] if fit.best_round_ == middle).for_all_rows()
         expected = alone.fit(views(x), y).predict_proba(views(x))
         (whole,) = model.full_refits_[name]
         np.testing.assert_array_equal(whole.predict_proba(views(x)), expected)
@@ -288,7 +281,7 @@ def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
     typical = sorted(model.fits_["lgbm"], key=lambda fit: fit.best_round_)[1]
     drawn = []
     for k, whole in enumerate(model.full_refits_["lgbm"]):
-        alone = for_all_rows(typical).set_params(random_state=1000 * k).fit(views(x), y)
+        alone = typical.for_all_rows().set_params(random_state=1000 * k).fit(views(x), y)
         drawn.append(whole.predict_proba(views(x)))
         np.testing.assert_array_equal(drawn[-1], alone.predict_proba(views(x)))
     assert not np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[1], drawn[2])
@@ -330,10 +323,10 @@ class Left(Callback):
 def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
     """A first one is made where there is time for it, a second one where some is left then."""
     x, y = noisy()
-    monkeypatch.setattr("usboost.models.ensembles.base.SPARE", 1e6)
+    monkeypatch.setattr("usboost.models.methods.ensemble.SPARE", 1e6)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
-    monkeypatch.setattr("usboost.models.ensembles.base.SPARE", 0.0)
+    monkeypatch.setattr("usboost.models.methods.ensemble.SPARE", 0.0)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 2, "linear": 1}
 
@@ -409,7 +402,7 @@ def test_fits_to_other_rows_too_are_added_later(fast):
         (added,) = model.full_refits_[name]
         halves = sum(w * model.full_refits_[m][0].predict_proba(views(x)) for m, w in weights.items())
         np.testing.assert_allclose(model.predict_proba(views(x)), (found + halves) / 2)
-        again = for_all_rows(sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1])
+        again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
         again.fit(views(x), y)
         np.testing.assert_array_equal(added.predict_proba(views(x)), again.predict_proba(views(x)))
     with pytest.raises(UsboostError, match="refit_full=False"):

@@ -13,14 +13,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
 
 pytestmark = pytest.mark.slow

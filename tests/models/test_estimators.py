@@ -28,11 +28,11 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.split_columns import SplitColumns
 
 

@@ -11,12 +11,8 @@ from sklearn.ensemble import RandomForestRegressor
 
 from tests.conftest import reloaded
 from usboost.data.table import Table
-from usboost.models.baselines.estimators import (
-    ForestBaseline,
-    ForestBaselineRegressor,
-    PriorBaseline,
-    PriorBaselineRegressor,
-)
+from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor
+from usboost.models.baselines.trees import ForestBaseline, ForestBaselineRegressor
 
 WINE, DIABETES = load_wine(), load_diabetes()
 

@@ -9,8 +9,8 @@ from tests.conftest import make_views, reloaded
 from tests.small_models import on_features
 from usboost.data.table import Table
 from usboost.errors import UsboostError
-from usboost.models.networks.bfv_network import BFV
-from usboost.models.networks.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
+from usboost.models.methods.bfv_network import BFV
+from usboost.models.methods.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])

@@ -20,7 +20,7 @@ from usboost.learners.base import Target
 from usboost.learners.trees.learner import TreeLearner
 from usboost.learners.trees.tree import Tree
 from usboost.models import persistence
-from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.trees import LightGBMBaseline
 
 
 def gains_by_brute_force(

@@ -13,9 +13,9 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.estimators import LightGBMBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.task import TASKS
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.inspection import inspect as inspection
 from usboost.models.inspection.inspect import (
     calibration,
@@ -26,6 +25,7 @@ from usboost.models.inspection.inspect import (
     view_importance,
     worst_samples,
 )
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
 
 def test_contributions_are_steps_times_output_sizes(two_views):

@@ -16,10 +16,9 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.baselines.multinomial import Multinomial
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.baselines.linear import LinearBaseline, Multinomial
 from usboost.models.inspection.inspect import view_contributions
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -14,7 +14,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks.images import embeddings
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.models.baselines.estimators import LightGBMBaseline
+from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inspection.occlusion import occlusions
 
 SIDE = 16

@@ -13,18 +13,20 @@ from tests.conftest import reloaded
 from usboost.cli.options import OUTSIDE
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
+from usboost.models import build as builders
 from usboost.models import persistence
-from usboost.models.baselines.estimators import (
+from usboost.models.baselines.packages import (
+    PACKAGES,
     PackageClassifier,
     PackageRegressor,
     PriorBaseline,
+    check_outside,
+    installed,
     outside,
 )
-from usboost.models.baselines.package import Package
-from usboost.models.baselines.packages import PACKAGES, check_outside, installed, named
-from usboost.models.catalogue import build as builders
-from usboost.models.catalogue.build import Parts
-from usboost.models.ensembles.ensemble import EnsembleClassifier
+from usboost.models.baselines.wrapper import Package
+from usboost.models.build import Parts
+from usboost.models.methods.ensemble import EnsembleClassifier
 
 STAND_IN = """
 import numpy as np
@@ -90,13 +92,13 @@ def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
         assert model.estimator_.random_state == 3 and len(model.rows_[0]) == len(x) - 20
         again = reloaded(model, tmp_path / "m")
         np.testing.assert_array_equal(again.predict(views(x)), model.predict(views(x)))
-    monkeypatch.setattr("usboost.models.baselines.estimators.find_spec", lambda name: None)
+    monkeypatch.setattr("usboost.models.baselines.packages.find_spec", lambda name: None)
     with pytest.raises(UsboostError, match="needs tabicl, which is not installed; `pip install tabicl`"):
         persistence.load(tmp_path / "m")
 
 
 def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
-    monkeypatch.setattr("usboost.models.catalogue.build.installed", lambda: ["tabicl"])
+    monkeypatch.setattr("usboost.models.build.installed", lambda: ["tabicl"])
     model = builders.build("best", Parts(), 4)
     assert model.members["tabicl"].package == "tabicl" and list(model.members)[-1] == "tabicl"
     assert "tabicl" not in builders.build("good", Parts(), 4).members
@@ -148,4 +150,4 @@ def test_a_package_more_is_one_entry(tmp_path, monkeypatch):
 
 
 def test_the_command_line_names_the_packages_of_the_table():
-    assert tuple(name for name in PACKAGES if named(name)) == OUTSIDE
+    assert tuple(PACKAGES) == OUTSIDE

@@ -13,9 +13,9 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.estimators import LightGBMBaselineRegressor
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
+from usboost.models.baselines.trees import LightGBMBaselineRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.persistence import load
 from usboost.models.prediction_intervals import PredictionIntervals
 

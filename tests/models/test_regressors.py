@@ -23,14 +23,13 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import LightGBMBaselineRegressor
+from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.models.catalogue import build as builders
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkRegressor
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkRegressor
+from usboost.models.baselines.trees import LightGBMBaselineRegressor
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkRegressor
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_branch import TwoBranchNetworkRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.persistence import load, save
 
 VIEWS, _ = make_views(2, n=240)
@@ -173,7 +172,7 @@ def test_ridge_is_scikit_learns_by_leave_one_out() -> None:
     z = (Y - Y.mean()) / Y.std()
     found = Y.mean() + Y.std() * model.out_of_fold(views, z)[7, 0]
     assert found == pytest.approx(one[0], rel=1e-4)
-    again = for_all_rows(model).fit(views, Y)  # with the penalty that was chosen
+    again = model.for_all_rows().fit(views, Y)  # with the penalty that was chosen
     np.testing.assert_allclose(again.predict(views), model.predict(views), rtol=1e-6)
 
 

@@ -14,18 +14,12 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import (
-    ForestBaseline,
-    LightGBMBaseline,
-    PriorBaseline,
-    PriorBaselineRegressor,
-    ScikitBaseline,
-)
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.networks.boosted_features import BoostedFeatures
+from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor, ScikitBaseline
+from usboost.models.baselines.trees import ForestBaseline, LightGBMBaseline
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.prediction_intervals import PredictionIntervals
 
 
@@ -64,7 +58,7 @@ LABELS = np.arange(N) % 3
 def test_an_ensembles_fits_and_the_fits_inside_them(noted, key):
     inner = EnsembleClassifier({"a": NotingClassifier()}, folds=2, refit_full=False)
     members = {"one": NotingClassifier(), "two": inner}
-    model = EnsembleClassifier(members, folds=4).fit(ROWS, LABELS, **{key: GROUPS})
+    model = EnsembleClassifier(members, folds=4, refit_full=False).fit(ROWS, LABELS, **{key: GROUPS})
     assert len(noted) == 12 and model.n_estimators_ in (4, 8)
     for train, held, related in noted:
         assert len(train) and len(held)
@@ -190,7 +184,7 @@ def test_ridge_regressions_of_related_rows_by_hand(key):
     for k in range(5):
         expected = fitted(part != k, model.penalty_).predict(read[part == k])
         np.testing.assert_allclose(found[part == k], expected, atol=1e-4)
-    again = for_all_rows(model).fit(views, y, None, weights, **{key: groups})
+    again = model.for_all_rows().fit(views, y, None, weights, **{key: groups})
     np.testing.assert_allclose(again.predict(views), model.predict(views), rtol=1e-6)
 
 

@@ -17,25 +17,21 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.estimators import (
+from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor
+from usboost.models.baselines.trees import (
     ForestBaseline,
     ForestBaselineRegressor,
     LightGBMBaseline,
     LightGBMBaselineRegressor,
-    PriorBaseline,
-    PriorBaselineRegressor,
 )
-from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.class_weights import balanced, class_factors
-from usboost.models.networks.bfv_network import (
-    BoostedFeatureNetworkClassifier,
-    BoostedFeatureNetworkRegressor,
-)
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.estimator import class_factors
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.prediction_intervals import PredictionIntervals
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
 
@@ -285,12 +281,11 @@ def test_a_checkpoint_of_other_weights_is_refused(tmp_path: Path) -> None:
 
 def test_balanced_classes() -> None:
     codes = np.array([0, 0, 0, 2, 2, 0])
-    np.testing.assert_allclose(balanced(codes), [0.75, 0.75, 0.75, 1.5, 1.5, 0.75])
+    np.testing.assert_allclose(class_factors("balanced", codes, "abc"), [0.75, 1, 1.5])
     weights = np.array([1.0, 2, 3, 1, 1, 0])
-    found = balanced(codes, weights)
+    found = class_factors("balanced", codes, "abc", weights)[codes] * weights
     assert found.sum() == pytest.approx(weights.sum())
     assert found[codes == 0].sum() == pytest.approx(found[codes == 2].sum())
-    np.testing.assert_allclose(class_factors("balanced", codes, "abc", weights)[codes] * weights, found)
     np.testing.assert_array_equal(class_factors({"c": 3}, codes, "abc"), [1, 1, 3])
     for wrong, said in (({"d": 1.0}, "'d', which is none"), ({"a": 0}, "positive"), ("even", "'balanced'")):
         with pytest.raises(UsboostError, match=said):

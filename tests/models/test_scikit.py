@@ -12,9 +12,7 @@ from sklearn.svm import SVC, LinearSVC
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import ScikitBaseline, ScikitBaselineRegressor, outside
-from usboost.models.baselines.packages import check_outside
+from usboost.models.baselines.packages import ScikitBaseline, ScikitBaselineRegressor, check_outside, outside
 from usboost.tuning.propose import space_of
 
 
@@ -214,7 +212,7 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
             rows = heard["sample_weight_eval_set"][0] if package == "xgboost" else heard["eval_set"].weight
             np.testing.assert_array_equal(rows, weights[80:])
             assert package == "xgboost" or heard["eval_set"].cat_features == [2]
-        again = for_all_rows(model).fit(views, labels)  # for as many rounds, none of them watched
+        again = model.for_all_rows().fit(views, labels)  # for as many rounds, none of them watched
         if stops:
             assert again.estimator_.early_stopping_rounds is None
             assert 12 in (getattr(again.estimator_, name, 0) for name in ("iterations", "n_estimators"))

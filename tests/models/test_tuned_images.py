@@ -17,9 +17,8 @@ from usboost.learners.networks.images import embeddings, finetuning
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.class_weights import fit_weighted
 from usboost.models.persistence import load, save
-from usboost.models.tuned_images import tune_images
+from usboost.models.tuned_images import fit_weighted, tune_images
 
 CPU = torch.device("cpu")
 
@@ -186,15 +185,16 @@ def test_whether_it_helps_is_asked_once_for_all_models(
     (views, y), (held, y_held) = stripes(64), stripes(33, 1)
     y_held[-1] = 7  # a class that no training row has
     asked: list[Any] = []
-    losses = tuned_images._losses
-    monkeypatch.setattr(tuned_images, "_losses", lambda *given: asked.append(given) or losses(*given))
+    losses = tuned_images._judged
+    monkeypatch.setattr(tuned_images, "_judged", lambda *given: asked.append(given) or losses(*given))
     found = []
     for _ in range(2):
         model = LinearBaseline(("S", "U"), backbone=backbone(tmp_path), device="cpu")
         tune_images(model, (views, y, np.ones(64)), (held, y_held, np.ones(33)))
         found.append(model.backbone.pretrained)
-    assert len(asked) == 2 and found[0] == found[1]  # the pretrained network, and the tuned one
-    assert len(asked[0][2].y) == 32
+    of_images = [each for each in asked if set(each[0].views) == {"U:0"}]
+    assert len(of_images) == 2 and found[0] == found[1]  # the pretrained network, and the tuned one
+    assert len(of_images[0][2][1]) == 32
 
 
 def memorised(n: int, share: float, seed: int) -> tuple[Views, np.ndarray]:

@@ -12,9 +12,8 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.models.ensembles.fold_fits import FoldFits, seen_by_all
-from usboost.models.ensembles.selection import Unseen, blended
+from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.methods.fold_fits import FoldFits, Unseen, blended, seen_by_all
 
 Seen = dict[str, np.ndarray]
 

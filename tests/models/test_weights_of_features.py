@@ -10,9 +10,9 @@ import pytest
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.models.networks.bfv_network import BFV, BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.bfv_network import BFV, BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 
 RNG = np.random.default_rng(0)
 N = 160

@@ -14,16 +14,13 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.base import for_all_rows
-from usboost.models.baselines.estimators import ForestBaseline, ForestBaselineRegressor, ScikitBaseline
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.networks.bfv_network import (
-    BoostedFeatureNetworkClassifier,
-    BoostedFeatureNetworkRegressor,
-)
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.baselines.packages import ScikitBaseline
+from usboost.models.baselines.trees import ForestBaseline, ForestBaselineRegressor
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.prediction_intervals import PredictionIntervals
 
 RNG = np.random.default_rng(0)
@@ -113,7 +110,7 @@ def test_of_some_candidates_the_best_by_weight_is_kept(model: Any, name: str) ->
             risks.append(np.average(row_losses(Y[HELD], p), weights=weights[HELD]))
         kept.append(candidates[int(np.argmin(risks))])
         assert candidates[found.best_round_ - 1] == kept[-1]
-        again = for_all_rows(found)
+        again = found.for_all_rows()
         assert getattr(again, name) == (kept[-1],) and again.validation_fraction == 0
     assert len(set(kept)) > 1
 

@@ -14,8 +14,8 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, RidgeBaseline, _turns
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.boosted.weak_learners import fit_start
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.weak_learners import fit_start
 
 N = 90
 RNG = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def test_a_view_is_left_out_by_what_rows_count_for() -> None:
         def fit(model: Any) -> None:
             model.fit_codes(views, y, 2, FitContext())
 
-        return fit_start(settings, ("U",), views, y, fit, weights).left_out
+        return fit_start(settings, ("U",), views, y, fit, weights)[2]
 
     gains = []
     for names in (("S",), ("U", "S")):

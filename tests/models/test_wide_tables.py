@@ -11,8 +11,7 @@ from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.base import for_all_rows
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.multimodal.fit.fit import build
 
 
@@ -44,7 +43,7 @@ def test_a_fit_to_all_rows_keeps_the_share(tmp_path) -> None:
     learners = {"U": NetworkLearner(hidden=(4,)), "S": TreeLearner()}
     model = TwoWeakLearnerClassifier(learners, step_fraction="wide", n_rounds=3, validation_fraction=0.2)
     model.fit(views, y)
-    assert model.step_fraction_ == 0.2 == for_all_rows(model).step_fraction
+    assert model.step_fraction_ == 0.2 == model.for_all_rows().step_fraction
     kept = reloaded(model, tmp_path / "model")
     assert kept.step_fraction == "wide"
     np.testing.assert_array_equal(kept.predict_proba(views), model.predict_proba(views))

@@ -13,8 +13,8 @@ from rich.console import Console
 from tests.multimodal.conftest import ROLES, accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
+from usboost.models import catalogue
 from usboost.models.base import ViewsClassifier
-from usboost.models.catalogue import catalogue
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.compare.pace import Pace
 from usboost.multimodal.compare.results import VERDICT, cells, failures, markdown, notes, rendered, titles

@@ -21,7 +21,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.images.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of

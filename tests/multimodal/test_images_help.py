@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import encoded
-from usboost.models.baselines.estimators import PriorBaseline
+from usboost.models.baselines.packages import PriorBaseline
 from usboost.multimodal.fit.table_fit import TableFit
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec

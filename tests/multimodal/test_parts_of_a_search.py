@@ -9,7 +9,7 @@ import pytest
 
 from tests.multimodal.conftest import numbers
 from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.class_weights import fit_weighted
+from usboost.models.tuned_images import fit_weighted
 from usboost.multimodal.fit.fit import by_name
 from usboost.multimodal.tune import Scored, part_of, parts_of, tune
 from usboost.table.source import FrameRows

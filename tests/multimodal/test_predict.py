@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets.sampling import stratified_parts
 from usboost.evaluation.calibration import tempered
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import fit
 from usboost.table.source import FrameRows

@@ -10,7 +10,7 @@ import pytest
 from tests.multimodal.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier, UsboostError
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.multimodal.fit import bundle
 
 

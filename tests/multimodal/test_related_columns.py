@@ -11,7 +11,7 @@ from tests.multimodal.conftest import accepted, numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
 from usboost.evaluation.calibration import calibrated
-from usboost.models.ensembles.ensemble import EnsembleClassifier
+from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.compare.finished_fits import table_digest
 from usboost.multimodal.fit import bundle

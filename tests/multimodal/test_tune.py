@@ -17,7 +17,7 @@ import pytest
 
 from tests.multimodal.conftest import accepted, environment, numbers, refused, until
 from usboost.errors import UsboostError
-from usboost.models.catalogue.settings_file import read_settings
+from usboost.models.entry import read_settings
 from usboost.multimodal import tune as tuned
 from usboost.multimodal.fit.fit import by_name, fit
 from usboost.multimodal.fit.splits import hold_out, rows_of

@@ -17,10 +17,10 @@ from tests.multimodal.conftest import accepted, environment, numbers, run, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.learners.networks.images.embeddings import forget
-from usboost.models.baselines.estimators import ForestBaselineRegressor, LightGBMBaseline
+from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
-from usboost.models.catalogue import build as builders
-from usboost.models.ensembles.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.baselines.trees import ForestBaselineRegressor, LightGBMBaseline
+from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.multimodal.fit.fit import fit
 from usboost.multimodal.fit.unfinished import unfinished
 from usboost.table.spec import TableSpec

@@ -14,7 +14,7 @@ from tests.multimodal.conftest import accepted, refused
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
-from usboost.models.class_weights import balanced
+from usboost.models.estimator import balanced
 from usboost.multimodal.compare.compare import compare
 from usboost.multimodal.compare.compare import folds_of as folds
 from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor

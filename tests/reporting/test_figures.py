@@ -10,7 +10,7 @@ import pytest
 
 from tests.reporting import MODELS, write_results
 from usboost.errors import UsboostError
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting import figures
 from usboost.reporting.results import read_trace
 

@@ -15,7 +15,7 @@ from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
 from usboost.evaluation.names import number
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.reporting.html import write_report
 from usboost.reporting.inspection import figures as drawn
 from usboost.reporting.inspection.inspected import Inspection

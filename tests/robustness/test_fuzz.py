@@ -25,8 +25,8 @@ from usboost.datasets import image_files, imagenet, sequences, store
 from usboost.errors import UsboostError
 from usboost.learners.networks.train import pick_device
 from usboost.models import persistence
-from usboost.models.baselines.estimators import LightGBMBaseline
-from usboost.models.networks import gbm_files
+from usboost.models.baselines.trees import LightGBMBaseline
+from usboost.models.methods import boosted_features
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_columns
 
@@ -206,7 +206,7 @@ def test_model_arrays(tmp_path: Path, case: str) -> None:
 
 
 def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
-    gbm_files.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
+    boosted_features.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
     document = json.loads((tmp_path / "gbm" / "gbm.json").read_text())
     del document["files"]
     (tmp_path / "gbm" / "gbm.json").write_text(json.dumps(document))
@@ -215,7 +215,7 @@ def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
     for name, wrong in (("feature.start", [5, 3]), ("value.start", [0]), ("left.start", [[0]])):
         save_file({**arrays, name: np.array(wrong)}, path)
         with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
-            gbm_files.load_gbm(tmp_path / "gbm")
+            boosted_features.load_gbm(tmp_path / "gbm")
     save_file(arrays, path)
     for key, value in (
         ("initial", 3),
@@ -225,7 +225,7 @@ def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
     ):
         (tmp_path / "gbm" / "gbm.json").write_text(json.dumps({**document, key: value}))
         with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
-            gbm_files.load_gbm(tmp_path / "gbm")
+            boosted_features.load_gbm(tmp_path / "gbm")
 
 
 def test_numbers_of_5000_digits(tmp_path: Path) -> None:

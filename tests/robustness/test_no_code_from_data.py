@@ -30,7 +30,7 @@ from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.images.embeddings import forget
 from usboost.learners.networks.images.pretrained import read_weights
 from usboost.models import persistence
-from usboost.models.networks import gbm_files
+from usboost.models.methods import boosted_features
 from usboost.multimodal.fit.prepared import bundle_of
 from usboost.reporting.html import write_report
 from usboost.reporting.results import read_cell, read_trace
@@ -123,10 +123,10 @@ def test_a_model_cannot_name_any_class(name: Any, tmp_path: Path) -> None:
 
 
 def test_a_gbm(tmp_path: Path, bombs: list[bytes]) -> None:
-    gbm_files.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
+    boosted_features.save_gbm(valid_inputs.models()["lightgbm"][0].gbm_, tmp_path / "gbm")
     for name in ("gbm.json", "trees.safetensors"):
-        refused(lambda: gbm_files.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
-    again = gbm_files.load_gbm(tmp_path / "gbm")
+        refused(lambda: boosted_features.load_gbm(tmp_path / "gbm"), tmp_path / "gbm" / name, bombs)
+    again = boosted_features.load_gbm(tmp_path / "gbm")
     assert len(again.trees) == len(valid_inputs.models()["lightgbm"][0].gbm_.trees)
 
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.study.plan import CELLS, CENSUS, ONCE, TITLES, VARIANTS, cells
 from tasks import settings
 from tasks.fits import models
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 
 PAPER = settings.load(Path(__file__).parents[2] / "params.yaml").model_copy(
     update={

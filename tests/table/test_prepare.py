@@ -22,7 +22,7 @@ from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.reporting.inspection.page import PER_CLASS, sample_images
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table

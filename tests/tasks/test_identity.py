@@ -13,7 +13,7 @@ from tasks.fits import features
 from tasks.fits.identity import features_fingerprint, plan
 from tasks.settings import Settings
 from usboost.datasets import store
-from usboost.models.networks.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_features import BoostedFeatures
 
 LOADED = settings.load(Path(__file__).parents[2] / "params.yaml")
 SEEDS = (0, 1, 2)

@@ -12,10 +12,10 @@ from tasks.fits import models
 from tasks.settings import Model
 from usboost.errors import UsboostError
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.entry import TASKS
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models import catalogue
+from usboost.models.entry import TASKS
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.multimodal.fit import fit as one_computer
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"

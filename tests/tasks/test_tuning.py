@@ -12,7 +12,7 @@ from dvc.utils.hydra import apply_overrides
 from tasks import settings, tuning
 from tasks.fits import models
 from usboost.errors import UsboostError
-from usboost.models.catalogue.settings_file import settings_text
+from usboost.models.entry import settings_text
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 CHOSEN: dict[str, dict[str, object]] = {

@@ -15,9 +15,9 @@ from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 from usboost.learners.search_space import Choice, Dimension, Integer, Real, Space
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.catalogue import build as builders
-from usboost.models.catalogue import catalogue
+from usboost.models import build as builders
+from usboost.models import catalogue
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.settings import settable, with_settings
 from usboost.multimodal.fit.fit import ImageOptions, OneComputer
 from usboost.tuning.propose import own_values, propose, space_of

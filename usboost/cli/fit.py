@@ -18,8 +18,8 @@ from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
 from usboost.errors import option
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.settings_file import parsed_settings, read_settings
+from usboost.models import catalogue
+from usboost.models.entry import parsed_settings, read_settings
 from usboost.multimodal.options import FitOptions, ImageOptions
 from usboost.table.spec import TableSpec
 

@@ -14,8 +14,8 @@ from usboost.cli.console import console, echo, echo_command, exit_on_error, fitt
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
 from usboost.evaluation.names import RANKING, check_metric, metric_name
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.settings_file import parsed_settings, read_settings
+from usboost.models import catalogue
+from usboost.models.entry import parsed_settings, read_settings
 from usboost.multimodal.options import ImageOptions
 from usboost.table.spec import TableSpec
 

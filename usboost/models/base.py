@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option, within_memory
+from usboost.errors import UsboostError, within_memory
 from usboost.evaluation.weighted import deviation, mean, median
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
@@ -22,27 +22,27 @@ from usboost.shards.here import here
 MODELS = Registry(
     "model",
     {
-        "two_weak_learner": "usboost.models.boosted.two_weak_learner:TwoWeakLearnerClassifier",
-        "two_branch": "usboost.models.networks.two_branch:TwoBranchNetworkClassifier",
-        "bfv_network": "usboost.models.networks.bfv_network:BoostedFeatureNetworkClassifier",
-        "boosted_network": "usboost.models.boosted.boosted_network:BoostedNetworkClassifier",
-        "boosted_network_regressor": "usboost.models.boosted.boosted_network:BoostedNetworkRegressor",
-        "earlyboost": "usboost.models.boosted.earlyboost:EarlyBoostClassifier",
-        "lightgbm": "usboost.models.baselines.estimators:LightGBMBaseline",
+        "two_weak_learner": "usboost.models.methods.two_weak_learner:TwoWeakLearnerClassifier",
+        "two_branch": "usboost.models.methods.two_branch:TwoBranchNetworkClassifier",
+        "bfv_network": "usboost.models.methods.bfv_network:BoostedFeatureNetworkClassifier",
+        "boosted_network": "usboost.models.methods.boosted_network:BoostedNetworkClassifier",
+        "boosted_network_regressor": "usboost.models.methods.boosted_network:BoostedNetworkRegressor",
+        "earlyboost": "usboost.models.methods.earlyboost:EarlyBoostClassifier",
+        "lightgbm": "usboost.models.baselines.trees:LightGBMBaseline",
         "linear": "usboost.models.baselines.linear:LinearBaseline",
-        "two_weak_learner_regressor": "usboost.models.boosted.two_weak_learner:TwoWeakLearnerRegressor",
-        "two_branch_regressor": "usboost.models.networks.two_branch:TwoBranchNetworkRegressor",
-        "bfv_network_regressor": "usboost.models.networks.bfv_network:BoostedFeatureNetworkRegressor",
-        "lightgbm_regressor": "usboost.models.baselines.estimators:LightGBMBaselineRegressor",
+        "two_weak_learner_regressor": "usboost.models.methods.two_weak_learner:TwoWeakLearnerRegressor",
+        "two_branch_regressor": "usboost.models.methods.two_branch:TwoBranchNetworkRegressor",
+        "bfv_network_regressor": "usboost.models.methods.bfv_network:BoostedFeatureNetworkRegressor",
+        "lightgbm_regressor": "usboost.models.baselines.trees:LightGBMBaselineRegressor",
         "ridge_baseline": "usboost.models.baselines.linear:RidgeBaseline",
-        "forest": "usboost.models.baselines.estimators:ForestBaseline",
-        "forest_regressor": "usboost.models.baselines.estimators:ForestBaselineRegressor",
-        "prior": "usboost.models.baselines.estimators:PriorBaseline",
-        "prior_regressor": "usboost.models.baselines.estimators:PriorBaselineRegressor",
-        "ensemble": "usboost.models.ensembles.ensemble:EnsembleClassifier",
-        "ensemble_regressor": "usboost.models.ensembles.ensemble:EnsembleRegressor",
-        "package": "usboost.models.baselines.estimators:PackageClassifier",
-        "package_regressor": "usboost.models.baselines.estimators:PackageRegressor",
+        "forest": "usboost.models.baselines.trees:ForestBaseline",
+        "forest_regressor": "usboost.models.baselines.trees:ForestBaselineRegressor",
+        "prior": "usboost.models.baselines.packages:PriorBaseline",
+        "prior_regressor": "usboost.models.baselines.packages:PriorBaselineRegressor",
+        "ensemble": "usboost.models.methods.ensemble:EnsembleClassifier",
+        "ensemble_regressor": "usboost.models.methods.ensemble:EnsembleRegressor",
+        "package": "usboost.models.baselines.packages:PackageClassifier",
+        "package_regressor": "usboost.models.baselines.packages:PackageRegressor",
         "prediction_intervals": "usboost.models.prediction_intervals:PredictionIntervals",
     },
 )
@@ -50,12 +50,15 @@ MODELS = Registry(
 
 
 def per_class(model: Any) -> bool:
-    """Whether the f of a boosted model has a coordinate for each class; with two classes one is enough."""
+    """Tell if the f of a boosted model has a coordinate for each class; with two classes one is enough."""
     return len(model.classes_) > 2
 
 
 class _Fitted(ViewsEstimator):
-    """What is fitted to labels, or to targets: the checks of both, and samples that are set aside."""
+    """Estimators fitted to labels, or to targets: the checks of both, and validation samples."""
+
+    _checked: ClassVar[Any]  # (y, n): the labels or targets of n rows
+    _fit_samples: ClassVar[Any]  # (samples, validation): encode, set samples aside, fit
 
     def fit(
         self,
@@ -67,6 +70,10 @@ class _Fitted(ViewsEstimator):
         times: Sequence[Any] | np.ndarray | None = None,
     ) -> Self:
         """Fit to the views of n samples and their labels, or a regressor to their targets.
+
+        Raises `UsboostError` if rows do not match, only one class is there, validation holds an unknown
+        label, targets are anything but finite numbers, a weight is negative or no finite number, or memory is
+        too small.
 
         Parameters
         ----------
@@ -84,12 +91,6 @@ class _Fitted(ViewsEstimator):
             aside, an ensemble's folds, out-of-fold scores. See `usboost.data.row_groups.Related`.
         times : (n,) numbers or dates, optional, instead of groups
             The later rows are those that judge a fit.
-
-        Raises
-        ------
-        UsboostError
-            If rows do not match, only one class is there, validation holds an unknown label, targets are
-            anything but finite numbers, a weight is negative or no finite number, or memory is too small.
         """
         views = as_views(X)
         with within_memory():
@@ -100,24 +101,6 @@ class _Fitted(ViewsEstimator):
             self._fit_samples(samples, validation)
         return self
 
-    def _checked(self, y: Any, n: int) -> np.ndarray:
-        """The labels or targets of n rows."""
-        raise AttributeError("_checked is defined for each task")
-
-    def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
-        """Encode, set samples aside, fit."""
-        raise AttributeError("_fit_samples is defined for each task")
-
-
-def classes_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The classes of all shards' labels, sorted, and the position of each label (n,) of this one's."""
-    if here().count == 1:
-        return np.unique(labels, return_inverse=True)
-    # an array of strings is as wide as the longest, and one of objects holds addresses
-    every = [each for found in here().listed(np.unique(labels).tolist()) for each in found]
-    classes = np.unique(np.array(every, dtype=object if labels.dtype == object else None))
-    return classes, np.searchsorted(classes, labels)
-
 
 class ViewsClassifier(ClassifierMixin, _Fitted):
     """Base of the classifiers: subclasses fit encoded labels and give scores per class.
@@ -126,6 +109,8 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
     ``history_`` and ``best_round_``, ``predict_proba``, and, to be saved, ``_write`` and ``_read``
     (see `usboost.models.persistence`).
     """
+
+    predict_proba: ClassVar[Any]
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
         labels = one_for_each_row(y, n, "label")
@@ -138,19 +123,18 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         return labels
 
     def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
-        train, held = self._set_aside(self._coded(samples), validation)
-        self._fit_to(train, held)
-
-    def _coded(self, samples: Samples) -> Samples:
-        self.classes_, codes = classes_of(samples.y)
+        if here().count == 1:
+            self.classes_, codes = np.unique(samples.y, return_inverse=True)
+        else:
+            # of all shards; an array of strings is as wide as the longest, and one of objects holds addresses
+            every = [each for own in here().listed(np.unique(samples.y).tolist()) for each in own]
+            self.classes_ = np.unique(np.array(every, dtype=object if samples.y.dtype == object else None))
+            codes = np.searchsorted(self.classes_, samples.y)
         if len(self.classes_) < 2:
             raise UsboostError(
                 f"all {len(codes)} labels are {self.classes_[0]!r}, one class; two classes are needed"
             )
-        return replace(samples, y=codes)
-
-    def _strata(self, y: np.ndarray) -> np.ndarray:
-        return y
+        self._fit_to(*self._set_aside(replace(samples, y=codes), validation))
 
     def _encode(self, labels: np.ndarray) -> np.ndarray:
         known = np.isin(labels, self.classes_)
@@ -160,12 +144,8 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         return np.searchsorted(self.classes_, labels)
 
     def predict(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """The most probable class of each sample, (n,)."""
+        """Predict the most probable class of each sample, (n,)."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
-    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
-        raise AttributeError("predict_proba is defined by each classifier")
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "classes_")
@@ -187,6 +167,7 @@ class ViewsRegressor(RegressorMixin, _Fitted):
 
     target_centre_: float
     target_scale_: float
+    _predict: ClassVar[Any]
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
         targets = self._encode(one_for_each_row(y, n, "target"))
@@ -202,36 +183,32 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         self._fit_to(train, held and replace(held, y=self._standardised(held.y)))
 
     def fit_standardised(self, train: Samples, held: Samples | None = None) -> None:
-        """Fit to targets of a model that holds this one, which has centred and scaled them."""
+        """Fit to targets that the model of which this is a part has centred and scaled."""
         self._as_part(train.views)
         self._fit_to(train, held)
 
     def predict(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """The prediction of each sample in the units of y, float64 (n,)."""
+        """Predict each sample in the units of y, float64 (n,)."""
         self._check_fitted()
         return self._in_units(self._predict(as_views(X)))
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
-        """`predict` after each kept round.
+        """Predict after each kept round.
 
         Raises `UsboostError` if the model is not made in rounds that predict.
         """
         self._check_fitted()
         return (self._in_units(each) for each in self._staged(as_views(X)))
 
-    def _predict(self, views: Views) -> np.ndarray:
-        """Predicted targets, centred and scaled, float64 (n,)."""
-        raise AttributeError("_predict is defined by each regressor")
-
     def _staged(self, views: Views) -> Iterator[np.ndarray]:
         raise UsboostError(f"a {type(self).__name__} has no rounds that predict; use predict")
 
     def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
-        """The constant that is taken from the targets (n,)."""
+        """Return the constant that is taken from the targets (n,)."""
         return mean(y, weights)
 
     def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
-        """What centred targets (n,) are divided by, positive."""
+        """Return the number that centred targets (n,) are divided by, positive."""
         return _positive(deviation(residual, weights))
 
     def _standardised(self, y: np.ndarray) -> np.ndarray:
@@ -241,7 +218,7 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         return self.target_centre_ + self.target_scale_ * standardised
 
     def _as_part(self, views: Views | None = None) -> None:
-        """Take targets as they are: a model that holds this one has centred and scaled them."""
+        """Take targets as they are: the model that this one is a part of has centred and scaled them."""
         self.target_centre_, self.target_scale_ = 0.0, 1.0
         self.n_features_in_ = len(views.names) if views is not None else 1
 
@@ -258,63 +235,13 @@ class ViewsRegressor(RegressorMixin, _Fitted):
 
 
 def robust_scale(residual: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """The median absolute residual times 1.4826, the deviation of normal ones; of residuals (n,).
+    """Return the median absolute residual (n,) times 1.4826, which is the deviation of normal ones.
 
     The standard deviation where it is 0, and 1 where that is 0, too.
     """
-    found = 1.4826 * median(np.abs(residual), weights)
-    return found if found > 0 else _positive(deviation(residual, weights))
+    scale = 1.4826 * median(np.abs(residual), weights)
+    return scale if scale > 0 else _positive(deviation(residual, weights))
 
 
 def _positive(scale: float) -> float:
     return scale if np.isfinite(scale) and scale > 0 else 1.0
-
-
-def for_all_rows(model: Any) -> Any:
-    """An unfitted copy that a fit without validation rows takes as far as they let `model` go.
-
-    The same rounds, epochs or trees, and of what was chosen on validation rows (a penalty, a size of leaves)
-    the choice. Views that a start leaves out are decided anew.
-
-    Raises `UsboostError` if a model of this kind cannot be told how far to go.
-
-    Parameters
-    ----------
-    model : fitted with validation rows.
-
-    Returns
-    -------
-    An unfitted model without callbacks and checkpoint.
-    """
-    watching = model.callbacks
-    try:  # they may hold what cannot be copied, a bar on the screen say
-        copy = clone(model.set_params(callbacks=None))
-    finally:
-        model.set_params(callbacks=watching)
-    given = copy.get_params(deep=False)
-    changes: dict[str, Any] = {"validation_fraction": 0.0} if "validation_fraction" in given else {}
-    if "checkpoint" in given:  # of the fit to fewer rows
-        copy.set_params(checkpoint=None)
-    lengths = [name for name in ("n_rounds", "n_epochs", "n_trees") if name in given]
-    if "penalties" in given:
-        changes["penalties"] = (float(model.penalty_),)
-    elif "leaf_sizes" in given:
-        changes["leaf_sizes"] = (model.leaf_sizes[model.best_round_ - 1],)
-    elif "network" in given:
-        copy.network.set_params(n_epochs=max(1, model.best_round_), validation_fraction=0.0)
-    elif "estimator" in given:
-        changes |= {"estimator": model.for_rounds(model.best_round_), "stops_early": False}
-    elif lengths:
-        least = 0 if getattr(model, "start_", None) is not None else 1
-        changes[lengths[0]] = max(least, model.best_round_)
-    elif type(model).__name__.startswith("Prior"):
-        return copy
-    else:
-        raise UsboostError(
-            f"a {type(model).__name__} cannot be fitted again to all rows; leave {option('refit')} out"
-        )
-    if hasattr(model, "step_fraction_"):
-        changes["step_fraction"] = model.step_fraction_
-    if getattr(model, "start_", None) is not None:
-        copy.start.set_params(penalties=(float(model.start_.penalty_),))
-    return copy.set_params(**changes)

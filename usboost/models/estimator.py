@@ -1,14 +1,13 @@
-"""What all estimators on views share: the validation split, checkpoints, importances."""
+"""The base of estimators on views: samples and their weights, validation rows, checkpoints, importances."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -16,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
 from usboost.data.row_groups import Related
+from usboost.data.value import find
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, option
 from usboost.learners.trees.tree import Tree
 from usboost.shards.here import here
 
@@ -49,7 +49,7 @@ class Samples:
         what: str = "sample_weight",
         related: Related | None = None,
     ) -> Samples:
-        """Without the rows of weight 0, and without weights where all are 1.
+        """Make samples without the rows of weight 0, and without weights where all are 1.
 
         Parameters
         ----------
@@ -57,12 +57,14 @@ class Samples:
         """
         if weights is None:
             return cls(views, y, None, related)
-        found = checked_weights(weights, len(views), what)
-        if not found.all():
-            rows = np.flatnonzero(found)
-            views, y, found = views[rows], y[rows], found[rows]
-            related = None if related is None else related[rows]
-        return cls(views, y, found if here().highest(bool((found != 1).any())) else None, related)
+        counts = checked_weights(weights, len(views), what)
+        samples = cls(views, y, counts, related)
+        samples = samples if counts.all() else samples[np.flatnonzero(counts)]
+        return (
+            samples
+            if here().highest(bool((counts[counts > 0] != 1).any()))
+            else replace(samples, weights=None)
+        )
 
     def __getitem__(self, rows: np.ndarray) -> Samples:
         weights = None if self.weights is None else self.weights[rows]
@@ -71,18 +73,18 @@ class Samples:
 
     @property
     def weighted(self) -> tuple[Views, np.ndarray, np.ndarray | None]:
-        """Views, y and weights, or None."""
+        """Return views, y and weights, or None."""
         return self.views, self.y, self.weights
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Views, y and, if there are any, weights and how they are related."""
+        """Return views, y and, if there are any, weights and how they are related."""
         weights = () if self.weights is None else (self.weights,)
         return (self.views, self.y, *weights, *(() if self.related is None else self.related.arrays))
 
 
 def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.ndarray:
-    """Weights of n rows, float64 (n,).
+    """Return weights of n rows, float64 (n,).
 
     Raises `UsboostError` if there is not one for each row, one is negative or no finite number, or all are 0.
     """
@@ -101,11 +103,66 @@ def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.nda
     return found
 
 
-HELD_WEIGHT = "the weight in validation"
+ClassWeight = Literal["balanced"] | Mapping[str, float] | None
+
+
+def class_factors(
+    class_weight: ClassWeight, codes: np.ndarray, classes: Sequence[str], weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the factor by which the rows of each class count more, float64 (M,).
+
+    Raises `UsboostError` if it is neither, names no class, or a weight is no positive finite number.
+
+    Parameters
+    ----------
+    class_weight : "balanced": all classes that these rows have count alike, with the sum of weights that
+        there was; or the weight of each class by its name, 1 of those not in it
+    codes : int (n,), positions in the `classes`; weights : of the rows, by default 1
+    """
+    if class_weight == "balanced":
+        sizes = here().sum(
+            np.bincount(codes, np.ones(len(codes)) if weights is None else weights, len(classes))
+        )
+        share = sizes.sum() / np.count_nonzero(sizes)
+        return np.divide(share, sizes, out=np.ones_like(sizes), where=sizes > 0)
+    if not isinstance(class_weight, Mapping):
+        raise UsboostError(f"class_weight is 'balanced' or a weight for each class, not {class_weight!r}")
+    known = find({name: name for name in classes}, class_weight)
+    unknown = [name for name in class_weight if name not in known]
+    if unknown:
+        raise UsboostError(f"class_weight names {unknown[0]!r}, which is none of the classes")
+    for name, weight in class_weight.items():
+        if not (isinstance(weight, (int, float)) and 0 < weight < np.inf):
+            raise UsboostError(f"class_weight of {name!r} is {weight!r}; give a positive number")
+    weight_of = {known[name]: float(weight) for name, weight in class_weight.items()}
+    return np.array([weight_of.get(name, 1.0) for name in classes])
+
+
+def times_class_weight(
+    class_weight: ClassWeight, classes: Sequence[str], *parts: tuple[np.ndarray, np.ndarray | None]
+) -> list[np.ndarray | None]:
+    """Return the rows' weights times those of their classes, for each part of them, float64 (n,) or None.
+
+    Raises `UsboostError` as `class_factors`, or if a number is predicted.
+
+    Parameters
+    ----------
+    class_weight : of `class_factors`; what "balanced" is, the first part's rows say; None: without
+    classes : none where a number is predicted
+    parts : (codes int (n,), weights of the rows or None)
+    """
+    if class_weight is None:
+        return [weights for _, weights in parts]
+    if not classes:
+        raise UsboostError(
+            f"{option('class_weight')} is for classes, but a number is predicted; leave it out"
+        )
+    factors = class_factors(class_weight, parts[0][0], classes, parts[0][1])
+    return [factors[codes] * (1.0 if weights is None else weights) for codes, weights in parts]
 
 
 def as_views(X: Views | Mapping[str, Any]) -> Views:
-    """`X` as row-aligned views; a mapping of name to view is taken too."""
+    """Return `X` as row-aligned views; a mapping of name to view is taken too."""
     if isinstance(X, Views):
         return X
     if isinstance(X, Mapping):
@@ -116,25 +173,24 @@ def as_views(X: Views | Mapping[str, Any]) -> Views:
     )
 
 
-def open_checkpoint(
-    given: Checkpoint | Path | str | None,
-    model: Any,
-    samples: Sequence[tuple[Any, ...]],
-    learners: Mapping[str, Any],
-) -> Checkpoint | None:
-    """The checkpoint that a model's parameter names, begun for a fit of these samples, (views, y[, weights]).
-
-    Raises `UsboostError` if it holds another fit, or what the learners fit could not be written.
-    """
-    if given is None:
-        return None
-    opened = given if isinstance(given, Checkpoint) else Checkpoint(given)
-    opened.begin(opened.identity or identity_of(model, samples), learners)
-    return opened
+def split_off(samples: Samples, share: float, seed: int, purpose: str) -> tuple[Samples, Samples]:
+    """Set a share of the samples aside: by chance, stratified by class, or as they are related."""
+    y = samples.y
+    try:
+        if samples.related is not None:
+            seen, held = samples.related.hold_out(share, y, seed)
+        else:
+            strata = y if y.dtype.kind in "iu" else None
+            seen, held = train_test_split(
+                np.arange(len(y)), test_size=share, stratify=strata, random_state=seed
+            )
+    except ValueError as error:
+        raise UsboostError(f"cannot set samples aside for {purpose}: {error}") from error
+    return samples[seen], samples[held]
 
 
 def one_for_each_row(y: Any, n: int, what: str) -> np.ndarray:
-    """y as an array (n,); a single column is taken, too.
+    """Return y as an array (n,); a single column is taken, too.
 
     Raises `UsboostError` if y is missing, or has another shape; `what` is the word for one of it.
     """
@@ -153,7 +209,7 @@ class ViewsEstimator(BaseEstimator):
 
     A subclass implements ``_fit(views, y, context)``, which trains on y as `ViewsClassifier` or
     `ViewsRegressor` encodes it and sets ``history_`` and ``best_round_``, and, to be saved, ``_write`` and
-    ``_read`` (see `usboost.models.persistence`).
+    ``_read`` (see `usboost.models.persistence`). To be fitted again to all rows it implements ``_as_far()``.
     """
 
     holds: ClassVar[Mapping[str, Any]] = {}
@@ -163,8 +219,11 @@ class ViewsEstimator(BaseEstimator):
     history_: list[dict[str, float]]
     best_round_: int
 
+    _fit: ClassVar[Any]
+    _encode: ClassVar[Any]  # (y): labels as codes, targets as numbers
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; `deep`, also those of estimators inside, of a mapping's by their names in it.
+        """Return parameters by name; `deep`, also those of estimators inside, in a mapping by their names.
 
         ``learners__S__max_depth`` is the depth of the learner "S".
         """
@@ -209,28 +268,63 @@ class ViewsEstimator(BaseEstimator):
         """Fit to encoded training samples, with encoded validation samples or none."""
         parameters = self.get_params(deep=False)
         samples = [each.parts for each in (train, held) if each is not None]
-        checkpoint = open_checkpoint(parameters.get("checkpoint"), self, samples, self._weak_learners())
+        checkpoint: Checkpoint | None = None
+        if (given := parameters.get("checkpoint")) is not None:
+            checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(given)
+            checkpoint.begin(checkpoint.identity or identity_of(self, samples), self._weak_learners())
         validation = None if held is None else (held.views, held.y)
         held_weights = None if held is None else held.weights
         callbacks = parameters.get("callbacks") or ()
         context = FitContext(validation, callbacks, checkpoint, train.weights, held_weights, train.related)
         self._fit(train.views, train.y, context)
 
-    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        raise AttributeError("_fit is defined by each model")
+    @property
+    def n_outputs(self) -> int:
+        """Count the classes, or return 1 of a regression."""
+        return len(getattr(self, "classes_", ())) or 1
+
+    @property
+    def n_estimators_(self) -> int:
+        """Count the trees, rounds or models that predict; 1 of a model that has none of these."""
+        self._check_fitted()
+        return 1
+
+    def for_all_rows(self) -> Any:
+        """Return an unfitted copy that a fit without validation rows takes as far as they let this one go.
+
+        The same rounds, epochs or trees, and of what was chosen on validation rows (a penalty, a size of
+        leaves) the choice. Views that a start leaves out are decided anew. The copy has no callbacks and no
+        checkpoint.
+
+        Raises `UsboostError` if how far to go is no parameter of such a model.
+        """
+        watching = self.callbacks
+        try:  # they may hold what cannot be copied, a bar on the screen say
+            copy = clone(self.set_params(callbacks=None))
+        finally:
+            self.set_params(callbacks=watching)
+        alone = {"validation_fraction": 0.0, "checkpoint": None}  # the checkpoint is of the fit to fewer rows
+        known = self.get_params(deep=False)
+        return copy.set_params(**{k: v for k, v in alone.items() if k in known}, **self._as_far())
+
+    def _as_far(self) -> dict[str, Any]:
+        """Return the parameters by which an unfitted copy goes as far as this model went."""
+        raise UsboostError(
+            f"a {type(self).__name__} cannot be fitted again to all rows; leave {option('refit')} out"
+        )
 
     def _weak_learners(self) -> dict[str, Any]:
-        """The learners whose fits a checkpoint holds, by name."""
+        """Return the learners whose fits are in a checkpoint, by name."""
         return {}
 
     def _set_aside(
         self, samples: Samples, validation: tuple[Any, ...] | None
     ) -> tuple[Samples, Samples | None]:
-        """Training and validation samples; the latter given, drawn, or none."""
+        """Divide into training and validation samples; the latter given, drawn, or none."""
         if validation is not None:
             views, y, *weights = validation
-            labels = self._encode(np.asarray(y))
-            return samples, Samples.counted(as_views(views), labels, *(weights or [None]), what=HELD_WEIGHT)
+            what, labels = "the weight in validation", self._encode(np.asarray(y))
+            return samples, Samples.counted(as_views(views), labels, *(weights or [None]), what=what)
         parameters, y = self.get_params(deep=False), samples.y
         if not parameters.get("validation_fraction"):
             return samples, None
@@ -238,27 +332,11 @@ class ViewsEstimator(BaseEstimator):
         if here().count > 1:
             held = np.random.default_rng(here().seed(seed)).random(len(y)) < share
             return samples[np.flatnonzero(~held)], samples[np.flatnonzero(held)]
-        try:
-            if samples.related is not None:
-                fit_rows, held_rows = samples.related.hold_out(share, y, seed)
-            else:
-                fit_rows, held_rows = train_test_split(
-                    np.arange(len(y)), test_size=share, stratify=self._strata(y), random_state=seed
-                )
-        except ValueError as error:
-            raise UsboostError(f"cannot set samples aside for validation: {error}") from error
-        return samples[fit_rows], samples[held_rows]
-
-    def _encode(self, y: np.ndarray) -> np.ndarray:
-        raise AttributeError("_encode is defined for each task")
-
-    def _strata(self, y: np.ndarray) -> np.ndarray | None:
-        """Groups that samples set aside are drawn from in equal shares; None: from all alike."""
-        return None
+        return split_off(samples, share, seed, "validation")
 
     @property
     def feature_names_(self) -> np.ndarray:
-        """Names of the columns that `feature_importances_` counts, str (p,).
+        """Return the names of the columns that `feature_importances_` counts, str (p,).
 
         The names of the table that trees read; with several such tables ``<view>__<column>``.
         """
@@ -269,7 +347,7 @@ class ViewsEstimator(BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Importance of each column that trees read, float64 (p,), summing to 1; see `feature_names_`.
+        """Return the importance of each column that trees read, float64 (p,), of sum 1; see `feature_names_`.
 
         The splits' reductions of the squared error that their trees were fitted to, summed by column,
         each tree's multiplied by the size of its step. Where the trees are fitted to the negative
@@ -293,12 +371,12 @@ class ViewsEstimator(BaseEstimator):
         return self.columns_
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        """View, tree and step of every tree."""
+        """Yield view, tree and step of every tree."""
         return iter(())
 
     def _reads(self, n_columns: int) -> Sequence[str]:
-        """Names of the views to cut a matrix of so many columns into."""
-        return "U", "S"
+        """Return the names of the views to cut a matrix of so many columns into."""
+        return getattr(self, "views", ("U", "S"))
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "best_round_")

@@ -1,4 +1,4 @@
-"""What learners read of the views: one as it is, or tables side by side, images as frozen embeddings."""
+"""Views as learners read them: one as it is, or tables side by side, images as frozen embeddings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Projection:
 
     @classmethod
     def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> Projection:
-        """Of a table's numeric columns and the rows that have them, at most min(n, p) components.
+        """Fit to a table's numeric columns and the rows that have them, at most min(n, p) components.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class Projection:
 
     @classmethod
     def _of_sums(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
-        """Of the rows of all shards, by sums over them."""
+        """Fit to the rows of all shards, by sums over them."""
         total, n = here().sum(np.array([weights.sum(), len(rows)]))
         mean = here().sum(weights @ rows.astype(np.float64)) / total
         centred = (rows - mean) * np.sqrt(weights / total)[:, None]
@@ -70,7 +70,7 @@ class Projection:
         return cls(mean.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
 
     def __call__(self, table: Table) -> Table:
-        """The components of each row, called ``component_<k>``."""
+        """Return the components of each row, called ``component_<k>``."""
         if table.numeric.shape[1] != len(self.mean):
             raise UsboostError(f"embeddings have {table.numeric.shape[1]} columns, not {len(self.mean)}")
         values = (table.numeric - self.mean) @ self.axes
@@ -97,7 +97,7 @@ class InputSpec:
 
     @classmethod
     def by(cls, name: str, learner: Any) -> InputSpec:
-        """What the learner called `name` reads, as its attributes say."""
+        """Describe what the learner called `name` reads, by its attributes."""
         return cls(
             view_names(name, learner),
             getattr(learner, "components", None),
@@ -133,12 +133,13 @@ class InputReader:
     def fit(self, views: Views, weights: np.ndarray | None = None) -> Views:
         """Learn from these rows, of weights (n,) if there are any, and read them."""
         self.projections = {}
-        lacking = here().highest(np.array([bool(np.any(_absent(views[name]))) for name in views.names]))
+        absent = [bool(np.any(getattr(views[name], "absent", None))) for name in views.names]
+        lacking = here().highest(np.array(absent))
         self.absent = tuple(name for name, some in zip(views.names, lacking) if some)
         return self._read(views, self.wanted, learn=True, weights=weights)
 
     def __call__(self, views: Views, names: Iterable[str] | None = None) -> Views:
-        """What each learner reads, or those of the names given, by its name."""
+        """Read for each learner, or those of the names given, by its name."""
         return self._read(views, self.wanted if names is None else names, learn=False)
 
     def _read(
@@ -148,7 +149,13 @@ class InputReader:
 
         def table(view: str, components: int | None) -> Table:
             if (view, components) not in tables:
-                found = self._table(views[view], view)
+                if isinstance(views[view], Table):
+                    found = views[view]
+                elif _images(views[view]):
+                    found = embedded(views[view], self.backbone, pick_device(self.device))
+                else:
+                    kind = type(views[view]).__name__
+                    raise UsboostError(f"view {view!r}, a {kind}, cannot be read as a table")
                 if components and _images(views[view]):
                     if learn and (view, components) not in self.projections:
                         self.projections[view, components] = Projection.fit(found, components, weights)
@@ -165,26 +172,19 @@ class InputReader:
             wanted = self.wanted[name]
             first, *more = wanted.views
             if more or wanted.filled:
-                parts = [(each, table(each, wanted.components)) for each in wanted.views]
-                out[name] = reduce(Table.beside, (self._filled(each, part) for each, part in parts))
+                parts = [
+                    table(each, wanted.components).filled(f"{each}_missing" if each in self.absent else None)
+                    for each in wanted.views
+                ]
+                out[name] = reduce(Table.beside, parts)
             elif _images(views[first]) and not wanted.images:
                 out[name] = table(first, wanted.components)
             else:
                 out[name] = views[first]
         return Views(out)
 
-    def _table(self, view: View, name: str) -> Table:
-        if isinstance(view, Table):
-            return view
-        if not _images(view):
-            raise UsboostError(f"view {name!r}, a {type(view).__name__}, cannot be read as a table")
-        return embedded(view, self.backbone, pick_device(self.device))  # type: ignore[arg-type]
-
-    def _filled(self, view: str, table: Table) -> Table:
-        return table.filled(f"{view}_missing" if view in self.absent else None)
-
     def write(self, folder: Path) -> dict[str, Any]:
-        """Write the projections to `FILE`; JSON that says which there are, and what rows may lack."""
+        """Write the projections to `FILE`; return JSON that lists them, and the views that rows may lack."""
         arrays: dict[str, np.ndarray] = {}
         for index, projection in enumerate(self.projections.values()):
             arrays |= {f"mean_{index}": projection.mean, f"axes_{index}": projection.axes}
@@ -193,7 +193,7 @@ class InputReader:
         return {"projections": [list(key) for key in self.projections], "absent": list(self.absent)}
 
     def read(self, document: Any, folder: Path) -> None:
-        """Take back what `write` gave.
+        """Read what `write` wrote.
 
         Raises `UsboostError` if the projections are not those of what the learners read, or hold other than
         finite numbers.
@@ -223,9 +223,3 @@ def embed(views: Views, backbone: Backbone, device: str = "auto") -> None:
 
 def _images(view: View) -> bool:
     return getattr(view, "kind", None) in ("image", "pooled_images")
-
-
-def _absent(view: View) -> np.ndarray | None:
-    """The rows that a view does not have, bool (n,), or None."""
-    found: np.ndarray | None = getattr(view, "absent", None)
-    return found

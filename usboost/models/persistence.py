@@ -35,10 +35,7 @@ _MOST_CLASSES = 100_000
 def save(model: Any, folder: Path | str) -> None:
     """Write a fitted model to a folder, whole or not at all.
 
-    Raises
-    ------
-    UsboostError
-        If the model, or a part of it, has no file form; the message names it.
+    Raises `UsboostError` if the model, or a part of it, has no file form; the message names it.
 
     Examples
     --------
@@ -51,7 +48,10 @@ def save(model: Any, folder: Path | str) -> None:
     >>> bool((load("model").predict(views) == model.predict(views)).all())
     True
     """
-    _check_known(type(model))
+    if MODELS.kind_of(type(model)) is None:
+        own = "a model of your own is known by usboost.models.base.MODELS.register"
+        why = getattr(model, "instead_of_a_file", own)
+        raise UsboostError(f"{type(model).__name__} has no file form; {why}")
     for name, learner in model._weak_learners().items():
         check_writable(name, learner)
     settings = settings_to_json(model)
@@ -68,7 +68,8 @@ def save(model: Any, folder: Path | str) -> None:
         document["n_features_in"] = model.n_features_in_
         for name in _NAMES:
             if hasattr(model, f"{name}_"):
-                document[name] = _names_to_json(getattr(model, f"{name}_"))
+                names = getattr(model, f"{name}_")
+                document[name] = dict(names) if isinstance(names, Mapping) else list(names)
         document |= model._write(partial)
         document["files"] = digests(partial)
         (partial / "model.json").write_text(json.dumps(document, indent=1))
@@ -77,11 +78,8 @@ def save(model: Any, folder: Path | str) -> None:
 def load(folder: Path | str) -> Any:
     """Read a model that `save` wrote; it predicts the same.
 
-    Raises
-    ------
-    UsboostError
-        If a file is missing, cut short or changed, names a class or format that is not known, or holds
-        what no model can hold.
+    Raises `UsboostError` if a file is missing, cut short or changed, names a class or format that is not
+    known, or holds what no model can hold.
 
     Examples
     --------
@@ -124,14 +122,8 @@ def load(folder: Path | str) -> Any:
     return model
 
 
-def _check_known(cls: type) -> None:
-    if MODELS.kind_of(cls) is None:
-        own = "a model of your own is known by usboost.models.base.MODELS.register"
-        raise UsboostError(f"{cls.__name__} has no file form; {getattr(cls, 'instead_of_a_file', own)}")
-
-
 def _fitted(name: str, value: Any) -> Any:
-    """An attribute of a fitted model as JSON holds it."""
+    """Check an attribute of a fitted model from JSON."""
     if name == "n_outputs_":
         return int(value)
     if name == "flat_":
@@ -154,12 +146,8 @@ def _fitted(name: str, value: Any) -> Any:
     return classes
 
 
-def _names_to_json(names: Any) -> Any:
-    return dict(names) if isinstance(names, Mapping) else list(names)
-
-
 def _names_from_json(name: str, value: Any) -> Any:
-    """`columns_`, a mapping of learner to its columns' names, or `feature_names_in_`, an array of names."""
+    """Check `columns_`, the names of columns by learner, or `feature_names_in_`, an array of names."""
     parts = value if name == "columns" else {"": value}
     if not isinstance(parts, dict) or not all(
         isinstance(part, list) and part and all(isinstance(each, str) for each in part)
@@ -199,13 +187,13 @@ _FILE = re.compile(r"((point|lower|upper|m\d+-\d+)/)?(gbm/)?[a-z0-9-]+\.(safeten
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file in a folder, by its path there."""
+    """Return the SHA-256 of each file in a folder, by its path there."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
 
 
 def check_digests(document: Mapping[str, Any], folder: Path) -> None:
-    """The files that a document lists are those that were saved.
+    """Check that the files that a document lists are those that were saved.
 
     Raises `UsboostError`, naming the first that is missing or changed, or is no file of a model.
     """

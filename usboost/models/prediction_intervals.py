@@ -1,4 +1,4 @@
-"""Intervals that hold a new sample's target with a probability that is asked for."""
+"""Intervals that hold a new sample's target with a given probability."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import train_test_split
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import conformal
 from usboost.models.base import MODELS, ViewsRegressor
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.models.class_weights import fit_weighted
-from usboost.models.estimator import Samples, as_views
+from usboost.models.estimator import Samples, as_views, split_off
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.models.persistence import load, save
+from usboost.models.tuned_images import fit_weighted
 
 METHODS = ("quantiles", "residuals")
 
@@ -94,49 +92,6 @@ class PredictionIntervals(ViewsRegressor):
         return 1.0
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        self._check()
-        fit_rows, held_rows = self._divided(y, context.related)
-        self.n_calibration_ = len(held_rows)
-        weights = np.ones(len(y)) if context.weights is None else context.weights
-        if np.isinf(conformal(np.zeros(len(held_rows)), self.level, weights[held_rows])):
-            raise UsboostError(
-                f"{self.n_calibration_} calibration samples are too few for intervals of level {self.level}: "
-                "no finite width keeps the promise; give more samples, or a larger calibration_fraction"
-            )
-        train = Samples(views, y, context.weights, context.related)[fit_rows]
-        held = context.validation and (*context.validation, context.held_weights)
-        self.lower_ = self.upper_ = None
-
-        def fitted(**changes: Any) -> ViewsRegressor:
-            model = clone(self._unfitted()).set_params(**changes)
-            if "callbacks" in model.get_params(deep=False):
-                model.set_params(callbacks=list(context.callbacks))
-            fit_weighted(model, train.weighted, held, train.related)
-            return model
-
-        self.regressor_ = fitted()
-        if self.method == "quantiles":
-            tail = (1 - self.level) / 2
-            self.lower_ = fitted(loss="quantile", quantile=tail)
-            self.upper_ = fitted(loss="quantile", quantile=1 - tail)
-        low, high = self._limits(views[held_rows])
-        outside = np.maximum(low - y[held_rows], y[held_rows] - high)
-        self.margin_ = conformal(outside, self.level, weights[held_rows])
-        self.history_, self.best_round_ = self.regressor_.history_, self.regressor_.best_round_
-
-    def _divided(self, y: np.ndarray, related: Related | None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to fit to, and calibration rows."""
-        if related is not None:
-            return related.hold_out(self.calibration_fraction, None, self.random_state)
-        try:
-            fit_rows, held_rows = train_test_split(
-                np.arange(len(y)), test_size=self.calibration_fraction, random_state=self.random_state
-            )
-        except ValueError as error:
-            raise UsboostError(f"cannot set samples aside for calibration: {error}") from error
-        return fit_rows, held_rows
-
-    def _check(self) -> None:
         if not 0 < self.level < 1:
             raise UsboostError(f"level is a probability between 0 and 1, not {self.level}")
         if self.method not in METHODS:
@@ -146,9 +101,37 @@ class PredictionIntervals(ViewsRegressor):
             raise UsboostError(
                 f"a {type(self._unfitted()).__name__} fits no quantiles; choose the method 'residuals'"
             )
+        samples = Samples(views, y, context.weights, context.related)
+        train, aside = split_off(samples, self.calibration_fraction, self.random_state, "calibration")
+        self.n_calibration_ = len(aside.y)
+        weights = np.ones(len(aside.y)) if aside.weights is None else aside.weights
+        if np.isinf(conformal(np.zeros(len(aside.y)), self.level, weights)):
+            raise UsboostError(
+                f"{self.n_calibration_} calibration samples are too few for intervals of level {self.level}: "
+                "no finite width keeps the promise; give more samples, or a larger calibration_fraction"
+            )
+        held = context.validation and (*context.validation, context.held_weights)
+        self.lower_ = self.upper_ = None
+
+        def fitted(**changes: Any) -> ViewsRegressor:
+            model = clone(self._unfitted()).set_params(**changes)
+            if "callbacks" in known:
+                model.set_params(callbacks=list(context.callbacks))
+            fit_weighted(model, train.weighted, held, train.related)
+            return model
+
+        self.regressor_ = fitted()
+        if self.method == "quantiles":
+            tail = (1 - self.level) / 2
+            self.lower_ = fitted(loss="quantile", quantile=tail)
+            self.upper_ = fitted(loss="quantile", quantile=1 - tail)
+        low, high = self._limits(aside.views)
+        outside = np.maximum(low - aside.y, aside.y - high)
+        self.margin_ = conformal(outside, self.level, weights)
+        self.history_, self.best_round_ = self.regressor_.history_, self.regressor_.best_round_
 
     def _limits(self, views: Views) -> tuple[np.ndarray, np.ndarray]:
-        """The limits before they are moved, float64 (n,) each."""
+        """Return the limits before they are moved, float64 (n,) each."""
         if self.lower_ is None or self.upper_ is None:
             found = self.regressor_.predict(views)
             return found, found
@@ -156,7 +139,7 @@ class PredictionIntervals(ViewsRegressor):
         return np.minimum(*ends), np.maximum(*ends)  # two fits may cross
 
     def predict_interval(self, X: Views | Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper limit of each sample in the units of y, float64 (n,) each.
+        """Predict the lower and upper limit of each sample in the units of y, float64 (n,) each.
 
         Where quantiles overlap after a negative margin, both limits are their middle.
         """
@@ -183,14 +166,11 @@ class PredictionIntervals(ViewsRegressor):
         self.margin_, self.n_calibration_ = float(document["margin"]), int(document["n_calibration"])
         if not np.isfinite(self.margin_):
             raise UsboostError("the margin of its intervals is not finite")
-        self.regressor_ = _regressor(folder / "point")
-        self.lower_ = self.upper_ = None
-        if self.method == "quantiles":
-            self.lower_, self.upper_ = _regressor(folder / "lower"), _regressor(folder / "upper")
-
-
-def _regressor(folder: Path) -> ViewsRegressor:
-    model = load(folder)
-    if not isinstance(model, ViewsRegressor):
-        raise UsboostError(f"{folder} holds a {type(model).__name__}, which is no regressor on views")
-    return model
+        parts: dict[str, ViewsRegressor] = {}
+        for name in ("point", *(("lower", "upper") if self.method == "quantiles" else ())):
+            parts[name] = load(folder / name)
+            if not isinstance(parts[name], ViewsRegressor):
+                kind = type(parts[name]).__name__
+                raise UsboostError(f"{folder / name} holds a {kind}, which is no regressor on views")
+        self.regressor_ = parts["point"]
+        self.lower_, self.upper_ = parts.get("lower"), parts.get("upper")

@@ -15,13 +15,13 @@ from usboost.errors import UsboostError, choices, listed, option
 from usboost.files.registry import Registry
 from usboost.learners.base import LEARNERS
 from usboost.models.base import MODELS
-from usboost.models.catalogue.settings_file import LIST
+from usboost.models.entry import LIST
 
 OTHERS = Registry(
     "part of a model",
     {
         "backbone": "usboost.learners.networks.images.backbones:Backbone",
-        "boosted_features": "usboost.models.networks.boosted_features:BoostedFeatures",
+        "boosted_features": "usboost.models.methods.boosted_features:BoostedFeatures",
         "decision_tree_classifier": "sklearn.tree:DecisionTreeClassifier",
         "decision_tree_regressor": "sklearn.tree:DecisionTreeRegressor",
         "extra_tree_classifier": "sklearn.tree:ExtraTreeClassifier",
@@ -50,7 +50,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
-    """Class name and constructor arguments, estimators inside it included.
+    """Return class name and constructor arguments, estimators inside it included.
 
     Raises `UsboostError` if a class is none that a file can name, or an argument no value that JSON can hold.
     """
@@ -63,7 +63,7 @@ def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
 
 
 def settings_from_json(document: Mapping[str, Any]) -> Any:
-    """The unfitted estimator that `settings_to_json` described.
+    """Make the unfitted estimator that `settings_to_json` described.
 
     Raises `UsboostError` if a class is not one of ours or registered, or an argument not of the type that its
     constructor declares.
@@ -78,13 +78,16 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
         renamed.get(name, name): _estimators(value) for name, value in document["parameters"].items()
     }
     check_settings(cls, parameters)
-    if document["class"] == "Backbone":
-        parameters = contained_cache(parameters)
+    if document["class"] == "Backbone" and isinstance(parameters.get("cache"), str):
+        folder = PurePath(parameters["cache"])  # a file puts no cache outside the working folder
+        parameters["cache"] = (
+            None if folder.is_absolute() or ".." in folder.parts else str(parameters["cache"])
+        )
     return cls(**parameters)
 
 
 def backbones(settings: Any) -> Iterator[dict[str, Any]]:
-    """The parameters of every backbone in described settings."""
+    """Yield the parameters of every backbone in described settings."""
     if isinstance(settings, dict):
         if settings.get("class") == "Backbone" and isinstance(settings.get("parameters"), dict):
             yield settings["parameters"]
@@ -93,7 +96,7 @@ def backbones(settings: Any) -> Iterator[dict[str, Any]]:
 
 
 def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
-    """Constructor arguments are of the types that the constructor declares, estimators those it may hold.
+    """Check that arguments are of the types that a constructor declares, estimators those it may hold.
 
     Raises `UsboostError`, naming the argument that is not.
     """
@@ -105,26 +108,25 @@ def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
             right = all((part is None and not several) or _may_hold(held[name], part) for part in parts)
             right = right and not (several and not parts)
         else:
-            right = not _holds_estimator(value) and _fits(cls, name, value)
+            right = not _holds_estimator(value)
+            if right and value is not None and (adapter := _adapter(cls, name)) is not None:
+                try:
+                    adapter.validate_python(value)
+                except ValidationError:
+                    right = False
         if not right:
             raise UsboostError(f"a model file gives {cls.__name__} a {name} that it cannot have")
 
 
 def converted(cls: type, name: str, value: Any) -> Any:
-    """An argument as the constructor declares it, the tuple of a list say.
-
-    Raises
-    ------
-    ValueError
-        If it is no such value.
-    """
+    """Return an argument as the constructor declares it, the tuple of a list say; else raise `ValueError`."""
     plain = tuple(value) if isinstance(value, list) else value
     adapter = _adapter(cls, name)
     return plain if adapter is None else adapter.validate_python(plain)
 
 
 def settable(model: Any) -> dict[str, Any]:
-    """What can be set of a model by path, with the value of each."""
+    """Return what can be set of a model by path, with the value of each."""
     values, found = model.get_params(deep=True), {}
     for path, value in values.items():
         parent, _, key = path.rpartition("__")
@@ -135,7 +137,7 @@ def settable(model: Any) -> dict[str, Any]:
 
 
 def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
-    """The model itself, with parameters set by path; a list becomes a tuple where no type is declared.
+    """Set a model's parameters by path; a list becomes a tuple where no type is declared.
 
     Raises `UsboostError` if it has no such parameter, or that takes no such value.
 
@@ -172,25 +174,14 @@ def _unknown(model: Any, name: str, path: str) -> UsboostError:
     return UsboostError(f"{name} has no setting {path!r}; {choices(path, known, 'it has', where)}")
 
 
-def contained_cache(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A backbone's parameters without a cache that a file puts outside the working folder."""
-    cache_folder = parameters.get("cache")
-    outside = isinstance(cache_folder, str) and (
-        PurePath(cache_folder).is_absolute() or ".." in PurePath(cache_folder).parts
-    )
-    return {**parameters, "cache": None} if outside else dict(parameters)
-
-
 def _class(name: Any) -> type | None:
-    """The class of this name that a file may name."""
+    """Return the class of this name that a file may name."""
     if not isinstance(name, str):
         return None
-    for registry in (MODELS, LEARNERS, OTHERS):
-        kind = registry.kind_called(name)
-        if kind is not None:
-            found: type = registry[kind]
-            return found
-    return None
+    found = (
+        each[kind] for each in (MODELS, LEARNERS, OTHERS) if (kind := each.kind_called(name)) is not None
+    )
+    return next(found, None)
 
 
 def _may_hold(allowed: Registry | tuple[Registry | str, ...], part: Any) -> bool:
@@ -204,17 +195,6 @@ def _may_hold(allowed: Registry | tuple[Registry | str, ...], part: Any) -> bool
 def _holds_estimator(value: Any) -> bool:
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return isinstance(value, BaseEstimator) or any(map(_holds_estimator, parts))
-
-
-def _fits(cls: type, name: str, value: Any) -> bool:
-    adapter = _adapter(cls, name)
-    if adapter is None or value is None:
-        return True
-    try:
-        adapter.validate_python(value)
-    except ValidationError:
-        return False
-    return True
 
 
 @cache

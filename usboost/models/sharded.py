@@ -34,6 +34,9 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
     Trees are grown on histograms of our own, one for each output, whatever engine was asked for; rows for
     validation, if none are given, are drawn in each shard.
 
+    Raises `UsboostError` if the model cannot be fitted so, shards disagree (on columns, or on what a round
+    has fitted), or another process has failed or is gone, which it names.
+
     Parameters
     ----------
     model : a `TwoWeakLearnerClassifier` or `BoostedNetworkClassifier` of networks and trees
@@ -45,12 +48,6 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
     -------
     The model, fitted, in all processes. Callbacks are called once in each of them; a checkpoint is written
     where shard 0 is.
-
-    Raises
-    ------
-    UsboostError
-        If the model cannot be fitted so, shards disagree (on columns, or on what a round has fitted), or
-        another process has failed or is gone, which it names.
 
     Examples
     --------
@@ -91,16 +88,11 @@ def agree_on(model: Any) -> None:
 
 
 def refuse(model: Any, name: str = "") -> None:
-    """Refuse a model that cannot be fitted on several shards.
+    """Refuse a model that cannot be fitted on several shards: a `UsboostError` names it, or the part of it.
 
     Parameters
     ----------
-    name : the model's, where it was asked for by one
-
-    Raises
-    ------
-    UsboostError
-        Naming the model, or the part of it.
+    name : the model's, where it was chosen by one
     """
     for part in model.get_params(deep=True).values():
         if isinstance(part, Backbone) and not part.is_frozen:
@@ -115,7 +107,7 @@ def refuse(model: Any, name: str = "") -> None:
 
 
 def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
-    """The first learner that cannot be fitted on several shards, in words; None if all can."""
+    """Describe the first learner that cannot be fitted on several shards; None if all can."""
     for name, learner in learners.items():
         exact = isinstance(learner, TreeLearner) and learner.engine == "sklearn"
         if exact or not isinstance(learner, (TreeLearner, NetworkLearner)):
@@ -126,12 +118,9 @@ def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
 
 
 def link_of(shards: int) -> Link:
-    """What joins the shards of a fit: this process alone, or those of `torch.distributed`.
+    """Return the link of the shards of a fit: this process alone, or those of `torch.distributed`.
 
-    Raises
-    ------
-    UsboostError
-        If there is no shard, or there are more processes than shards.
+    Raises `UsboostError` if there is no shard, or there are more processes than shards.
     """
     if shards < 1:
         raise UsboostError(f"there is one shard at least, not {shards}")
@@ -145,7 +134,7 @@ def link_of(shards: int) -> Link:
 
 
 def _form(given: Mapping[str, Any]) -> str:
-    """What all shards' rows have in common."""
+    """Describe what all shards' rows have in common."""
     validation = given.get("validation")
     parts = [given["X"], *(validation[:1] if validation else ())]
     found = [

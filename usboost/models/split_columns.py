@@ -16,7 +16,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier, ViewsRegressor
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 
 def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:
@@ -24,40 +24,43 @@ def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:
 
 
 class _SplitColumns(BaseEstimator):
-    """What the classifier and the regressor share; the model on views is the parameter named `_role`."""
+    """Columns dealt out to a model on views, of the class `_kind`, which is the parameter named `_role`."""
 
     _role: ClassVar[str]
+    _kind: ClassVar[type]
+    _default: ClassVar[type]
 
     views: Mapping[str, Sequence[int] | Sequence[str]] | None
 
     def _fit_columns(
-        self, X: np.ndarray, y: np.ndarray, validation: tuple[Any, ...] | None, sample_weight: Any
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None, sample_weight: Any, **how: Any
     ) -> Any:
-        """Deal out the columns of a checked matrix, and fit a clone to them."""
+        """Check the matrix and deal out its columns; the fitted clone of the model."""
+        model = self._unfitted()
+        if not isinstance(model, self._kind):
+            name, given, example = type(self).__name__, type(model).__name__, self._default.__name__
+            raise UsboostError(f"{name} wraps a usboost {self._role} such as {example}, not a {given}")
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", **how)
+        if self._role == "classifier":
+            check_classification_targets(y)
         self.positions_ = self._deal(X.shape[1])
         held_out = None if validation is None else (self._views(validation[0]), *validation[1:])
-        fitted = clone(self._unfitted()).fit(self._cut(X), y, held_out, sample_weight)
+        fitted = clone(model).fit(self._cut(X), y, held_out, sample_weight)
         setattr(self, f"{self._role}_", fitted)
         return fitted
 
-    def _check_role(self, kind: type, example: str) -> None:
-        if not isinstance(self._unfitted(), kind):
-            given = type(getattr(self, self._role)).__name__
-            raise UsboostError(
-                f"{type(self).__name__} wraps a usboost {self._role} such as {example}, not a {given}"
-            )
-
     def predict(self, X: Any) -> np.ndarray:
-        """The model's answers, (n,)."""
+        """Predict labels or numbers by the model, (n,)."""
         return self._fitted().predict(self._views(X))
 
     @available_if(_inner_has("staged_predict"))
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """The model's answers (n,) after each round."""
+        """Predict (n,) after each round of the model."""
         return self._fitted().staged_predict(self._views(X))
 
     def _unfitted(self) -> Any:
-        raise AttributeError("_unfitted is defined for each task")
+        given = getattr(self, self._role)
+        return self._default() if given is None else given
 
     def _inner(self) -> Any:
         return getattr(self, f"{self._role}_", None) or self._unfitted()
@@ -79,22 +82,21 @@ class _SplitColumns(BaseEstimator):
         )
 
     def _deal(self, p: int) -> dict[str, np.ndarray]:
-        if self.views is not None:
-            return {view: self._positions(view, columns, p) for view, columns in self.views.items()}
-        names = sorted(self._unfitted()._reads(p), key=lambda name: name != "U")
-        if p < len(names):
-            return {name: np.array([i % p]) for i, name in enumerate(names)}
-        bounds = [i * p // len(names) for i in range(len(names) + 1)]
-        return {name: np.arange(*bounds[i : i + 2]) for i, name in enumerate(names)}
-
-    def _positions(self, view: str, columns: Sequence[int] | Sequence[str], p: int) -> np.ndarray:
+        """Return the positions of each view's columns, of p."""
+        if self.views is None:
+            names = sorted(self._unfitted()._reads(p), key=lambda name: name != "U")
+            if p < len(names):
+                return {name: np.array([i % p]) for i, name in enumerate(names)}
+            bounds = [i * p // len(names) for i in range(len(names) + 1)]
+            return {name: np.arange(*bounds[i : i + 2]) for i, name in enumerate(names)}
         known = {name: j for j, name in enumerate(getattr(self, "feature_names_in_", ()))}
         known |= {j: j for j in range(-p, p)}
-        missing = [column for column in columns if column not in known]
-        if missing or not len(columns):
-            what = f"column {missing[0]!r}, which X has not" if missing else "no column"
-            raise UsboostError(f"views gives view {view!r} {what}; X has {p} columns")
-        return np.array([known[column] for column in columns])
+        for view, columns in self.views.items():
+            missing = [column for column in columns if column not in known]
+            if missing or not len(columns):
+                what = f"column {missing[0]!r}, which X has not" if missing else "no column"
+                raise UsboostError(f"views gives view {view!r} {what}; X has {p} columns")
+        return {view: np.array([known[column] for column in own]) for view, own in self.views.items()}
 
 
 class SplitColumns(ClassifierMixin, _SplitColumns):
@@ -129,7 +131,7 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
     3
     """
 
-    _role = "classifier"
+    _role, _kind, _default = "classifier", ViewsClassifier, TwoWeakLearnerClassifier
 
     def __init__(
         self,
@@ -163,24 +165,18 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
         UsboostError
             If `views` names columns that are not there, or the classifier cannot be fitted.
         """
-        self._check_role(ViewsClassifier, "TwoWeakLearnerClassifier")
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C")
-        check_classification_targets(y)
         self.classes_ = self._fit_columns(X, y, validation, sample_weight).classes_
         return self
 
     @available_if(_inner_has("predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, float64 (n, M)."""
+        """Predict class probabilities, float64 (n, M)."""
         return self._fitted().predict_proba(self._views(X))
 
     @available_if(_inner_has("decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
-        """The classifier's scores, float64 (n, M), or (n,) when M = 2."""
+        """Return the classifier's scores, float64 (n, M), or (n,) when M = 2."""
         return self._fitted().decision_function(self._views(X))
-
-    def _unfitted(self) -> ViewsClassifier:
-        return TwoWeakLearnerClassifier() if self.classifier is None else self.classifier
 
 
 class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
@@ -206,7 +202,7 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
     True
     """
 
-    _role = "regressor"
+    _role, _kind, _default = "regressor", ViewsRegressor, TwoWeakLearnerRegressor
 
     def __init__(
         self,
@@ -220,15 +216,10 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
         self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
     ) -> SplitColumnsRegressor:
         """Fit the regressor to n samples, as `SplitColumns.fit` does; y holds finite numbers, (n,)."""
-        self._check_role(ViewsRegressor, "TwoWeakLearnerRegressor")
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=True)
-        self._fit_columns(X, y, validation, sample_weight)
+        self._fit_columns(X, y, validation, sample_weight, y_numeric=True)
         return self
 
     @available_if(_inner_has("predict_interval"))
     def predict_interval(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper limits of `PredictionIntervals`, (n,) each."""
+        """Predict lower and upper limits by `PredictionIntervals`, (n,) each."""
         return self._fitted().predict_interval(self._views(X))
-
-    def _unfitted(self) -> ViewsRegressor:
-        return TwoWeakLearnerRegressor() if self.regressor is None else self.regressor

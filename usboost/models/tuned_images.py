@@ -1,4 +1,4 @@
-"""Images tuned on the target before a model is fitted, whatever the model is."""
+"""A fit of any model, weighted, its images tuned on the target before."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.base import clone
 from usboost.boosting.checkpoint import identity_of
 from usboost.data.images import EncodedImages, Images
 from usboost.data.pooled_images import PooledImages
+from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.weighted import error_of_mean, mean
@@ -21,6 +22,18 @@ if TYPE_CHECKING:  # torch is imported where images are tuned alone
     from usboost.learners.networks.images.finetuning import Target
 
 Weighted = tuple[Views, np.ndarray, np.ndarray | None]
+"""Rows, their labels, and their weights if they have any."""
+
+
+def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
+    """Fit a model, its images tuned where that is wanted; of weights and of related rows it hears where there
+    are some."""
+    tune_images(model, train, held)
+    more: dict[str, Any] = {} if related is None else dict(related.arguments)
+    if train[2] is not None:
+        more["sample_weight"] = train[2]
+    validation = () if held is None else (held[:2] if held[2] is None else held,)
+    model.fit(*train[:2], *validation, **more)
 
 
 def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
@@ -46,7 +59,10 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
     from usboost.learners.networks.images import finetuning
     from usboost.learners.networks.train import pick_device
 
-    held = _known(held, train)
+    views, y, weights = held
+    if np.asarray(y).dtype.kind != "f" and not (known := np.isin(y, train[1])).all():
+        rows = np.flatnonzero(known)  # no model can judge by a class that it does not know
+        held = views[rows], np.asarray(y)[rows], None if weights is None else weights[rows]
     seen, unseen = (finetuning.Target(*_of_images(each)) for each in (train, held))
     given = model.get_params(deep=True)
     devices = (value for path, value in given.items() if path.split("__")[-1] == "device")
@@ -64,12 +80,12 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
 
 
 def images_tuned(model: Any) -> bool:
-    """Whether a model reads images by a network that was tuned for it."""
+    """Tell if a model reads images by a network that was tuned for it."""
     return any(isinstance(getattr(part, "pretrained", None), str) for part in model.get_params().values())
 
 
 def _to_tune(model: Any) -> list[str]:
-    """The paths of a model's backbones that are to be tuned, or may be.
+    """Return the paths of a model's backbones that are to be tuned, or may be.
 
     Of a model with fits inside each of these tunes for its own rows. Where the time of a fit is limited,
     "auto" would take too long.
@@ -86,17 +102,8 @@ def _to_tune(model: Any) -> list[str]:
     return [path for path in paths if given[path].finetune in wanted and given[path].pretrained]
 
 
-def _known(held: Weighted, train: Weighted) -> Weighted:
-    """The held-out rows without those of a class that the training rows lack."""
-    views, y, weights = held
-    if np.asarray(y).dtype.kind == "f" or (known := np.isin(y, train[1])).all():
-        return held
-    rows = np.flatnonzero(known)
-    return views[rows], np.asarray(y)[rows], None if weights is None else weights[rows]
-
-
 def _of_images(rows: Weighted) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray | None]:
-    """The views of images, labels and weights of some rows."""
+    """Return the views of images, labels and weights of some rows."""
     views, y, weights = rows
     found: list[Any] = []
     for name in views.names:
@@ -106,16 +113,23 @@ def _of_images(rows: Weighted) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray 
 
 
 def _helps(made: Any, frozen: Any, train: Target, held: Target) -> bool:
-    """Whether a linear model of the images predicts the held-out rows better with the tuned embeddings.
+    """Tell if a linear model of the images predicts the held-out rows better with the tuned embeddings.
 
-    It is asked once for each tuning; the answer is kept beside its weights.
+    It is fitted once for each tuning; the answer is stored with the weights.
     """
+    from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+
     path = Path(made.pretrained)
     store = Store(path.parent)
-    kept = store.get_json(path.stem, lambda document: bool(document["helps"]))
-    if kept is not None:
-        return kept
-    losses = [_losses(backbone, train, held) for backbone in (frozen, made)]
+    known = store.get_json(path.stem, lambda document: bool(document["helps"]))
+    if known is not None:
+        return known
+    seen, unseen = (
+        (Views({f"U:{k}": view for k, view in enumerate(each.images)}), each.y, each.weights)
+        for each in (train, held)
+    )
+    linear = RidgeBaseline if train.is_number else LinearBaseline
+    losses = [_judged(linear(seen[0].names, backbone=each), seen, unseen) for each in (frozen, made)]
     gains = losses[0] - losses[1]
     helps = bool(mean(gains, held.weights) > error_of_mean(gains, held.weights))
     store.put_json(path.stem, {"helps": helps})
@@ -123,14 +137,29 @@ def _helps(made: Any, frozen: Any, train: Target, held: Target) -> bool:
 
 
 def _as_far_as_it_helps(model: Any, made: Any, frozen: Any, train: Weighted, held: Weighted) -> Any:
-    """The backbone by which a quick model of all views predicts the held-out rows best: the tuned one, the
-    frozen one, or the one half way between their weights.
+    """Return the backbone by which a quick model of all views predicts the held-out rows best: the tuned one,
+    the frozen one, or the one half way between their weights.
 
-    It is asked once for each tuning, table and judge; the answer is kept beside the weights.
+    The quick model is linear where the model is, or starts from, a linear one, else of few trees. It is
+    fitted once for each tuning, table and kind; the answer is stored with the weights.
     """
     from usboost.learners.networks.images.finetuning import half_way
+    from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+    from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 
-    judge, path = _judge(model, train), Path(made.pretrained)
+    names, is_number = train[0].names, np.asarray(train[1]).dtype.kind == "f"
+    if isinstance(model, LinearBaseline | RidgeBaseline) or getattr(model, "start", None) is not None:
+        judge: Any = (RidgeBaseline if is_number else LinearBaseline)(names)
+    else:
+        few: dict[str, Any] = {
+            "n_trees": 300,
+            "learning_rate": 0.1,
+            "num_leaves": 8,
+            "patience": 20,
+            "components": 64,
+        }
+        judge = (LightGBMBaselineRegressor if is_number else LightGBMBaseline)(names, **few)
+    path = Path(made.pretrained)
     key = f"{path.stem}-{key_of(identity_of(judge, (train, held)))[:32]}"
     store, found = Store(path.parent), [made, half_way(made, frozen), frozen]
     best = store.get_json(key, lambda document: range(len(found)).index(document["best"]))
@@ -141,33 +170,8 @@ def _as_far_as_it_helps(model: Any, made: Any, frozen: Any, train: Weighted, hel
     return found[best]
 
 
-def _judge(model: Any, train: Weighted) -> Any:
-    """A linear model of all views for one that is, or starts from, a linear model; few trees for another."""
-    from usboost.models.baselines.estimators import LightGBMBaseline, LightGBMBaselineRegressor
-    from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-
-    views, y, _ = train
-    is_number = np.asarray(y).dtype.kind == "f"
-    if isinstance(model, LinearBaseline | RidgeBaseline) or getattr(model, "start", None) is not None:
-        return (RidgeBaseline if is_number else LinearBaseline)(views.names)
-    trees = LightGBMBaselineRegressor if is_number else LightGBMBaseline
-    return trees(views.names, n_trees=300, learning_rate=0.1, num_leaves=8, patience=20, components=64)
-
-
-def _losses(backbone: Any, train: Target, held: Target) -> np.ndarray:
-    """Of a linear model on what a backbone makes of the images, for each held-out row, float64 (n,)."""
-    from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-
-    seen, unseen = (
-        (Views({f"U:{k}": view for k, view in enumerate(each.images)}), each.y, each.weights)
-        for each in (train, held)
-    )
-    judge = RidgeBaseline if train.is_number else LinearBaseline
-    return _judged(judge(seen[0].names, backbone=backbone), seen, unseen)
-
-
 def _judged(judge: Any, train: Weighted, held: Weighted) -> np.ndarray:
-    """Of a model fitted to the training rows, the loss of each held-out row, float64 (n,)."""
+    """Fit a model to the training rows; the loss of each held-out row, float64 (n,)."""
     views, y, weights = held
     judge.fit(train[0], train[1], (views, y) if weights is None else held, train[2])
     if np.asarray(train[1]).dtype.kind == "f":

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.value import canonical
 from usboost.errors import UsboostError, warn
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.fit import fit as fit_table

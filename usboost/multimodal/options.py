@@ -111,7 +111,7 @@ class FitOptions(AnswerOptions):
     ----------
     rounds, learners, settings : see `usboost.multimodal.fit.fit.build`.
     device : of networks, see `usboost.learners.networks.train.pick_device`.
-    fast_predict : of an ensemble, keep one model; see `usboost.models.ensembles.ensemble.EnsembleClassifier`.
+    fast_predict : of an ensemble, keep one model; see `usboost.models.methods.ensemble.EnsembleClassifier`.
     """
 
     rounds: Annotated[

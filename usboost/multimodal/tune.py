@@ -16,9 +16,9 @@ from usboost.errors import UsboostError, option
 from usboost.evaluation.names import RANKING, check_metric, metric_name, number
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
-from usboost.models.catalogue.settings_file import settings_text
-from usboost.models.class_weights import Weighted
+from usboost.models.entry import settings_text
 from usboost.models.settings import with_settings
+from usboost.models.tuned_images import Weighted
 from usboost.multimodal.compare.compare import Build
 from usboost.multimodal.compare.finished_fits import rows_digest, table_digest
 from usboost.multimodal.fit.embedded import Embedded

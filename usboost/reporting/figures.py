@@ -24,9 +24,9 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 from usboost.boosting.steps import Bayes, Newton
 from usboost.errors import UsboostError
 from usboost.evaluation.names import metric_name
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.catalogue import OTHERS
-from usboost.models.catalogue.entry import LineStyle
+from usboost.models import catalogue
+from usboost.models.catalogue import OTHERS
+from usboost.models.entry import LineStyle
 
 # {model: long frame as `results.read_trace` returns it}
 Traces = Mapping[str, pd.DataFrame]

@@ -12,7 +12,7 @@ import pandas as pd
 from usboost.datasets.store import task_of
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting import figures, paper_page
 from usboost.reporting import user_page as user_page
 from usboost.reporting.inspection.page import FOLDER as INSPECTION

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
 from usboost.evaluation.statistics import LEVEL
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting.results import dataset_name
 
 DEMO = "demo data"

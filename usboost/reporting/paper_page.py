@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting.figures import place, to_svg
 from usboost.reporting.page import (
     DEMO,

@@ -17,7 +17,7 @@ import pandas as pd
 from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.evaluation.statistics import LEVEL
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting.results import chosen, tied
 from usboost.reporting.standing import compared, read_rows
 

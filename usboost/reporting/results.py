@@ -14,7 +14,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation import selection
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.files import write_atomically
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 
 COLUMNS = (
     *("dataset", "model", "seed", "split", "metric", "value"),

@@ -13,7 +13,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation import selection
 from usboost.evaluation.statistics import LEVEL, Statistic, holm, paired_interval, randomization_test
 from usboost.evaluation.task import TASKS, Task
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting.results import chosen
 
 

@@ -14,7 +14,7 @@ from usboost.evaluation import selection
 from usboost.evaluation.names import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.reporting.inspection.figures import of_numbers
 from usboost.reporting.page import (
     DEMO,

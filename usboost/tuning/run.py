@@ -19,9 +19,9 @@ from usboost.boosting.rounds import Round
 from usboost.data.row_groups import Related
 from usboost.errors import UsboostError
 from usboost.evaluation.names import LOWER_IS_BETTER
-from usboost.models.class_weights import Weighted, fit_weighted
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.settings import with_settings
+from usboost.models.tuned_images import Weighted, fit_weighted
 from usboost.tuning.propose import one_thread, quiet
 from usboost.tuning.trials import Trial, finite
 

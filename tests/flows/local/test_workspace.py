@@ -13,7 +13,7 @@ from flows.local import workspace
 from tasks import settings
 from tests.flows.conftest import DATA, Workspace
 from usboost.errors import UsboostError
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.table.demo import write_demo
 from usboost.table.spec import TableSpec
 

@@ -18,8 +18,8 @@ from usboost.learners.networks.images import embeddings
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 
 

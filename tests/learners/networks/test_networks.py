@@ -30,13 +30,13 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.modules import TableLinear, dense_network, initialise
 from usboost.learners.networks.train import make_optimizer
 from usboost.learners.trees.learner import TreeLearner
-from usboost.models.baselines.estimators import LightGBMBaseline
-from usboost.models.boosted.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
-from usboost.models.boosted.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.networks.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.networks.boosted_features import BoostedFeatures
-from usboost.models.networks.two_branch import TwoBranchNetworkClassifier
+from usboost.models.baselines.trees import LightGBMBaseline
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
+from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 
 

@@ -1,235 +1,66 @@
-"""The table of packages: another method to be measured against is one more entry in `PACKAGES`."""
+"""The table of other packages, which a user may name, and any scikit-learn estimator, on views; the prior.
 
-from __future__ import annotations
+Another method to be measured against, with a file, is one more entry in `PACKAGES`.
+"""
+
+# Annotations are not postponed, as in `wrapper`.
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import PredefinedSplit
 
-from usboost.boosting.callbacks import Callback
-from usboost.data.table import Table
-from usboost.errors import Unsuited, UsboostError, choices
-from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.search_space import COMPONENTS, Choice, Integer, Real
-from usboost.learners.trees.engines import quiet_lightgbm
-from usboost.learners.trees.fitted import FittedTrees
-from usboost.learners.trees.tree import Tree
-from usboost.models.baselines.linear import LOGISTIC, RIDGE
-from usboost.models.baselines.package import Package, Rows, Stages, imported
-from usboost.models.networks.boosted_features import (
-    GradientBoostedTrees,
-    initial_score,
-    lightgbm_dataset,
-    lightgbm_parameters,
-    lightgbm_threads,
+from usboost.boosting.callbacks import Callback, tell, watched
+from usboost.boosting.context import FitContext
+from usboost.boosting.rounds import Clock, Round
+from usboost.data.views import Views
+from usboost.errors import Unsuited, UsboostError, option
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.search_space import Integer, Real
+from usboost.models.base import ViewsClassifier, ViewsRegressor
+from usboost.models.baselines.wrapper import (
+    Classifier,
+    Names,
+    Package,
+    Regressor,
+    Rows,
+    Stages,
+    Wrapper,
+    without_stopping,
 )
-from usboost.models.networks.gbm_files import load_gbm, save_gbm
+from usboost.models.estimator import ViewsEstimator, as_views
 
 PATIENCE = 50
 """Rounds without a better validation loss, for packages that stop early."""
 
 
-def _held_by_catboost(rows: Rows) -> dict[str, Any]:
-    x, y = rows.held or (rows.x, rows.y)
-    pool = import_module("catboost").Pool
-    return {"eval_set": pool(x, y, cat_features=list(rows.categories) or None, weight=rows.held_weights)}
+def _of_catboost(model: Any, rows: Rows, callbacks: Sequence[Callback]) -> dict[str, Any]:
+    """Return CatBoost's arguments: its categories, callbacks, and validation rows that have weights."""
+    categories = list(rows.categories)
+    given: dict[str, Any] = {"cat_features": categories} if model.own_categories_ else {}
+    if model.tells_stages:
+        given["callbacks"] = [Stages(callbacks)]
+    if rows.held is not None and model.stops_early and rows.held_weights is not None:
+        pool = import_module("catboost").Pool
+        given["eval_set"] = pool(*rows.held, cat_features=categories or None, weight=rows.held_weights)
+    return given
 
 
-TREES = "forest.safetensors"
-
-
-OBJECTIVES = {"squared": "regression", "absolute": "regression_l1", "huber": "huber", "quantile": "quantile"}
-"""LightGBM's names of losses."""
-
-
-def monotone_constraints(directions: Any, loss: str, table: Table) -> dict[str, list[int]]:
-    """LightGBM's setting for the columns in which predictions are to be monotone.
-
-    Encoded numbers grow with those of the table, so that it holds for these.
-
-    Raises
-    ------
-    UsboostError
-        If the loss cannot keep it, a column is none of numbers, or a direction is neither "+" nor "-".
-    """
-    if loss in ("absolute", "quantile"):
-        raise UsboostError(f"LightGBM keeps no column monotone with the {loss} loss; leave one of them out")
-    if not isinstance(directions, Mapping):
-        raise UsboostError(f"monotone is columns with + or -, such as {{age: +}}, not {directions!r}")
-    numbers = {name.rpartition("__")[2]: k for k, name in enumerate(table.names[: table.n_numeric])}
-    numbers |= {name: k for k, name in enumerate(table.names[: table.n_numeric])}
-    found = [0] * table.n_columns
-    for name, direction in directions.items():
-        if name not in numbers:
-            raise UsboostError(
-                f"monotone: there is no column of numbers {name!r}; {choices(str(name), list(numbers))}"
-            )
-        if direction not in ("+", "-"):
-            raise UsboostError(f"monotone: the direction of {name!r} is + or -, not {direction!r}")
-        found[numbers[name]] = 1 if direction == "+" else -1
-    return {"monotone_constraints": found}
-
-
-class LightGBM(Package):
-    """LightGBM by its own interface, so that the initial score stays apart from the trees."""
-
-    sums_to_one = True
-
-    def fit(
-        self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]
-    ) -> tuple[dict[str, Any], dict[str, float]]:
-        lightgbm, n_outputs = quiet_lightgbm(), model.n_outputs
-        initial = initial_score(rows.y, n_outputs, rows.weights) if n_outputs > 1 else np.zeros(1)
-        parameters = lightgbm_parameters(n_outputs) | {
-            "learning_rate": model.learning_rate,
-            "num_leaves": model.num_leaves,
-            "min_data_in_leaf": model.min_samples_leaf,
-            "feature_fraction": model.feature_fraction,
-            "lambda_l2": model.lambda_l2,
-            "cat_l2": model.category_l2,
-            "seed": model.random_state,
-            "num_threads": lightgbm_threads(len(rows.y)),
-        }
-        if n_outputs == 1:
-            parameters["objective"] = OBJECTIVES[model.loss]
-            parameters |= {"alpha": model.quantile} if model.loss == "quantile" else {}
-            parameters |= monotone_constraints(model.monotone, model.loss, rows.x) if model.monotone else {}
-
-        def dataset(table: Table, y: np.ndarray, weights: np.ndarray | None, reference: Any = None) -> Any:
-            return lightgbm_dataset(table, y, weights, initial, parameters, reference)
-
-        train, held, stages = dataset(rows.x, rows.y, rows.weights), [], Stages(callbacks)
-        hooks: list[Any] = [stages]
-        if rows.held is not None:
-            held = [dataset(*rows.held, rows.held_weights, train)]
-            hooks.append(lightgbm.early_stopping(model.patience, verbose=False))
-        booster = lightgbm.train(parameters, train, model.n_trees, valid_sets=held, callbacks=hooks)
-        # LightGBM calls the round in which a callback asks to stop its best
-        best = 1 + int(np.argmin(stages.losses)) if stages.losses else booster.current_iteration()
-        grown = booster.dump_model(num_iteration=best)["tree_info"]
-        trees = [Tree.from_lightgbm(tree, scale=1 / model.learning_rate) for tree in grown]
-        gbm = GradientBoostedTrees(trees, initial, model.learning_rate, n_outputs)
-        return {"gbm_": gbm, "best_round_": best}, {}
-
-    def predict(self, model: Any, x: Table) -> np.ndarray:
-        gbm: GradientBoostedTrees = model.gbm_
-        return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
-
-    def size(self, model: Any) -> int:
-        return int(model.gbm_.n_stages)
-
-    def trees(self, model: Any) -> Sequence[Tree]:
-        return list(model.gbm_.trees)
-
-    def write(self, model: Any, folder: Path) -> dict[str, Any]:
-        save_gbm(model.gbm_, folder / "gbm")
-        return {}
-
-    def read(self, model: Any, folder: Path, document: Mapping[str, Any]) -> None:
-        model.gbm_ = load_gbm(folder / "gbm", model.n_outputs)
-
-
-FOREST_BYTES, MANY_CLASSES, MOST_CLASSES = 1 << 31, 20, 300
-"""What the nodes of a forest of more than so many classes may take, and the most that it is fitted to."""
-
-
-class Forest(Package):
-    """scikit-learn's random forest: the mean of trees, each of a bootstrap sample.
-
-    A node holds a number for each class, and each split looks at all: of more than `MANY_CLASSES`, leaves are
-    so large that all nodes fit in `FOREST_BYTES`; more than `MOST_CLASSES` are refused as `Unsuited`.
-    """
-
-    def fit(
-        self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]
-    ) -> tuple[dict[str, Any], dict[str, float]]:
-        from sklearn.ensemble import RandomForestRegressor
-
-        if model.n_outputs > MOST_CLASSES:
-            raise Unsuited(
-                f"a random forest takes up to {MOST_CLASSES} classes, not {model.n_outputs:,}; fit another "
-                "model, logistic say"
-            )
-        # on indicators of the classes the squared error is Gini's impurity
-        outputs = np.eye(model.n_outputs)[rows.y] if model.n_outputs > 1 else rows.y
-        if model.n_outputs > MANY_CLASSES:
-            # two nodes for each leaf, of the 63 in 100 rows that a bootstrap sample has
-            numbers = model.n_trees * 1.26 * len(rows.y) * model.n_outputs
-            choice = max(choice, int(np.ceil(8 * numbers / FOREST_BYTES)))
-        forest = RandomForestRegressor(
-            model.n_trees,
-            min_samples_leaf=choice,
-            max_features=model.max_features,
-            n_jobs=torch.get_num_threads(),
-            random_state=model.random_state,
-        ).fit(rows.x.matrix(), outputs, rows.weights)
-        return {"trees_": [Tree.from_sklearn(each.tree_) for each in forest.estimators_]}, {
-            "leaf_size": float(choice)
-        }
-
-    def predict(self, model: Any, x: Table) -> np.ndarray:
-        matrix = x.matrix()
-        total = np.zeros((len(matrix), model.n_outputs))
-        for tree in model.trees_:
-            total += tree.predict(matrix)
-        return total / len(model.trees_)
-
-    def size(self, model: Any) -> int:
-        return len(model.trees_)
-
-    def trees(self, model: Any) -> Sequence[Tree]:
-        return list(model.trees_)
-
-    def write(self, model: Any, folder: Path) -> dict[str, Any]:
-        arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()
-        write_arrays(arrays, folder / TREES)
-        return document
-
-    def read(self, model: Any, folder: Path, document: Mapping[str, Any]) -> None:
-        arrays, count = read_arrays(folder / TREES), int(document["trees"])
-        model.trees_ = list(FittedTrees.from_arrays(arrays, {"trees": count}).trees)
-        columns = next(iter(getattr(model, "columns_", {}).values()), None)
-        for tree in model.trees_:
-            tree.check(len(columns) if columns else None)
-            if tree.value.shape[1] != model.n_outputs:
-                raise UsboostError(f"a tree has {tree.value.shape[1]} outputs, not {model.n_outputs}")
-        if not model.trees_:
-            raise UsboostError("a forest has no tree")
+def _of_xgboost(model: Any, rows: Rows, callbacks: Sequence[Callback]) -> dict[str, Any]:
+    """Return XGBoost's argument for validation rows that have weights."""
+    weighted = rows.held is not None and model.stops_early and rows.held_weights is not None
+    return {"sample_weight_eval_set": [rows.held_weights]} if weighted else {}
 
 
 PACKAGES = {
-    "lightgbm": LightGBM(
-        reads="table",
-        stages=True,
-        space={
-            "learning_rate": Real(0.01, 0.3, log=True),
-            "num_leaves": Integer(4, 256, log=True),
-            "min_samples_leaf": Integer(1, 200, log=True),
-            "feature_fraction": Real(0.3, 1.0),
-            "lambda_l2": Choice((0.0, 0.1, 1.0, 10.0, 100.0), ordered=True),
-            "category_l2": Choice((0.0, 3.0, 10.0, 30.0, 300.0, 3000.0), ordered=True),
-            "components": COMPONENTS,
-        },
-    ),
-    "forest": Forest(
-        reads="table",
-        chosen="leaf_sizes",
-        scored=True,
-        space={
-            "n_trees": Integer(100, 1000, log=True),
-            "leaf_sizes": Choice(((1, 5), (1,), (3,), (10,), (30,))),
-            "max_features": Choice(("sqrt", 0.1, 1 / 3, 0.6, 1.0)),
-            "components": COMPONENTS,
-        },
-    ),
-    "logistic": LOGISTIC,
-    "ridge": RIDGE,
     "catboost": Package(
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
         lambda threads, seed: {
@@ -250,9 +81,7 @@ PACKAGES = {
         stops_early=True,
         length="iterations",
         best="best_iteration_",
-        weighted=_held_by_catboost,
-        told_categories="cat_features",
-        hooks=lambda callbacks: {"callbacks": [Stages(callbacks)]},
+        arguments=_of_catboost,
         file="catboost.cbm",
         space={
             "estimator__learning_rate": Real(0.01, 0.3, log=True),
@@ -277,7 +106,7 @@ PACKAGES = {
         stops_early=True,
         length="n_estimators",
         best="best_iteration",
-        weighted=lambda rows: {"sample_weight_eval_set": [rows.held_weights]},
+        arguments=_of_xgboost,
         file="xgboost.json",
         space={
             "estimator__learning_rate": Real(0.01, 0.3, log=True),
@@ -306,18 +135,37 @@ PACKAGES = {
         rows_on_cpu=5_000,
     ),
 }
-"""By name. That of a package with `classes` is what is to be installed, and what a user names."""
-
-
-def named(name: str) -> Package | None:
-    """The package that a user may name so, if it is in the table."""
-    found = PACKAGES.get(name)
-    return found if found is not None and found.classes else None
+"""By the name that is to be installed, and that a user names."""
 
 
 def installed() -> list[str]:
-    """The names of those that a user may name and that are installed."""
-    return [name for name in PACKAGES if named(name) and find_spec(name) is not None]
+    """Return the names of those of `PACKAGES` that are installed."""
+    return [name for name in PACKAGES if find_spec(name) is not None]
+
+
+def imported(path: str) -> type[BaseEstimator]:
+    """Import the estimator's class that "module:Class" names.
+
+    Raises `UsboostError` if there is no such module or class, or it is no scikit-learn estimator that needs
+    no arguments.
+    """
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise UsboostError(f"{path!r} names no class; write module:Class, sklearn.svm:SVC say")
+    try:
+        found = getattr(import_module(module), name)
+    except ImportError as error:
+        raise UsboostError(f"{path}: {error}; install it, or name another class") from None
+    except AttributeError:
+        raise UsboostError(f"{module} has no class {name!r}; name another one") from None
+    needed = ("fit", "predict", "get_params")
+    if not isinstance(found, type) or not all(hasattr(found, each) for each in needed):
+        raise UsboostError(f"{path} is no scikit-learn estimator; name a class with fit and predict")
+    try:
+        found()
+    except TypeError as error:
+        raise UsboostError(f"{path} cannot be made without arguments ({error}); name another class") from None
+    return found
 
 
 def check_outside(name: str, task: str) -> None:
@@ -325,11 +173,252 @@ def check_outside(name: str, task: str) -> None:
 
     Raises `UsboostError` if the package is not installed, or the path names no estimator for the task.
     """
-    package = named(name)
+    package = PACKAGES.get(name)
     if package and find_spec(name) is None:
         raise UsboostError(f"{name} is not installed; install it with `pip install {name}`, or leave it out")
     found = imported(package.classes[task] if package else name)
-    wanted = is_classifier if task == "classification" else is_regressor
-    if not package and not wanted(found()):
+    if not package and not (is_classifier if task == "classification" else is_regressor)(found()):
         kind = "classifier" if task == "classification" else "regressor"
         raise UsboostError(f"{name} is no {kind}, which this label needs; name another class")
+
+
+def outside(
+    name: str, task: str, *, views: Names, backbone: Backbone | None = None, seed: int = 0
+) -> "ScikitBaseline | ScikitBaselineRegressor":
+    """Build a package of `PACKAGES`, or any scikit-learn estimator by its import path, on views.
+
+    Raises `UsboostError` as `check_outside`.
+
+    Parameters
+    ----------
+    name : "catboost", or "sklearn.svm:SVC".
+    task : of `entry.TASKS`.
+    views : those that it reads; backbone : what embeds images among them.
+    """
+    check_outside(name, task)
+    package = PACKAGES.get(name) or Package({task: name})
+    made = imported(package.classes[task])(**package.settings(torch.get_num_threads(), seed))
+    wrapped = ScikitBaseline if task == "classification" else ScikitBaselineRegressor
+    return wrapped(made, views, package.stops_early, backbone=backbone, random_state=seed)
+
+
+@dataclass(eq=False, repr=False)
+class _Scikit(Wrapper):
+    """Any estimator with scikit-learn's interface."""
+
+    estimator: Any = None
+    views: Names = ("U", "S")
+    stops_early: bool = False
+    _: KW_ONLY
+    validation_fraction: float = 0.0
+
+    @property
+    def _entry(self) -> Package:
+        return PACKAGES.get(type(self.estimator).__module__.partition(".")[0]) or Package()
+
+    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
+        rows = super()._given(views, y, context)
+        return rows if self.stops_early else rows.joined()
+
+    def _unfitted(self, rows: Rows | None = None) -> Any:
+        made = clone(self.estimator)
+        if "random_state" in made.get_params(deep=False):
+            made.set_params(random_state=self.random_state)
+        return made
+
+    def _as_far(self) -> dict[str, Any]:
+        copy, length = clone(self.estimator), self._entry.length
+        if not self.stops_early:
+            return {"estimator": copy}
+        if not length:
+            raise UsboostError(
+                f"a {type(copy).__name__} has no known number of rounds; leave {option('refit')} out"
+            )
+        return {"estimator": without_stopping(copy, **{length: self.best_round_}), "stops_early": False}
+
+
+class ScikitBaseline(_Scikit, Classifier):
+    """A scikit-learn classifier on everything: numbers standardised, categories one-hot, images embedded.
+
+    XGBoost and CatBoost are given the categories themselves.
+
+    Parameters
+    ----------
+    estimator : a classifier; without ``predict_proba`` its decisions are calibrated by a sigmoid, fitted to
+        out-of-fold ones. One that divides the rows by itself (``LogisticRegressionCV``, say) does not know
+        how they are related
+    views : names of the views it reads
+    stops_early : whether its ``fit`` takes the validation rows as ``eval_set``; else it learns from them, too
+    validation_fraction, random_state, callbacks, backbone, device : as of `LightGBMBaseline`
+
+    Attributes
+    ----------
+    classes_ ; estimator_ : fitted, of the classes' positions
+    """
+
+    def _unfitted(self, rows: Rows | None = None) -> Any:
+        made = super()._unfitted(rows)
+        if rows is None or hasattr(made, "predict_proba"):
+            return made
+        if rows.apart is None:
+            fewest = int(np.bincount(rows.y)[np.unique(rows.y)].min())
+            return CalibratedClassifierCV(made, ensemble=False, cv=min(5, max(2, fewest)))
+        # parts of related training rows; validation rows after them, if there are any, are one more
+        y, n = rows.y, sum(map(len, rows.apart.arguments.values()))
+        part = rows.apart.parts(5, y[:n], self.random_state)
+        part = np.append(part, np.full(len(y) - n, part.max() + 1))
+        if any(len(np.unique(y[part != k])) < len(np.unique(y)) for k in range(int(part.max()) + 1)):
+            raise Unsuited(
+                f"the decisions of a {type(self.estimator).__name__} cannot be calibrated, as some class is "
+                "in one part of the groups or times only; name an estimator with predict_proba"
+            )
+        return CalibratedClassifierCV(made, ensemble=False, cv=PredefinedSplit(part))
+
+
+class ScikitBaselineRegressor(_Scikit, Regressor):
+    """A scikit-learn regressor on everything, fitted to standardised targets; see `ScikitBaseline`."""
+
+
+@dataclass(eq=False, repr=False)
+class _Package(Wrapper):
+    """A package of the table by its name, with a file."""
+
+    package: str = "catboost"
+    views: Names = ("U", "S")
+    n_trees: int = 2000
+    _: KW_ONLY
+    validation_fraction: float = 0.0
+
+    @property
+    def _entry(self) -> Package:
+        if self.package not in PACKAGES:
+            raise UsboostError(f"unknown package {self.package!r}; choose among {', '.join(PACKAGES)}")
+        return PACKAGES[self.package]
+
+    @property
+    def stops_early(self) -> bool:
+        """Tell if validation rows end its fit."""
+        return self._entry.stops_early
+
+    def _unfitted(self, rows: Rows | None = None) -> Any:
+        if find_spec(self.package) is None:
+            raise UsboostError(
+                f"the model needs {self.package}, which is not installed; `pip install {self.package}`"
+            )
+        task = "classification" if isinstance(self, ViewsClassifier) else "regression"
+        settings = self._entry.settings(torch.get_num_threads(), self.random_state)
+        rounds = {self._entry.length: self.n_trees} if self._entry.length else {}
+        return imported(self._entry.classes[task])(**settings | rounds)
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        try:
+            super()._fit(views, y, context)
+        except UsboostError:
+            raise
+        except Exception as error:  # a package's own errors: no weights to be had, no memory, any other
+            lines = str(error).splitlines() or [type(error).__name__]
+            raise Unsuited(f"{self.package}: {lines[0]}") from error
+
+    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
+        rows, package = super()._given(views, y, context), self._entry
+        most = package.rows if torch.cuda.is_available() else package.rows_on_cpu
+        for what, count, limit in (
+            ("rows", len(y), most),
+            ("columns", rows.x.shape[1], package.columns),
+            ("classes", self.n_outputs, package.n_classes),
+        ):
+            if limit is not None and count > limit:
+                raise Unsuited(f"{self.package} takes up to {limit:,} {what} here, not {count:,}")
+        if not package.file:
+            self.rows_ = np.asarray(rows.x, dtype=np.float32), y
+        return rows
+
+
+class PackageClassifier(_Package, Classifier):
+    """A classifier of another package: numbers standardised, categories one-hot, images embedded.
+
+    CatBoost and XGBoost are given the categories themselves.
+
+    Raises `Unsuited` by ``fit``, of more rows, columns or classes than the package is made for, and where it
+    fails.
+
+    Parameters
+    ----------
+    package : a name of `PACKAGES`
+    views : names of the views it reads
+    n_trees : CatBoost's and XGBoost's rounds at most
+    validation_fraction, random_state, callbacks, backbone, device : as of `LightGBMBaseline`
+
+    Attributes
+    ----------
+    classes_ ; estimator_ : fitted, of the classes' positions
+    """
+
+
+class PackageRegressor(_Package, Regressor):
+    """A regressor of another package, fitted to standardised targets; see `PackageClassifier`."""
+
+
+@dataclass(eq=False, repr=False)
+class _Prior(ViewsEstimator):
+    """One answer for every row, of which no column is read."""
+
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+
+    n_rounds: ClassVar[int] = 1
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        watch = context.watch()
+        with watched(self, watch.callbacks):
+            tell(watch.callbacks, Round(1, None, {}, Clock().seconds()))
+        self.history_, self.best_round_ = watch.history, 1
+
+    def _as_far(self) -> dict[str, Any]:
+        return {}
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        """Read nothing; a regressor's mean is its centre, which is read with the settings."""
+
+
+class PriorBaseline(_Prior, ViewsClassifier):
+    """The training rows' shares of the classes, for every row.
+
+    Parameters
+    ----------
+    validation_fraction, random_state, callbacks : as everywhere
+
+    Attributes
+    ----------
+    classes_ ; shares_ : float64 (M,)
+    """
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        counts = np.bincount(y, context.weights, len(self.classes_))
+        self.shares_ = counts / counts.sum()
+        super()._fit(views, y, context)
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Return the shares, float64 (n, M)."""
+        self._check_fitted()
+        return np.tile(self.shares_, (len(as_views(X)), 1))
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {"shares": self.shares_.tolist()}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        self.shares_ = np.asarray(document["shares"], dtype=np.float64)
+        right = self.shares_.shape == (len(self.classes_),) and (self.shares_ >= 0).all()
+        if not right or abs(self.shares_.sum() - 1) > 1e-6:
+            raise UsboostError("the classes' shares are not one for each, which sum to 1")
+
+
+class PriorBaselineRegressor(_Prior, ViewsRegressor):
+    """The training rows' mean, for every row; see `PriorBaseline`."""
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return np.zeros(len(views))

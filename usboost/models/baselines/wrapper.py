@@ -1,30 +1,40 @@
-"""The wrapper of others' estimators: how it reads views, what is chosen and told, and its file."""
+"""The wrapper of others' estimators: how it reads views, what it fits and chooses, and its file.
+
+A `Package` says how another's estimator is fitted, predicts, and is written to files; `Wrapper` is the model
+on views that has one.
+"""
 
 # Annotations are not postponed: a class takes its fields, and their types, from those of other modules, too.
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import has_fit_parameter
 
 from usboost.boosting.callbacks import Callback, tell, watched
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.evaluation.weighted import column_moments
+from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.metrics import row_losses
+from usboost.evaluation.weighted import column_moments, mean
+from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.indicators import with_indicators
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.learners.search_space import Space
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
-from usboost.models.baselines.package import Package, Rows
+from usboost.models.entry import COMPONENTS
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.inputs import InputReader, InputSpec
+
+ARRAYS = "package.safetensors"
 
 NAME = "all"
 """What a baseline reads, as a learner's name."""
@@ -32,11 +42,208 @@ NAME = "all"
 _FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of an image
 
 Names = Sequence[str]
+Found = tuple[dict[str, Any], dict[str, float]]
+"""What a fit found, as attributes of the model, and its metrics."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n rows to fit to.
+
+    Attributes
+    ----------
+    x : as the package reads them: a Table, a DataFrame, or float32 (n, p)
+    y : (n,) int64 codes 0..M−1, or standardised targets
+    weights : float64 (n,), positive, or None
+    held, held_weights : x and y of validation rows, and their weights, or None
+    apart : how the rows are related, for those who divide them; None: in no way
+    categories : of a DataFrame, the positions of columns of categories
+    shared : what the fits of several values of a parameter have in common
+    """
+
+    x: Any
+    y: np.ndarray
+    weights: np.ndarray | None = None
+    held: tuple[Any, np.ndarray] | None = None
+    held_weights: np.ndarray | None = None
+    apart: Related | None = None
+    categories: tuple[int, ...] = ()
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    def joined(self) -> Self:
+        """Return the validation rows among those to fit to."""
+        if self.held is None:
+            return self
+        weights, both = None, ((self.weights, self.y), (self.held_weights, self.held[1]))
+        if any(each is not None for each, _ in both):
+            weights = np.concatenate([np.ones(len(of)) if each is None else each for each, of in both])
+        x, y = np.concatenate([self.x, self.held[0]]), np.concatenate([self.y, self.held[1]])
+        return replace(self, x=x, y=y, weights=weights, held=None, held_weights=None)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package: what it reads, how it is fitted, and its file.
+
+    The methods are those of estimators with scikit-learn's interface; a package with another one has a class
+    of its own. `model` is the wrapper: its parameters, and what `fit` found.
+
+    Attributes
+    ----------
+    classes : import paths of its estimators by task, ``"module:Class"``.
+    settings : of these, given a number of threads and a seed.
+    reads : "table": numbers and categories as they are; "frame": numbers standardised, columns of pandas'
+        own categories; "matrix": numbers standardised, categories one-hot.
+    components : images are read as so many principal components of their embeddings; None: as all features.
+    chosen : the parameter whose values are tried in turn, of which the one of the lowest validation risk is
+        kept; without validation rows the first, or the one in the `middle`.
+    patience : values that are tried after the best one; None: all.
+    scored : whether its risk on the validation rows is computed here.
+    stages : whether callbacks hear of its own rounds.
+    stops_early : whether its ``fit`` takes validation rows as ``eval_set``.
+    length : its setting of the rounds at most; best : its attribute of the best round's position, from 0.
+    arguments : further ones of its ``fit``, given the model, the rows and the callbacks.
+    file : what its ``save_model`` writes; "": its file is its training rows, to which it is fitted again.
+    reading : the key of what is read, in a model's document.
+    space : what may be chosen of it, by path.
+    rows, columns, n_classes : most that it is made for; None for any.
+    rows_on_cpu : most that are bearable without a GPU.
+    """
+
+    classes: Mapping[str, str] = field(default_factory=dict)
+    settings: Callable[[int, int], dict[str, Any]] = field(default=lambda threads, seed: {})
+    reads: str = "matrix"
+    components: int | None = COMPONENTS
+    chosen: str = ""
+    middle: bool = False
+    patience: int | None = None
+    scored: bool = False
+    stages: bool = False
+    stops_early: bool = False
+    length: str = ""
+    best: str = ""
+    arguments: Callable[[Any, Rows, Sequence[Callback]], dict[str, Any]] = field(default=lambda *_: {})
+    file: str = ""
+    reading: str = "reading"
+    space: Space = field(default_factory=dict)
+    rows: int | None = None
+    columns: int | None = None
+    n_classes: int | None = None
+    rows_on_cpu: int | None = None
+
+    takes_sparse = False  # whether rows of very many indicators may be a sparse matrix
+    sums_to_one = False  # whether predicted probabilities need not be divided by their sum
+
+    def fit(self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+        """Fit to the rows, with this choice of the parameter that is chosen."""
+        estimator, given = model._unfitted(rows), dict[str, Any]()
+        if rows.held is not None and model.stops_early:
+            given |= {"eval_set": [rows.held], "verbose": False}
+        elif model.stops_early:
+            estimator = without_stopping(estimator)
+        given |= self.arguments(model, rows, callbacks)
+        if rows.weights is not None:
+            if not has_fit_parameter(estimator, "sample_weight"):
+                raise Unsuited(f"a {type(estimator).__name__} takes no weights; leave it out")
+            given["sample_weight"] = rows.weights
+        found: dict[str, Any] = {"estimator_": estimator.fit(rows.x, rows.y, **given)}
+        if rows.held is not None and model.stops_early and self.best:
+            found["best_round_"] = 1 + int(getattr(found["estimator_"], self.best))
+        elif self.stops_early and hasattr(model, "n_trees"):
+            found["best_round_"] = int(getattr(found["estimator_"], "tree_count_", model.n_trees))
+        return found, {}
+
+    def predict(self, model: Any, x: Any) -> np.ndarray:
+        """Predict probabilities, float64 (n, M), or standardised numbers, (n, 1)."""
+        if not hasattr(model, "classes_"):
+            return np.asarray(model.estimator_.predict(x), dtype=np.float64).reshape(len(x), 1)
+        found = np.asarray(model.estimator_.predict_proba(x), dtype=np.float64)
+        if found.shape[1] != len(model.classes_):
+            name = type(model.estimator_).__name__
+            raise UsboostError(f"a {name} knows {found.shape[1]} classes, not {len(model.classes_)}")
+        return found
+
+    def risk(self, model: Any, rows: Rows) -> float:
+        """Return the log-loss in nats, or the mean squared error, of the validation rows."""
+        x, y = rows.held or (rows.x, rows.y)
+        predicted = self.predict(model, x)
+        losses = row_losses(y, predicted if hasattr(model, "classes_") else predicted[:, 0])
+        return mean(losses, rows.held_weights)
+
+    def trees(self, model: Any) -> Sequence[Tree]:
+        """Return those whose splits are the importances of columns."""
+        return ()
+
+    def write(self, model: Any, folder: Path) -> dict[str, Any]:
+        """Write what `fit` found; return JSON for the model's document."""
+        arrays = {"mean": model.mean_, "scale": model.scale_}
+        if self.file:
+            model.estimator_.save_model(str(folder / self.file))
+        else:
+            arrays |= {"x": model.rows_[0], "y": model.rows_[1]}
+        write_arrays(arrays, folder / ARRAYS)
+        return {"own_categories": model.own_categories_}
+
+    def read(self, model: Any, folder: Path, document: Mapping[str, Any]) -> None:
+        """Read what `write` wrote. Raises `UsboostError` if it is none of it."""
+        arrays = read_arrays(folder / ARRAYS)
+        model.mean_, model.scale_ = arrays["mean"], arrays["scale"]
+        model.own_categories_ = document.get("own_categories") is True
+        model.estimator_ = model._unfitted()
+        if self.file:
+            model.estimator_.load_model(str(folder / self.file))
+            return
+        x, y = model.rows_ = arrays["x"], arrays["y"]
+        right = x.ndim == 2 and y.shape == (len(x),) and np.isfinite(x).all() and np.isfinite(y).all()
+        if not right or (hasattr(model, "classes_") and y.dtype != np.int64):
+            raise UsboostError("its training rows are none that it can learn from")
+        model.estimator_.fit(x, y)
+
+
+class Stages:
+    """Shows a package's own rounds to callbacks: as LightGBM calls it, and as CatBoost does.
+
+    Attributes
+    ----------
+    losses : of the validation rows, one a round, if there are any
+    """
+
+    order = 20  # after LightGBM has scored the validation rows, before it decides to stop
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks, self._clock = callbacks, Clock()
+        self.losses: list[float] = []
+
+    def _stop(self, index: int, losses: Sequence[float]) -> bool:
+        self.losses += [float(loss) for loss in losses]
+        metrics = {"risk_val": self.losses[-1]} if losses else {}
+        stop = tell(self._callbacks, Round(index, None, metrics, self._clock.seconds()))
+        self._clock = Clock()
+        return stop
+
+    def __call__(self, env: Any) -> None:
+        """Take LightGBM's round."""
+        if self._stop(env.iteration + 1, [each[2] for each in env.evaluation_result_list[:1]]):
+            from lightgbm.callback import EarlyStopException
+
+            raise EarlyStopException(env.iteration, env.evaluation_result_list)
+
+    def after_iteration(self, info: Any) -> bool:
+        """Take CatBoost's round; return True to go on."""
+        losses: list[float] = next(iter(info.metrics.get("validation", {}).values()), [])
+        return not self._stop(info.iteration, losses[-1:])
+
+
+def without_stopping(estimator: Any, **changes: Any) -> Any:
+    """Return an unfitted copy that does not stop early."""
+    settings = estimator.get_params(deep=False)
+    settings.pop("early_stopping_rounds", None)  # CatBoost's with None cannot be cloned
+    return type(estimator)(**{**settings, **changes})
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Wrapper(ViewsEstimator):
-    """Another's method on views: reads them, fits as its entry of `PACKAGES` says, and has its file."""
+    """Another's method on views: reads them, fits as its `Package` says, and has its file."""
 
     validation_fraction: float = 0.1
     backbone: Backbone | None = None
@@ -45,43 +252,36 @@ class Wrapper(ViewsEstimator):
     callbacks: Sequence[Callback] | None = None
 
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
-
-    @property
-    def _entry(self) -> Package:
-        """Its entry of the table."""
-        raise AttributeError("_entry is named by each model")
+    _entry: ClassVar[Any]  # its Package
+    _unfitted: ClassVar[Any]  # (rows or None): the estimator, to be fitted, or to be read from a file
 
     @property
     def space(self) -> Space:
-        """What may be chosen of it."""
-        return self._entry.space
+        """Return what may be chosen of it."""
+        space: Space = self._entry.space
+        return space
 
     @property
     def n_rounds(self) -> int:
-        """Values that are tried, or the package's own rounds at most, under the name that callbacks know."""
+        """Count values that are tried, or the package's own rounds at most; callbacks know this name."""
         if self._entry.chosen:
             return len(getattr(self, self._entry.chosen))
         return int(getattr(self, "n_trees", 1)) if self._entry.stages else 1
 
     @property
     def tells_stages(self) -> bool:
-        """Whether callbacks are told of the package's own rounds, and not of the fit as one."""
+        """Tell if callbacks hear of the package's own rounds, and not of the fit as one."""
         return self._entry.stages and hasattr(self, "n_trees")
-
-    @property
-    def n_outputs(self) -> int:
-        """M classes, or 1 of a regression."""
-        return len(getattr(self, "classes_", ())) or 1
-
-    @property
-    def n_estimators_(self) -> int:
-        """Trees or stages kept; 1 of a model without."""
-        self._check_fitted()
-        return self._entry.size(self)
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         package, watch = self._entry, context.watch()
-        choices = self._choices(context.validation is not None)
+        choices: Sequence[Any] = (None,)
+        if package.chosen:
+            choices = getattr(self, package.chosen)
+            if not choices:
+                raise UsboostError(f"{package.chosen} is empty; give one or more")
+            if context.validation is None:
+                choices = (choices[len(choices) // 2 if package.middle else 0],)
         rows = self._given(views, y, context)
         best, kept, clock = np.inf, dict[str, Any](), Clock()
         with watched(self, watch.callbacks):
@@ -101,26 +301,19 @@ class Wrapper(ViewsEstimator):
         self.__dict__.update(kept)
         self.history_ = watch.history
 
-    def _choices(self, held: bool) -> Sequence[Any]:
-        """The values to be tried of the parameter that is chosen on validation rows, if there are any."""
-        package = self._entry
-        if not package.chosen:
-            return (None,)
-        choices: Sequence[Any] = getattr(self, package.chosen)
-        if not choices:
-            raise UsboostError(f"{package.chosen} is empty; give one or more")
-        return choices if held else (choices[len(choices) // 2 if package.middle else 0],)
+    def _as_far(self) -> dict[str, Any]:
+        return {"n_trees": max(1, self.best_round_)}
 
     def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
-        """Learn from the training rows how they are read and scaled; what the package is given."""
+        """Learn from the training rows how they are read and scaled; the rows as the package takes them."""
         weights, reads = context.weights, self._entry.reads
         self.reading_ = self._reading()
         table = self.reading_.fit(views, weights)[NAME]
         if reads == "table":
             self.columns_ = {"+".join(self.views): table.names}
         else:
-            told = getattr(self, "estimator", None)  # XGBoost's may have been told to take no categories
-            takes = told is None or told.get_params().get("enable_categorical", True) is not False
+            given = getattr(self, "estimator", None)  # XGBoost's may be set to take no categories
+            takes = given is None or given.get_params().get("enable_categorical", True) is not False
             self.own_categories_ = reads == "frame" and takes
             self.mean_, self.scale_ = _centre_and_scale(table, weights)
         x = self._columns_of(table)
@@ -129,12 +322,12 @@ class Wrapper(ViewsEstimator):
         return Rows(x, y, weights, held, context.held_weights, context.apart, tuple(categories))
 
     def _rows(self, views: Views) -> Any:
-        """Any rows, as the package reads them."""
+        """Return any rows as the package reads them."""
         return self._columns_of(self.reading_(views)[NAME])
 
     def _columns_of(self, table: Table) -> Any:
-        """The table as it is; or float32 (n, p): numbers, then each category's indicators; or a frame whose
-        columns of categories are of pandas' own type."""
+        """Return the table as it is; or float32 (n, p): numbers, then each category's indicators; or a frame
+        whose columns of categories are of pandas' own type."""
         if self._entry.reads == "table":
             return table
         numbers = (table.numeric - self.mean_) * self.scale_
@@ -148,13 +341,10 @@ class Wrapper(ViewsEstimator):
         return frame
 
     def _outputs(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Probabilities, or standardised numbers (n, 1)."""
+        """Predict probabilities, or standardised numbers (n, 1)."""
         self._check_fitted()
-        return self._entry.predict(self, self._rows(as_views(X)))
-
-    def _unfitted(self, rows: Rows | None = None) -> Any:
-        """The estimator, to be fitted to rows, or to be read from a file."""
-        raise AttributeError("_unfitted is defined by models of scikit-learn's interface")
+        found: np.ndarray = self._entry.predict(self, self._rows(as_views(X)))
+        return found
 
     def _reading(self) -> InputReader:
         if not self.views:
@@ -163,9 +353,6 @@ class Wrapper(ViewsEstimator):
         several = len(self.views) > 1 or self._entry.reads != "table"
         wanted = {NAME: InputSpec(tuple(self.views), components, filled=True)}
         return InputReader(wanted, self.backbone, self.device, qualified=several)
-
-    def _reads(self, n_columns: int) -> Names:
-        return self.views
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
         return (("+".join(self.views), tree, 1.0) for tree in self._entry.trees(self))
@@ -180,24 +367,24 @@ class Wrapper(ViewsEstimator):
 
 
 class Classifier(Wrapper, ViewsClassifier):
-    """Of classes."""
+    """Another's classifier."""
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        """Predict class probabilities, float64 (n, M), columns as in ``classes_``."""
         found = self._outputs(X)
         return found if self._entry.sums_to_one else found / found.sum(axis=1, keepdims=True)
 
 
 class Regressor(Wrapper, ViewsRegressor):
-    """Of numbers."""
+    """Another's regressor."""
 
     def _predict(self, views: Views) -> np.ndarray:
         return self._outputs(views)[:, 0]
 
 
 def _centre_and_scale(table: Table, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Means and factors of the numeric columns, float32 (p,): numbers each on their own scale, features of
-    images, hundreds that belong together, on their common one."""
+    """Return means and factors of the numeric columns, float32 (p,): numbers each on their own scale,
+    features of images, hundreds that belong together, on their common one."""
     mean, variance = column_moments(table.numeric, weights)
     of = np.array([_FEATURE.sub("", name) for name in table.names])
     for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:

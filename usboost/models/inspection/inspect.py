@@ -17,7 +17,7 @@ from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 
 if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
-    from usboost.models.boosted.weak_learners import BoostedWeakLearners
+    from usboost.models.methods.weak_learners import BoostedWeakLearners
 
 _RARE = 5  # a value with fewer samples counts as rare
 

@@ -16,7 +16,7 @@ from usboost.data.views import View, Views
 from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.learners.base import view_names
 from usboost.learners.missing_views import prepare
-from usboost.models.boosted.weak_learners import BoostedWeakLearners
+from usboost.models.methods.weak_learners import BoostedWeakLearners
 
 
 @dataclass(frozen=True)

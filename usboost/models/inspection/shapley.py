@@ -23,8 +23,8 @@ from usboost.learners.missing_views import prepare
 from usboost.learners.trees.fitted import trees_of
 from usboost.learners.trees.shapley import shapley_values
 from usboost.models.baselines.wrapper import NAME
-from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.estimator import ViewsEstimator
+from usboost.models.methods.weak_learners import BoostedWeakLearners
 
 _CELLS = 1 << 22  # numbers of mixed rows that are predicted at a time
 _ADDITIVE = ("ridge",)

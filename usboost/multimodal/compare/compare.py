@@ -19,8 +19,7 @@ from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check
 from usboost.evaluation.slices import Slice
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS
-from usboost.models.class_weights import fit_weighted
-from usboost.models.tuned_images import tune_images
+from usboost.models.tuned_images import fit_weighted, tune_images
 from usboost.multimodal.compare.finished_fits import KeptFits, Scores
 from usboost.multimodal.compare.in_threads import in_threads
 from usboost.multimodal.compare.pace import Pace, Watched

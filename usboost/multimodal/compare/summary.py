@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from usboost.errors import option
 from usboost.evaluation.names import metric_name, number
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry
+from usboost.models import catalogue
+from usboost.models.entry import COMPONENTS, KINDS, Entry
 from usboost.multimodal.compare.compare import Comparison, Standing
 from usboost.multimodal.compare.results import p_value
 from usboost.multimodal.fit.fit import ImageOptions

@@ -8,11 +8,11 @@ from typing import Any
 
 from usboost.boosting.callbacks import Callback
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.models.baselines.estimators import outside as build_outside
-from usboost.models.catalogue import build as builders
-from usboost.models.catalogue import catalogue
-from usboost.models.catalogue.build import Parts
-from usboost.models.catalogue.entry import COMPONENTS, KINDS, Entry, LearnerSpec
+from usboost.models import build as builders
+from usboost.models import catalogue
+from usboost.models.baselines.packages import outside as build_outside
+from usboost.models.build import Parts
+from usboost.models.entry import COMPONENTS, KINDS, Entry, LearnerSpec
 from usboost.models.settings import with_settings
 from usboost.models.sharded import agree_on, refuse
 from usboost.multimodal.fit.table_fit import Fitted, TableFit

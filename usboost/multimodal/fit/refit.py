@@ -12,9 +12,9 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.errors import Unsuited, UsboostError
 from usboost.models.base import for_all_rows
-from usboost.models.class_weights import fit_weighted
-from usboost.models.ensembles.base import Ensemble
-from usboost.models.ensembles.fold_fits import StopRecorder
+from usboost.models.methods.ensemble import Ensemble
+from usboost.models.methods.fold_fits import StopRecorder
+from usboost.models.tuned_images import fit_weighted
 from usboost.multimodal.fit.rounds import FITS, FoldRounds, OfFolds, by_folds
 from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep

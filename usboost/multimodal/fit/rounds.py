@@ -18,10 +18,9 @@ from usboost.data.row_groups import Related, inner_folds
 from usboost.evaluation.task import TASKS
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.models.base import for_all_rows
-from usboost.models.boosted.weak_learners import BoostedWeakLearners
-from usboost.models.class_weights import Weighted, fit_weighted
-from usboost.models.ensembles.fold_fits import StopRecorder
-from usboost.models.tuned_images import images_tuned
+from usboost.models.methods.fold_fits import StopRecorder
+from usboost.models.methods.weak_learners import BoostedWeakLearners
+from usboost.models.tuned_images import Weighted, fit_weighted, images_tuned
 from usboost.multimodal.fit.splits import Part, related_of
 from usboost.shards.here import here
 from usboost.table.user_table import UserTable

@@ -18,7 +18,8 @@ from usboost.evaluation.intervals import least_probability, margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.task import TASKS, Task
 from usboost.evaluation.weighted import error_of_mean, mean
-from usboost.models.class_weights import fit_weighted, times_class_weight
+from usboost.models.estimator import times_class_weight
+from usboost.models.tuned_images import fit_weighted
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of, prior_of
 from usboost.multimodal.fit.refit import Again, Refit

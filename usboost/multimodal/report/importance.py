@@ -13,9 +13,9 @@ from usboost.datasets.sampling import stratified_sample
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.names import LOWER_IS_BETTER, metric_name, number
 from usboost.learners.base import view_names
-from usboost.models.boosted.weak_learners import BoostedWeakLearners
 from usboost.models.inspection.inspect import view_contributions
 from usboost.models.inspection.permutation import Together, permutation_importance, predictor
+from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.predict import Scored
 from usboost.reporting.inspection import figures as drawn

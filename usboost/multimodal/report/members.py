@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from usboost.evaluation.names import number
-from usboost.models.ensembles.fold_fits import ROWS, Member
+from usboost.models.methods.fold_fits import ROWS, Member
 
 NAME = "member"
 """The first column."""

@@ -16,7 +16,7 @@ from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number, number_of_label
 from usboost.evaluation.slices import FEW, Slice, score_slices, table_of
 from usboost.files import write_atomically
-from usboost.models.catalogue import catalogue
+from usboost.models import catalogue
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.models.inspection.occlusion import SHARE
 from usboost.multimodal.fit.bundle import Bundle

@@ -66,7 +66,7 @@ def inspect(
         further predictions; all by default
     n_repeats : shuffles per view
     """
-    from usboost.models.boosted.weak_learners import BoostedWeakLearners
+    from usboost.models.methods.weak_learners import BoostedWeakLearners
 
     if predicted is None:
         predicted = TASKS["classification" if classes else "regression"].predict(model, X)

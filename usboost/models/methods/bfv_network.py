@@ -21,17 +21,25 @@ from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.trees.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.networks.boosted_features import BoostedFeatures, GradientBoostedTrees
-from usboost.models.networks.gbm_files import load_gbm, save_gbm
-from usboost.models.networks.two_branch import WEIGHTS, TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
-from usboost.models.networks.two_branch_network import FittedTwoBranch
+from usboost.models.methods.boosted_features import (
+    BoostedFeatures,
+    GradientBoostedTrees,
+    load_gbm,
+    save_gbm,
+)
+from usboost.models.methods.two_branch import (
+    WEIGHTS,
+    FittedTwoBranch,
+    TwoBranchNetworkClassifier,
+    TwoBranchNetworkRegressor,
+)
 
 BFV = "BFV"
 
 
 @dataclass(eq=False, repr=False)
 class _OnBoostedFeatures(ViewsEstimator):
-    """What the classifier and the regressor share."""
+    """Settings, training and files of the classifier and the regressor."""
 
     features: BoostedFeatures | None = None
     network: TwoBranchNetworkClassifier | TwoBranchNetworkRegressor | None = None
@@ -44,9 +52,12 @@ class _OnBoostedFeatures(ViewsEstimator):
     callbacks: Sequence[Callback] | None = None
     checkpoint: Checkpoint | Path | str | None = None
 
+    _default: ClassVar[type]  # of the network
+    _mark_network: ClassVar[Any]  # (network): set what its own fit, or file, would have said of its targets
+
     @property
     def n_estimators_(self) -> int:
-        """Stages of the GBM."""
+        """Count the stages of the GBM."""
         self._check_fitted()
         return self.gbm_.n_stages
 
@@ -56,17 +67,12 @@ class _OnBoostedFeatures(ViewsEstimator):
     def _reads(self, n_columns: int) -> Sequence[str]:
         return *self._unfitted().views[:-1], self.structured
 
-    def _n_classes(self) -> int:
-        """M; 1 for a regression."""
-        raise AttributeError("_n_classes is defined by each model")
-
     def _unfitted(self) -> Any:
-        """The network's settings."""
-        raise AttributeError("_unfitted is defined by each model")
+        return self.network or self._default()
 
-    def _mark_network(self, network: Any) -> None:
-        """Give the network what its own fit, or file, would have said of its targets."""
-        raise AttributeError("_mark_network is defined by each model")
+    def _as_far(self) -> dict[str, Any]:
+        network = clone(self._unfitted())
+        return {"network": network.set_params(n_epochs=max(1, self.best_round_), validation_fraction=0.0)}
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if self.encoding not in ("values", "numbers"):
@@ -86,10 +92,10 @@ class _OnBoostedFeatures(ViewsEstimator):
                 views = views.with_view(BFV, Table.from_numeric(unseen))
         else:
             self.gbm_ = self.gbm
-            if self.gbm.n_classes != self._n_classes():
+            if self.gbm.n_classes != self.n_outputs:
                 raise UsboostError(
                     f"the GBM given was fitted to {self.gbm.n_classes} classes, "
-                    f"the labels have {self._n_classes()}"
+                    f"the labels have {self.n_outputs}"
                 )
         self.columns_ = {}
         if self.structured in views.names:  # with a GBM and its features given it need not be
@@ -108,9 +114,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         network = clone(self._unfitted())
         network.set_params(views=(*network.views[:-1], BFV), random_state=self.random_state)
         self._mark_network(network)
-        held_out = None
-        if context.validation is not None:
-            held_out = self._read_views(context.validation[0]), context.validation[1]
+        held_out = context.validation and (self._read_views(context.validation[0]), context.validation[1])
         network._fit(self._read_views(views, features), y, replace(context, validation=held_out))
         self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
 
@@ -121,7 +125,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         return self.gbm_.coded(views[self.structured])
 
     def _read_views(self, views: Views, features: Table | CodedTable | None = None) -> Views:
-        """The views as the network takes them."""
+        """Return the views as the network takes them."""
         if self.encoding == "numbers":
             return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
         features = self._features(views) if features is None else features
@@ -141,13 +145,13 @@ class _OnBoostedFeatures(ViewsEstimator):
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
         arrays = read_arrays(folder / WEIGHTS)
         self.mean_, self.scale_ = arrays.pop("bfv.mean"), arrays.pop("bfv.scale")
-        self.gbm_ = load_gbm(folder / "gbm", self._n_classes())
+        self.gbm_ = load_gbm(folder / "gbm", self.n_outputs)
         network = self._unfitted()
         network.set_params(views=document["network"]["views"])
         self._mark_network(network)
         network.best_round_ = self.best_round_
         network.network_ = FittedTwoBranch(document["network"], arrays)
-        network.network_.check(self._n_classes())
+        network.network_.check(self.n_outputs)
         for array in (self.mean_, self.scale_):
             if array.shape != (self.gbm_.n_features,) or array.dtype != np.float32:
                 raise UsboostError("the means of the boosted features are not one for each tree")
@@ -198,18 +202,13 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
         "features": ("BoostedFeatures",),
         "network": ("TwoBranchNetworkClassifier",),
     }
-
-    def _n_classes(self) -> int:
-        return len(self.classes_)
-
-    def _unfitted(self) -> Any:
-        return self.network or TwoBranchNetworkClassifier()
+    _default = TwoBranchNetworkClassifier
 
     def _mark_network(self, network: TwoBranchNetworkClassifier) -> None:
         network.classes_ = np.arange(len(self.classes_))  # labels are codes here
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        """Predict class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
         return self.network_.predict_proba(self._read_views(as_views(X)))
 
@@ -249,12 +248,7 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
         "features": ("BoostedFeatures",),
         "network": ("TwoBranchNetworkRegressor",),
     }
-
-    def _n_classes(self) -> int:
-        return 1
-
-    def _unfitted(self) -> Any:
-        return self.network or TwoBranchNetworkRegressor()
+    _default = TwoBranchNetworkRegressor
 
     def _mark_network(self, network: TwoBranchNetworkRegressor) -> None:
         # in training it scores in the units of y; what it predicts is put into them here

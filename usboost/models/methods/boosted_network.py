@@ -6,21 +6,19 @@ target, and the loss's own best step γ.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.model_selection import train_test_split
+from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.boosting.context import FitContext, Watch
+from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
 from usboost.boosting.rounds import Scores, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm, Newton
@@ -35,82 +33,83 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.squared import Squared
 from usboost.models.base import ViewsClassifier, per_class
-from usboost.models.estimator import HELD_WEIGHT, Samples, open_checkpoint
+from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.sharded import unsharded_learner
 
-Predictor = Squared | SoftmaxCrossEntropy
-Evaluate = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
 
-
-class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
-    """What the classifier and the regressor share."""
+class _BoostedNetwork(StagewiseModel, ViewsEstimator):
+    """Rounds of the classifier and the regressor."""
 
     learner: Learner | None
     n_rounds: int
+    patience: int | None
     random_state: int
     weighted: bool = True
-    stages_: list[Stage]
     n_features_in_: int
 
     holds: ClassVar[Mapping[str, Any]] = {"learner": LEARNERS}
-
-    def _learner(self) -> Learner:
-        return NetworkLearner((16,), "adam", 0.01, 32, 30) if self.learner is None else self.learner
+    _monitor: ClassVar[str] = "risk_val"
 
     def _weak_learners(self) -> dict[str, Any]:
-        return {VIEW: self._learner()}
+        return {VIEW: self.learner or NetworkLearner((16,), "adam", 0.01, 32, 30)}
 
     def _learner_names(self, index: int) -> set[str]:
         return {VIEW}
 
     def not_sharded(self) -> str | None:
-        """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
+        """Describe the part that cannot be fitted on several shards; see `usboost.models.sharded`."""
         return unsharded_learner(self._weak_learners())
 
-    @abstractmethod
-    def _loss(self) -> Predictor:
-        """What the networks' sum is to make small."""
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
 
-    def _boost(
-        self,
-        views: Views,
-        y: np.ndarray,
-        validation: tuple[Views, np.ndarray] | None,
-        evaluate: Evaluate,
-        watch: Watch,
-        context: FitContext,
-    ) -> None:
+    def _as_far(self) -> dict[str, Any]:
+        return {"n_rounds": max(1, self.best_round_)}
+
+    def _labels(self, y: np.ndarray) -> np.ndarray:
+        """Return encoded labels or targets as the loss takes them, (n, D)."""
+        return y
+
+    def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+        """Score f by labels, or targets, as the loss takes them."""
+        return {}
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         weights, held_weights = context.weights, context.held_weights
 
         def describe(
             stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
         ) -> dict[str, float]:
             error = fit_error(targets[0], outputs[0])
-            scores = {f"{name}_train": value for name, value in evaluate(train.f, train.y, weights).items()}
-            return {"gamma": stage.steps[VIEW], "fit_error": error, **scores}
+            scored = {f"{name}_train": x for name, x in self._scored(train.f, train.y, weights).items()}
+            return {"gamma": stage.steps[VIEW], "fit_error": error, **scored}
 
         if self.n_rounds < 1:
             raise UsboostError(f"n_rounds must be at least 1, not {self.n_rounds}")
-        loss = self._loss()
+        loss, watch = self._loss(), context.watch(self._monitor, self.patience)
+        self.n_outputs_ = loss.n_outputs
         loop = StagewiseLoop(
             loss=loss,
-            learners={VIEW: self._learner()},
+            learners=self._weak_learners(),
             target=NewtonTarget(self.weighted),
             # γ by BNN's equation (3), for γ₀ too: its Algorithm 1 prints y − h₀ there, a misprint for y
             step=ClosedForm() if isinstance(loss, Squared) else Newton(),
             n_rounds=self.n_rounds,
-            evaluate=lambda f, y: evaluate(f, y, held_weights),
+            evaluate=lambda f, y: self._scored(f, y, held_weights),
             describe=describe,
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        stages = loop.run(views, y, validation, (), weights, held_weights)
+        held_out = context.validation and (context.validation[0], self._labels(context.validation[1]))
+        stages = loop.run(views, self._labels(y), held_out, (), weights, held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
 
     def _table(self, X: Any, reset: bool = False) -> Table:
-        """X as a table of the columns that the model was fitted to, or of those it is now fitted to."""
+        """Return X as a table of the columns that the model was, or with `reset` is now, fitted to."""
         if isinstance(X, (Table, Views)):
             table = as_table(X, None if reset else self.n_features_in_)
             if reset:
@@ -126,21 +125,23 @@ class _BoostedNetwork(StagewiseModel, BaseEstimator, ABC):
 
     @property
     def gammas_(self) -> np.ndarray:
-        """γ_j of every kept round, float64."""
+        """Return γ_j of every kept round, float64."""
         return np.array([stage.steps[VIEW] for stage in self.stages_])
 
     def _staged_f(self, X: Any) -> Iterator[np.ndarray]:
-        table = self._table(X)
-        prepared = {VIEW: prepare(self._learner(), table)}
-        f = np.zeros((len(table), self._loss().n_outputs))
+        n, prepared = self._prepared(X)
+        f = np.zeros((n, self._n_outputs()))
         for stage in self.stages_:
             advance(f, stage, prepared)
             yield f
 
     def _f(self, X: Any) -> np.ndarray:
+        n, prepared = self._prepared(X)
+        return ensemble_scores(self.stages_, prepared, (n, self._n_outputs()))
+
+    def _prepared(self, X: Any) -> tuple[int, dict[str, Any]]:
         table = self._table(X)
-        prepared = {VIEW: prepare(self._learner(), table)}
-        return ensemble_scores(self.stages_, prepared, (len(table), self._loss().n_outputs))
+        return len(table), {name: prepare(each, table) for name, each in self._weak_learners().items()}
 
 
 @dataclass(eq=False, repr=False)
@@ -192,6 +193,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     (True, True)
     """
 
+    _monitor = "f1_val"
+
     loss: str = "squared"
     learner: Learner | None = None
     n_rounds: int = 5
@@ -202,12 +205,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     callbacks: Sequence[Callback] | None = None
     checkpoint: Checkpoint | Path | str | None = None
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = True
-        return tags
-
-    def _loss(self) -> Predictor:
+    def _loss(self) -> Squared | SoftmaxCrossEntropy:
         n_classes = len(self.classes_)
         if self.loss == "squared":
             return Squared(n_classes)
@@ -228,6 +226,9 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     ) -> Self:
         """Fit to n samples and their labels.
 
+        Raises `UsboostError` if X, y, a weight or a setting is not usable, or a network's outputs are all
+        zero (it names the round).
+
         Parameters
         ----------
         X : array or DataFrame (n, p) of finite numbers on comparable scales (standardise them, as for
@@ -235,12 +236,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         y : (n,) labels of any type that sorts
         validation : (X, y) or (X, y, sample_weight), optional
         sample_weight, groups, times : as of `usboost.models.base.ViewsClassifier.fit`
-
-        Raises
-        ------
-        UsboostError
-            If X, y, a weight or a setting is not usable, or a network's outputs are all zero (it names
-            the round).
         """
         table = self._table(X, reset=True)
         if validation is not None:
@@ -249,30 +244,22 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         self.n_features_in_ = table.n_columns
         return self
 
-    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        self.n_outputs_ = self._loss().n_outputs
-        n_classes = len(self.classes_)
-        unit = np.eye(n_classes)
+    def _labels(self, y: np.ndarray) -> np.ndarray:
+        return np.eye(len(self.classes_))[y]
 
-        def evaluate(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
-            true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)
-            scored = {"f1": f1(true, predicted, n_classes, weights)}
-            return scored | {"accuracy": accuracy(true, predicted, weights)}
-
-        held_out = None
-        if context.validation is not None:
-            held_out = context.validation[0], unit[context.validation[1]]
-        watch = context.watch("f1_val", self.patience)
-        self._boost(views, unit[codes], held_out, evaluate, watch, context)
+    def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+        true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)
+        scored = {"f1": f1(true, predicted, len(self.classes_), weights)}
+        return scored | {"accuracy": accuracy(true, predicted, weights)}
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
+        """Return scores, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
         self._check_fitted()
         scores = self._loss().scores(self._f(X))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, float64 (n, M).
+        """Predict class probabilities, float64 (n, M).
 
         Cross-entropy: the softmax. Squared loss: f estimates them itself but may leave [0, 1]; given
         is the nearest point of the simplex, which keeps the order of the classes.
@@ -281,12 +268,12 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         return self._loss().probabilities(self._f(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of the largest score, (n,)."""
+        """Predict the class of the largest score, (n,)."""
         self._check_fitted()
         return self.classes_[self._loss().scores(self._f(X)).argmax(axis=1)]
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """Predictions (n,) after each kept round."""
+        """Predict (n,) after each kept round."""
         self._check_fitted()
         for f in self._staged_f(X):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
@@ -348,32 +335,23 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         self.flat_, self.n_outputs_ = np.asarray(y).ndim == 1, targets.shape[1]
         if len(targets) != len(table):
             raise UsboostError(f"X has {len(table)} rows but y has {len(targets)}")
-        train, held = Samples.counted(Views({VIEW: table}), targets, sample_weight), None
         if validation is not None:
-            X_held, y_held, *weights = validation
-            seen = Views({VIEW: self._table(X_held)})
-            held = Samples.counted(seen, as_targets(y_held), *(weights or [None]), what=HELD_WEIGHT)
-        elif self.validation_fraction:
-            fit_rows, held_rows = train_test_split(
-                np.arange(len(train.y)), test_size=self.validation_fraction, random_state=self.random_state
-            )
-            train, held = train[fit_rows], train[held_rows]
-        samples = [each.parts for each in (train, held) if each is not None]
-        checkpoint = open_checkpoint(self.checkpoint, self, samples, self._weak_learners())
-        held_out, held_weights = (None, None) if held is None else ((held.views, held.y), held.weights)
-        context = FitContext(held_out, self.callbacks or (), checkpoint, train.weights, held_weights)
-        watch = context.watch("risk_val", self.patience)
-        self._boost(train.views, train.y, held_out, lambda f, y, weights: {}, watch, context)
+            validation = {VIEW: self._table(validation[0])}, *validation[1:]
+        samples = Samples.counted(Views({VIEW: table}), targets, sample_weight)
+        self._fit_to(*self._set_aside(samples, validation))
         return self
 
+    def _encode(self, y: Any) -> np.ndarray:
+        return as_targets(y)
+
     def predict(self, X: Any) -> np.ndarray:
-        """f(x), float64 of the shape that y had: (n,) or (n, m)."""
+        """Predict f(x), float64 of the shape that y had: (n,) or (n, m)."""
         self._check_fitted()
         f = self._f(X)
         return f[:, 0] if self.flat_ else f
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict` after each kept round."""
+        """Predict after each kept round."""
         self._check_fitted()
         for f in self._staged_f(X):
             yield f[:, 0].copy() if self.flat_ else f.copy()
@@ -382,6 +360,3 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         if not hasattr(self, "flat_"):
             raise UsboostError("it lacks flat_; save the model again")
         StagewiseModel._read(self, document, folder)
-
-    def _check_fitted(self) -> None:
-        check_is_fitted(self, "best_round_")

@@ -1,6 +1,6 @@
 """The catalogue of models: name, title, description, kind, settings and colour of each.
 
-Data only, quick to import; `usboost.models.catalogue.build` makes estimators from it. This file holds the
+Data only, quick to import; `usboost.models.build` makes estimators from it. This file holds the
 settings that define a model; all others come from the parts that it is built from.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from usboost.errors import UsboostError, choices, option
-from usboost.models.catalogue.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, LineStyle
+from usboost.models.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, LineStyle
 
 
 def _network(*reads: str, without_images: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
@@ -19,6 +19,14 @@ def _network(*reads: str, without_images: Mapping[str, Any] | None = None, **par
 
 def _tree(*reads: str, without_images: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
     return LearnerSpec("tree", reads or None, parameters, without_images or {})
+
+
+def _other(name: str, title: str, what: str, kind: str, *views: str, **more: Any) -> Entry:
+    """Describe another's method, which reads these views and which ours are compared with."""
+    reads = {0: "", 1: " on the structured columns", 2: " on everything, images as frozen embeddings"}
+    changes = {"views": views} if views else {}
+    about = what + reads[len(views)]
+    return Entry(name, title, about, kind, changes=changes, compared=True, external=True, **more)
 
 
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
@@ -35,15 +43,7 @@ _MEMBERS = {
 there are many rows, see docs/results.md."""
 
 _ENTRIES = (
-    Entry(
-        "baseline",
-        "Baseline",
-        "two-branch network",
-        "two_branch",
-        compared=True,
-        external=True,
-        line=LineStyle("#7a828e", "s"),
-    ),
+    _other("baseline", "Baseline", "two-branch network", "two_branch", line=LineStyle("#7a828e", "s")),
     Entry(
         "bfv_dnn",
         "BFV+DNN",
@@ -119,61 +119,13 @@ _ENTRIES = (
         line=LineStyle("#c0669b", "d"),
         figures=("learners",),
     ),
-    Entry(
-        "lgbm_s",
-        "LightGBM on S",
-        "LightGBM on the structured columns",
-        "lightgbm",
-        changes={"views": ("S",)},
-        compared=True,
-        external=True,
-        same_without_images="lgbm",
-    ),
-    Entry(
-        "lgbm",
-        "LightGBM on all",
-        "LightGBM on everything, images as frozen embeddings",
-        "lightgbm",
-        changes={"views": ("U", "S")},
-        compared=True,
-        external=True,
-    ),
-    Entry(
-        "logistic",
-        "Logistic regression",
-        "logistic regression on everything, images as frozen embeddings",
-        "linear",
-        changes={"views": ("U", "S")},
-        tasks=_CLASSES,
-        compared=True,
-        external=True,
-    ),
-    Entry(
-        "ridge",
-        "Ridge regression",
-        "ridge regression on everything, images as frozen embeddings",
-        "linear",
-        changes={"views": ("U", "S")},
-        tasks=_NUMBERS,
-        compared=True,
-        external=True,
-    ),
-    Entry(
-        "forest",
-        "Random forest",
-        "a random forest on everything, images as frozen embeddings",
-        "forest",
-        changes={"views": ("U", "S")},
-        compared=True,
-        external=True,
-    ),
-    Entry(
-        "prior",
-        "Prior",
-        "the training rows' shares of the classes, or their mean, for every row",
-        "prior",
-        compared=True,
-        external=True,
+    _other("lgbm_s", "LightGBM on S", "LightGBM", "lightgbm", "S", same_without_images="lgbm"),
+    _other("lgbm", "LightGBM on all", "LightGBM", "lightgbm", "U", "S"),
+    _other("logistic", "Logistic regression", "logistic regression", "linear", "U", "S", tasks=_CLASSES),
+    _other("ridge", "Ridge regression", "ridge regression", "linear", "U", "S", tasks=_NUMBERS),
+    _other("forest", "Random forest", "a random forest", "forest", "U", "S"),
+    _other(
+        "prior", "Prior", "the training rows' shares of the classes, or their mean, for every row", "prior"
     ),
     # ours; see docs/methods.md and docs/results.md
     Entry(
@@ -210,11 +162,8 @@ _ENTRIES = (
         {
             # embeddings take more batches to learn from; by as many a small table is learnt by heart
             "U": _network(
-                "U",
-                "S",
-                hidden=(32,),
-                start="fresh",
-                batches_per_round=(50, 200),
+                *("U", "S"),
+                **{"hidden": (32,), "start": "fresh", "batches_per_round": (50, 200)},
                 without_images={"batches_per_round": (10, 200)},
             ),
             "S": _tree(
@@ -297,26 +246,14 @@ _ENTRIES = (
         compared=True,
         same_without_images="linear_trees",
     ),
-    Entry(
-        "logistic_s",
-        "Logistic regression on S",
-        "logistic regression on the structured columns",
-        "linear",
-        changes={"views": ("S",)},
+    _other(
+        *("logistic_s", "Logistic regression on S", "logistic regression", "linear", "S"),
         tasks=_CLASSES,
-        compared=True,
-        external=True,
         same_without_images="logistic",
     ),
-    Entry(
-        "ridge_s",
-        "Ridge regression on S",
-        "ridge regression on the structured columns",
-        "linear",
-        changes={"views": ("S",)},
+    _other(
+        *("ridge_s", "Ridge regression on S", "ridge regression", "linear", "S"),
         tasks=_NUMBERS,
-        compared=True,
-        external=True,
         same_without_images="ridge",
     ),
 )
@@ -348,34 +285,26 @@ _TITLES = dict(named for e in _ENTRIES for named in ((e.name, e.title), e.part) 
 
 
 def find(name: str) -> Entry:
-    """The entry of that name.
-
-    Raises
-    ------
-    UsboostError
-        If it is unknown.
-    """
+    """Return the entry of that name. Raises `UsboostError` if it is unknown."""
     if name not in CATALOGUE:
         raise UsboostError(f"unknown model {name!r}; {choices(name, list(CATALOGUE))}")
     return CATALOGUE[name]
 
 
 def for_table(name: str, task: str = "classification") -> Entry:
-    """The entry of that name, if it reads a user's table and has an estimator for the task.
+    """Return the entry of that name, if it reads a user's table and has an estimator for the task.
 
-    Raises
-    ------
-    UsboostError
-        If it is unknown, is for data of another form, or is not for this task, one of `entry.TASKS`.
+    Raises `UsboostError` if it is unknown, is for data of another form, or is not for this task, one of
+    `entry.TASKS`.
     """
-    choose = f"choose among {', '.join(OFFERED_FOR[task])}"
-    if name not in CATALOGUE:
+    choose, entry = f"choose among {', '.join(OFFERED_FOR[task])}", CATALOGUE.get(name)
+    if entry is None:
         raise UsboostError(f"unknown model {name!r}; {choices(name, OFFERED_FOR[task])}")
-    if not KINDS[CATALOGUE[name].kind].views:
-        raise UsboostError(f"{name}, {CATALOGUE[name].about}, does not read a table like this; {choose}")
-    if task not in CATALOGUE[name].tasks:
-        raise UsboostError(f"{name}, {CATALOGUE[name].about}, is not for {task}; {choose}")
-    return CATALOGUE[name]
+    if not KINDS[entry.kind].views:
+        raise UsboostError(f"{name}, {entry.about}, does not read a table like this; {choose}")
+    if task not in entry.tasks:
+        raise UsboostError(f"{name}, {entry.about}, is not for {task}; {choose}")
+    return entry
 
 
 def resolve_model(
@@ -386,18 +315,15 @@ def resolve_model(
     images: bool = True,
     task: str = "classification",
 ) -> str:
-    """The name of the model that a user has asked for in one way or another.
+    """Return the name of the model that a user chooses by its name, by a preset, or not at all.
 
     Parameters
     ----------
     model : its name; preset : of `PRESETS`.
     limited : whether there is a limit of time, which the default model then makes the most of.
-    images : whether the table has any; task : of `usboost.models.catalogue.entry.TASKS`.
+    images : whether the table has any; task : of `usboost.models.entry.TASKS`.
 
-    Raises
-    ------
-    UsboostError
-        If both are given, or there is no such preset.
+    Raises `UsboostError` if both are given, or there is no such preset.
     """
     if model is not None and preset is not None:
         raise UsboostError(f"the model {model} and the preset {preset} are given; leave one of them out")
@@ -409,44 +335,34 @@ def resolve_model(
 
 
 def check_options(name: str, *, fast_predict: bool = False) -> None:
-    """Refuse what `usboost.multimodal.fit.table_fit.TableFit` cannot do with a model of the catalogue.
-
-    Raises
-    ------
-    UsboostError
-        If one model is to be made one.
-    """
-    several = find(name).kind == "ensemble"
-    if fast_predict and not several:
+    """Refuse to make one model of one, with a `UsboostError`."""
+    if fast_predict and find(name).kind != "ensemble":
         raise UsboostError(f"{name} is one model already; leave {option('fast_predict')} out")
 
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:
-    """The default models of a comparison; without images, one of those that are then the same."""
-    return [
-        e.name
-        for e in _ENTRIES
-        if e.compared and task in e.tasks and not (one_table and e.same_without_images)
-    ]
+    """Return the default models of a comparison; without images, one of those that are then the same."""
+    own = [e for e in _ENTRIES if e.compared and task in e.tasks]
+    return [e.name for e in own if not (one_table and e.same_without_images)]
 
 
 def title(name: str) -> str:
-    """The title of a model, or of a part that is scored too; its name if it is unknown."""
+    """Return the title of a model, or of a part that is scored too; its name if it is unknown."""
     return _TITLES.get(name, name)
 
 
 def about(name: str) -> str:
-    """A short description of a model."""
+    """Return a short description of a model."""
     return CATALOGUE[name].about if name in CATALOGUE else "a model"
 
 
 def model_with_part(name: str) -> Entry | None:
-    """The model that has a part of that name."""
+    """Return the model that has a part of that name."""
     return _PARTS.get(name)
 
 
 def with_parts(names: Iterable[str]) -> list[str]:
-    """The names with those of the parts that are scored beside these models."""
+    """Return the names with those of the parts that are scored with these models."""
     found = []
     for name in names:
         entry = CATALOGUE.get(name)
@@ -455,7 +371,7 @@ def with_parts(names: Iterable[str]) -> list[str]:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Names without repetition: the known ones in the tables' order, then the others as given."""
+    """Return names without repetition: the known ones in the tables' order, then the others as given."""
     given = list(dict.fromkeys(names))
     return [name for name in _TITLES if name in given] + [name for name in given if name not in _TITLES]
 
@@ -472,7 +388,7 @@ _SHADES = ((255, 0.0), (255, 0.5), (0, 0.5))
 
 
 def model_colour(name: str) -> str | None:
-    """A colour that no other model of the catalogue has; None of a model that is not in it.
+    """Return a colour that no other model of the catalogue has; None of a model that is not in it.
 
     In figures a model may have another one's colour and be dashed, or have another marker. Where neither is
     shown, it has a lighter or darker shade.
@@ -484,11 +400,8 @@ def model_colour(name: str) -> str | None:
     for each in CATALOGUE:
         colour = looks[each]
         if each == name:
-            return _mixed(colour, *_SHADES[given.get(colour, 0)])
+            other, share = _SHADES[given.get(colour, 0)]
+            parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+            return "#" + "".join(f"{round(part * (1 - share) + other * share):02x}" for part in parts)
         given[colour] = given.get(colour, 0) + 1
     return None
-
-
-def _mixed(colour: str, other: int, share: float) -> str:
-    parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(part * (1 - share) + other * share):02x}" for part in parts)

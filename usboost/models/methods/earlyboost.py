@@ -25,7 +25,7 @@ from usboost.boosting.targets import WeightedSigns
 from usboost.data.views import Frame, Views, as_sequences, frame_name
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.learners.base import Learner, Target
+from usboost.learners.base import Target
 from usboost.learners.classifiers import ClassifierLearner
 from usboost.losses.signs import Exponential
 from usboost.models.base import ViewsClassifier
@@ -113,6 +113,9 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     ) -> Self:
         """Fit to n sequences and their labels.
 
+        Raises `UsboostError` if sequences, labels or weights are not usable, or the algorithm or estimator
+        does not suit.
+
         Parameters
         ----------
         X : sequences, see above
@@ -122,11 +125,6 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         sample_weight : as of `usboost.models.base.ViewsClassifier.fit`; a sequence's D(i, k) is that of all
             rows that it stands for
         groups, times : as there; no samples are set aside, so that they change nothing
-
-        Raises
-        ------
-        UsboostError
-            If sequences, labels or weights are not usable, or the algorithm or estimator does not suit.
         """
         sequences = as_sequences(X)
         n_frames, n_features = sequences.n_frames, sequences.n_features
@@ -159,12 +157,12 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
 
     @property
     def n_frames_(self) -> int:
-        """T."""
+        """Return T."""
         return len(self.stages_)
 
     @property
     def alphas_(self) -> np.ndarray:
-        """α_t of every frame, float64 (T,)."""
+        """Return α_t of every frame, float64 (T,)."""
         return np.array([step for stage in self.stages_ for step in stage.steps.values()])
 
     def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
@@ -199,17 +197,11 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             return scored | {"accuracy": accuracy(true, predicted, weights)}
 
         learner = ClassifierLearner(self.estimator)
-
-        def learners(t: int) -> Mapping[str, Learner]:
-            return {frame_name(t): learner}
-
-        held_out = None
-        if context.validation is not None:
-            held_out = context.validation[0], self._signs(context.validation[1])
+        held_out = context.validation and (context.validation[0], self._signs(context.validation[1]))
         watch = context.watch()
         loop = StagewiseLoop(
             loss=loss,
-            learners=learners,
+            learners=lambda t: {frame_name(t): learner},
             target=WeightedSigns(),
             trim=self.trim,
             step=ClosedForm(lowest=0.0, highest=cap),
@@ -230,34 +222,34 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         return Exponential(1 if binary else len(self.classes_))
 
     def _signs(self, codes: np.ndarray) -> np.ndarray:
-        """g_k(y) = ±1, float64 (n, D)."""
+        """Return g_k(y) = ±1, float64 (n, D)."""
         if self._loss().n_outputs == 1:
             return 2.0 * codes[:, None] - 1.0
         return 2.0 * np.eye(len(self.classes_))[codes] - 1.0
 
     def running(self, n: int) -> RunningScores:
-        """Scores of n new sequences, before their first frame; `RunningScores.feed` takes their frames."""
+        """Begin the scores of n new sequences, whose frames `RunningScores.feed` takes."""
         self._check_fitted()
         return RunningScores(self, n)
 
     def staged_decision_function(self, X: Any) -> Iterator[np.ndarray]:
-        """`decision_function` after each frame of the longest sequence in X."""
+        """Return `decision_function` after each frame of the longest sequence in X."""
         return (scores.decision_function() for scores in self._staged(X))
 
     def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict_proba` after each frame of the longest sequence in X."""
+        """Return `predict_proba` after each frame of the longest sequence in X."""
         return (scores.probabilities() for scores in self._staged(X))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
-        """`predict` after each frame of the longest sequence in X."""
+        """Return `predict` after each frame of the longest sequence in X."""
         return (self.classes_[scores.codes()] for scores in self._staged(X))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """H^t of sequences that have had t ≤ T frames: float64 (n,) when binary, else (n, K)."""
+        """Return H^t of sequences that have had t ≤ T frames: float64 (n,) when binary, else (n, K)."""
         return self._last(X).decision_function()
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities of sequences that have had t ≤ T frames: float64 (n, K).
+        """Predict class probabilities of sequences that have had t ≤ T frames: float64 (n, K).
 
         1 / (1 + exp(−2 H^t)), the link at which the exponential loss is calibrated; the K one-vs-all
         ones are scaled to sum 1.
@@ -265,7 +257,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         return self._last(X).probabilities()
 
     def predict(self, X: Any) -> np.ndarray:
-        """Answers for sequences that have had t ≤ T frames, (n,); the first class on a draw."""
+        """Predict for sequences that have had t ≤ T frames, (n,); the first class on a draw."""
         return self.classes_[self._last(X).codes()]
 
     def _last(self, X: Any) -> RunningScores:
@@ -312,25 +304,25 @@ class RunningScores:
         advance(self.f, self._stages[self.t - 1], {frame_name(self.t): self._learner.prepare(frame)})
 
     def decision_function(self) -> np.ndarray:
-        """H^t, (n,) when binary, else (n, K)."""
+        """Return H^t, (n,) when binary, else (n, K)."""
         return self.f[:, 0].copy() if self.f.shape[1] == 1 else self.f.copy()
 
     def probabilities(self) -> np.ndarray:
-        """Class probabilities, (n, K)."""
+        """Return class probabilities, (n, K)."""
         return self._loss.probabilities(self.f)
 
     def margins(self) -> np.ndarray:
-        """The difference of the two largest scores H^t_k, (n,); when binary they are H^t and −H^t."""
+        """Return the difference of the two largest scores H^t_k, (n,); when binary they are H^t and −H^t."""
         if self.f.shape[1] == 1:
             return 2.0 * np.abs(self.f[:, 0])
         second, first = np.partition(self.f, -2, axis=1)[:, -2:].T
         return first - second
 
     def codes(self) -> np.ndarray:
-        """Answers as positions in the classes, int (n,)."""
+        """Return answers as positions in the classes, int (n,)."""
         return _answers(self.f)
 
 
 def _answers(f: np.ndarray) -> np.ndarray:
-    """Codes of the classes that scores, or signs, of shape (n, D) stand for."""
+    """Return codes of the classes that scores, or signs, of shape (n, D) stand for."""
     return (f[:, 0] > 0).astype(np.intp) if f.shape[1] == 1 else f.argmax(axis=1)

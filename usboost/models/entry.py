@@ -1,14 +1,34 @@
-"""Entries of the catalogue, and the kinds of models; data only."""
+"""Entries of the catalogue, the kinds of models, and settings of models in a file; quick to import.
+
+Settings are values by scikit-learn's path, ``learners__S__max_depth``. A file of them has the form of
+params.yaml's `models`, ``crossed: {set: {shrinkage: 0.05}}``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from usboost.errors import UsboostError, choices
+import yaml
+
+from usboost.errors import UsboostError, choices, option
+from usboost.files.registry import Registry
+from usboost.files.yaml_file import parsed_yaml, read_yaml
 
 Names = tuple[str, ...]
+
+LOSSES = Registry(
+    "loss",
+    {
+        "exponential": "usboost.losses.codeword:CodewordExponential",
+        "cross_entropy": "usboost.losses.cross_entropy:SoftmaxCrossEntropy",
+    },
+)
+"""Losses of classes, each a `usboost.losses.base.ClassLoss`, by what a classifier's parameter `loss` says.
+
+One of your own is registered here."""
 
 TASKS = ("classification", "regression")
 """What a model may be asked for: classes, or numbers."""
@@ -24,6 +44,7 @@ class Kind:
     Attributes
     ----------
     title : in a sentence.
+    models : the model's kind in `usboost.models.base.MODELS` by task.
     settings : what an entry may say of itself in `changes`.
     views : whether these models read the views U and S, as a user's table has them.
     comparable : whether a limit on rounds means the same for them as for others; LightGBM's trees and a
@@ -33,19 +54,23 @@ class Kind:
     """
 
     title: str
+    models: Mapping[str, str]
     settings: Names = ()
     views: bool = True
     comparable: bool = True
     images: str | None = "network"
 
 
-_EXTERNAL: dict[str, Any] = {"comparable": False}
+def _pair(name: str) -> dict[str, str]:
+    return {"classification": name, "regression": f"{name}_regressor"}
+
 
 KINDS = {
-    "two_branch": Kind("a two-branch network"),
-    "bfv_network": Kind("a network on boosted features", ("features",)),
+    "two_branch": Kind("a two-branch network", _pair("two_branch")),
+    "bfv_network": Kind("a network on boosted features", _pair("bfv_network"), ("features",)),
     "boosting": Kind(
         "a boosting model",
+        _pair("two_weak_learner"),
         (
             *("target", "loss", "step", "monitor", "shrinkage", "sequential", "step_fraction", "trim"),
             *("patience", "fixed_step", "bayes", "newton", "learners", "start"),
@@ -53,13 +78,19 @@ KINDS = {
         ),
         images="learners",
     ),
-    "lightgbm": Kind("LightGBM", ("views",), images="components", **_EXTERNAL),
-    "linear": Kind("a linear model", ("views",), images="embeddings", **_EXTERNAL),
-    "forest": Kind("a random forest", ("views",), images="components", **_EXTERNAL),
-    "prior": Kind("the same answer for every row", images=None, **_EXTERNAL),
-    "ensemble": Kind("an ensemble", ("members", "folds", "optional"), images="embeddings"),
-    "boosted_network": Kind("boosted neural networks", views=False),
-    "earlyboost": Kind("an early classifier of sequences", views=False),
+    "lightgbm": Kind("LightGBM", _pair("lightgbm"), ("views",), comparable=False, images="components"),
+    "linear": Kind(
+        "a linear model",
+        {"classification": "linear", "regression": "ridge_baseline"},
+        ("views",),
+        comparable=False,
+        images="embeddings",
+    ),
+    "forest": Kind("a random forest", _pair("forest"), ("views",), comparable=False, images="components"),
+    "prior": Kind("the same answer for every row", _pair("prior"), comparable=False, images=None),
+    "ensemble": Kind("an ensemble", _pair("ensemble"), ("members", "folds", "optional"), images="embeddings"),
+    "boosted_network": Kind("boosted neural networks", _pair("boosted_network"), views=False),
+    "earlyboost": Kind("an early classifier of sequences", {"classification": "earlyboost"}, views=False),
 }
 
 
@@ -134,15 +165,14 @@ class Entry:
 
     @property
     def needs_features(self) -> bool:
-        """Whether its GBM is fitted before it, see `tasks.fits.features`."""
+        """Tell if its GBM is fitted before it, see `tasks.fits.features`."""
         return self.changes.get("features") == "staged"
 
     @property
     def papers_loss(self) -> bool:
-        """Whether its risk is the codeword exponential one, so that risks of such models compare."""
-        return (
-            "loss" in KINDS[self.kind].settings and self.changes.get("loss", "exponential") == "exponential"
-        )
+        """Tell if its risk is the codeword exponential one, so that risks of such models compare."""
+        loss = self.changes.get("loss", "exponential") if "loss" in KINDS[self.kind].settings else None
+        return loss == "exponential"
 
     def changed(
         self,
@@ -151,7 +181,9 @@ class Entry:
         learners: Mapping[str, Mapping[str, Any]] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Entry:
-        """The entry with other settings, under the same name or another.
+        """Return the entry with other settings, under the same name or another.
+
+        Raises `UsboostError` if the kind has no such setting, or a new learner has no kind.
 
         Parameters
         ----------
@@ -159,11 +191,6 @@ class Entry:
         learners : by name, `kind`, `reads` and parameters that differ; another kind of learner keeps
             nothing of the old one but what it reads.
         settings : parameters of the built estimator by path.
-
-        Raises
-        ------
-        UsboostError
-            If the kind has no such setting, or a new learner has no kind.
         """
         known = KINDS[self.kind].settings
         if unknown := [key for key in (*changes, *(["learners"] if learners else [])) if key not in known]:
@@ -174,28 +201,15 @@ class Entry:
         merged = {**self.changes, **changes}
         if "bayes" in changes:
             merged["bayes"] = {**self.changes.get("bayes", {}), **changes["bayes"]}
-        mine = {
-            **self.learners,
-            **{
-                key: _learner(self.learners.get(key), given, f"models.{name}.learners.{key}")
-                for key, given in (learners or {}).items()
-            },
-        }
+        mine = dict(self.learners)
+        for key, given in (learners or {}).items():
+            mine[key] = _learner(mine.get(key), given, f"models.{name}.learners.{key}")
         paths = {**self.settings, **(settings or {})}
         if name == self.name:
             return replace(self, changes=merged, learners=mine, settings=paths)
         # printed under its own name; the entry's description need not hold for it
-        return Entry(
-            name,
-            name,
-            f"like {self.title}",
-            self.kind,
-            mine,
-            merged,
-            settings=paths,
-            rounds_factor=self.rounds_factor,
-            tasks=self.tasks,
-        )
+        like, factor = f"like {self.title}", self.rounds_factor
+        return Entry(name, name, like, self.kind, mine, merged, paths, factor, self.tasks)
 
 
 def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> LearnerSpec:
@@ -207,3 +221,55 @@ def _learner(old: LearnerSpec | None, given: Mapping[str, Any], where: str) -> L
         without_images = {key: value for key, value in old.without_images.items() if key not in parameters}
         return LearnerSpec(old.kind, reads or old.reads, {**old.parameters, **parameters}, without_images)
     return LearnerSpec(str(kind), reads or (old.reads if old else None), parameters)
+
+
+LIST = "list"
+"""In place of a setting: its refusal lists them all."""
+
+Chosen = dict[str, Any]
+"""Settings of one model, by path."""
+
+
+def settings_text(models: Mapping[str, Mapping[str, Any]], comment: str) -> str:
+    """Return the text of a file of settings."""
+    document = {
+        name: {"set": {path: list(v) if isinstance(v, tuple) else v for path, v in chosen.items()}}
+        for name, chosen in models.items()
+    }
+    return f"# {' '.join(comment.split())}\n" + yaml.safe_dump(
+        {"models": document}, sort_keys=False, allow_unicode=True
+    )
+
+
+def read_settings(path: Path) -> dict[str, Chosen]:
+    """Read settings by model and path. Raises `UsboostError` if the file is missing or of another form."""
+    document = read_yaml(path, "name a file that usboost tune wrote")
+    models = document.get("models") if isinstance(document, dict) else None
+    if not isinstance(models, dict):
+        raise UsboostError(
+            f"{path} has no key `models`; write `models:`, models below it, and `set:` in each"
+        )
+    found = {}
+    for name, given in models.items():
+        chosen = (given or {}).get("set") or {} if isinstance(given, dict | None) else None
+        if not isinstance(chosen, dict):
+            raise UsboostError(f"{path}: models.{name}: write `set:` and parameters below it")
+        found[str(name)] = {str(key): value for key, value in chosen.items()}
+    return found
+
+
+def parsed_settings(given: Sequence[str] | None) -> Chosen:
+    """Parse ``["shrinkage=0.05"]`` to a mapping of path to value, which is YAML.
+
+    Raises `UsboostError` if one is not of that form.
+    """
+    found = {}
+    for each in given or ():
+        if each == LIST:
+            return {LIST: None}
+        path, equals, value = each.partition("=")
+        if not (path and equals):
+            given, example = option("set", repr(each)), option("set", "shrinkage=0.1")
+            raise UsboostError(f"{given} sets nothing; write {example}, say")
+        found[path.strip()] = parsed_yaml(value, option("set", path))
+    return found

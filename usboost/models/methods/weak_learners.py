@@ -1,16 +1,17 @@
-"""What models that are boosted of weak learners share, and the linear model that they may start from."""
+"""Models boosted of weak learners: rounds, files, and the linear model that they may start from."""
 
-from __future__ import annotations
+# Annotations are not postponed: models take fields, and their types, from this module.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
 
-from usboost.boosting.callbacks import Patience
+from usboost.boosting.callbacks import Callback, Patience
+from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
@@ -41,91 +42,76 @@ WIDE, FOR_STEPS = 10, 0.2
 """Samples for each column of a table, below which it is wide; the share of them for steps then."""
 
 
+@dataclass(eq=False, repr=False)
 class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     """One weak learner per view and round, or more: learners, start, loop, files.
 
-    A subclass gives ``_loss()``, ``_fit_start_model(model, views, y, context)`` and what its constructor
-    takes; its parameters are documented there.
+    A subclass gives ``_loss()``, and documents its parameters.
     """
 
-    learners: Mapping[str, Learner] | None
-    step: str | StepRule
-    step_settings: Mapping[str, Any] | None
-    n_rounds: int
-    shrinkage: float
-    sequential: bool
-    step_fraction: float | Literal["wide"]
-    patience: Patience
-    monitor: str
-    random_state: int
-    backbone: Backbone | None
-    start: Any
-    optional: tuple[str, ...]
-
-    trim = 0.0
-    """Share of the weight that sits a round's fits out; of regressors none."""
-
-    start_: Any
-    step_fraction_: float
-    before_: dict[str, float] | None
-    left_out_: tuple[str, ...]
-    reading_: InputReader
+    learners: Mapping[str, Learner] | None = None
+    _: KW_ONLY
+    step: str | StepRule = "newton"
+    step_settings: Mapping[str, Any] | None = None
+    n_rounds: int = 100
+    shrinkage: float = 1.0
+    sequential: bool = False
+    step_fraction: float | Literal["wide"] = 0.0
+    loss: str = "exponential"
+    patience: Patience = 20
+    monitor: str = "f1_val"
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+    backbone: Backbone | None = None
+    start: Any = None
+    optional: tuple[str, ...] = ()
 
     holds: ClassVar[Mapping[str, Any]] = {
         "learners": (LEARNERS, *RegressorLearner.holds["estimator"]),
         "backbone": ("Backbone",),
     }
-    _least_gain: ClassVar[float] = 0.0
     space: ClassVar[Space] = {"shrinkage": Real(0.03, 1.0, log=True)}
+    _least_gain: ClassVar[float] = 0.0
+    _fit_start_model: ClassVar[Any]  # (model, views, y, context): fit the start to the rows, as encoded
+    _mark_start: ClassVar[Any]  # (model): set what the file of a start alone would have said of its targets
+    _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, D)
 
     def _learners(self) -> dict[str, Learner]:
         if not self.learners:
             return {"U": NetworkLearner(), "S": TreeLearner()}
-        wrapped = {name: each for name, each in self.learners.items() if not hasattr(each, "trainer")}
-        learners = {**self.learners, **{name: RegressorLearner(each) for name, each in wrapped.items()}}
-        return self._without(learners) if getattr(self, "left_out_", ()) else learners
-
-    def _without(self, learners: dict[str, Learner]) -> dict[str, Learner]:
-        """The learners without the views that are left out, and without those that read no other."""
-        kept: dict[str, Learner] = {}
+        learners = {
+            name: each if hasattr(each, "trainer") else RegressorLearner(each)
+            for name, each in self.learners.items()
+        }
+        left_out = getattr(self, "left_out_", ())
+        kept: dict[str, Learner] = {}  # without the views left out, and without learners that read no other
         for name, learner in learners.items():
             views = view_names(name, learner)
-            reads = tuple(view for view in views if view not in self.left_out_)
-            if reads == views:
-                kept[name] = learner
-            elif reads:
-                kept[name] = clone(learner).set_params(reads=reads)
+            reads = tuple(view for view in views if view not in left_out)
+            if reads:
+                kept[name] = learner if reads == views else clone(learner).set_params(reads=reads)
         return kept or learners
 
     def _weak_learners(self) -> dict[str, Any]:
         return self._learners()
 
     def not_sharded(self) -> str | None:
-        """What of this model cannot be fitted on several shards; see `usboost.models.sharded`."""
+        """Describe the part that cannot be fitted on several shards; see `usboost.models.sharded`."""
         return unsharded_learner(self._learners())
 
     def _learner_names(self, index: int) -> set[str]:
         return set(self._learners())
 
-    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        """Fit the start to the training samples, as encoded."""
-        raise AttributeError("_fit_start_model is defined by each model")
-
-    def _mark_start(self, model: Any) -> None:
-        """Give a start that is read from a file what its own file would have said of its targets."""
-        raise AttributeError("_mark_start is defined by each model")
-
-    def _of_f(self, f: np.ndarray) -> np.ndarray:
-        """The predictions of an f, float64 (n, D)."""
-        raise AttributeError("_of_f is defined by each model")
-
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
-        """The f, float64 (n, D), of the start's scores."""
+        """Return the f, float64 (n, D), of the start's scores."""
         return scores
 
     def _fit_start(self, views: Views, y: np.ndarray, context: FitContext) -> list[np.ndarray]:
-        """Fit the start; f⁰ of the training samples and, if there are any, the validation samples."""
-        self.start_, self.left_out_ = None, ()
+        """Fit the start; return f⁰ of the training samples and, if there are any, the validation samples."""
+        self.start_: Any = None
+        self.left_out_: tuple[str, ...] = ()
         if self.start is None:
             return []
         settings = clone(self.start).set_params(random_state=self.random_state)
@@ -133,12 +119,11 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         def fit(model: Any) -> None:
             self._fit_start_model(model, views, y, context)
 
-        fitted = fit_start(settings, self.optional, views, y, fit, context.weights, context.apart)
-        self.start_, self.left_out_ = fitted.model, fitted.left_out
-        found = [self._from_scores(fitted.scores)]
-        if context.validation is not None:
-            found.append(self._start_f(context.validation[0]))
-        return found
+        self.start_, scores, self.left_out_ = fit_start(
+            settings, self.optional, views, y, fit, context.weights, context.apart
+        )
+        held = [] if context.validation is None else [self._start_f(context.validation[0])]
+        return [self._from_scores(scores), *held]
 
     def _start_f(self, views: Views) -> np.ndarray:
         """f⁰, float64 (n, D)."""
@@ -149,8 +134,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     def _write(self, folder: Path) -> dict[str, Any]:
         start: dict[str, Any] = {}
         if self.start_ is not None:
-            start = {**self.start_._write(folder), "start": list(self.start_.views)}
-            start["left_out"] = list(self.left_out_)
+            names = {"start": list(self.start_.views), "left_out": list(self.left_out_)}
+            start = {**self.start_._write(folder), **names}
         return {**start, **super()._write(folder), "reading": self.reading_.write(folder)}
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
@@ -182,13 +167,24 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         start: Sequence[np.ndarray],
         evaluate: Any,
     ) -> None:
-        """All rounds, from f⁰ on, with labels as the loss takes them."""
+        """Run all rounds, from f⁰ on, with labels as the loss takes them."""
         self.reading_, learners = self._reading(), self._learners()
         least = self._least_gain if self.monitor == "risk_val" else 0.0
-        self.before_ = self._before(loss, held_out, context, start, evaluate)
+        self.before_: dict[str, float] | None = None
+        if held_out is not None and start:  # the validation samples' metrics by the start alone
+            scored = {f"{name}_val": value for name, value in evaluate(start[1], held_out[1]).items()}
+            risk = shared_risk(loss, start[1], held_out[1], context.held_weights)
+            self.before_ = {"risk_val": risk, **scored}
         watch = context.watch(self.monitor, self.patience, least, self.before_)
         read = self.reading_.fit(views, context.weights)
-        self.step_fraction_ = self._share_for_steps(views)
+        self.step_fraction_: float = 0.0
+        if self.step_fraction != "wide":
+            self.step_fraction_ = self.step_fraction
+        else:
+            tables = [[views[view] for view in view_names(name, each)] for name, each in learners.items()]
+            columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in tables]
+            if here().sum(len(views)) < WIDE * max(columns):
+                self.step_fraction_ = FOR_STEPS
         if held_out is not None:
             held_out = self.reading_(held_out[0]), held_out[1]
         loop = StagewiseLoop(
@@ -200,7 +196,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             shrinkage=self.shrinkage,
             sequential=self.sequential,
             step_fraction=self.step_fraction_,
-            trim=self.trim,
+            trim=getattr(self, "trim", 0.0),
             evaluate=evaluate,
             seed=self.random_state,
             callbacks=watch.callbacks,
@@ -211,36 +207,21 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]
         grown = {name for stage in stages for name, each in stage.learners.items() if trees_of(each)}
-        grown |= {
-            name for name, each in learners.items() if isinstance(each, TreeLearner)
-        }  # of no round, too
-        self.columns_ = {name: read[name].names for name in learners if name in grown}
+        self.columns_ = {
+            name: read[name].names
+            for name, each in learners.items()
+            if name in grown or isinstance(each, TreeLearner)  # which has split in no round, too
+        }
 
-    def _before(
-        self,
-        loss: Loss,
-        held_out: tuple[Views, np.ndarray] | None,
-        context: FitContext,
-        start: Sequence[np.ndarray],
-        evaluate: Any,
-    ) -> dict[str, float] | None:
-        """The validation samples' metrics by the start alone."""
-        if held_out is None or not start:
-            return None
-        (_, y), f, weights = held_out, start[1], context.held_weights
-        scored = {f"{name}_val": value for name, value in evaluate(f, y).items()}
-        return {"risk_val": shared_risk(loss, f, y, weights), **scored}
-
-    def _share_for_steps(self, views: Views) -> float:
-        """The share of the samples that steps are searched on, and that learners do not see."""
-        if self.step_fraction != "wide":
-            return self.step_fraction
-        read = [[views[view] for view in view_names(name, each)] for name, each in self._learners().items()]
-        columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in read]
-        return FOR_STEPS if here().sum(len(views)) < WIDE * max(columns) else 0.0
+    def _as_far(self) -> dict[str, Any]:
+        least = 1 if self.start_ is None else 0
+        far = {"n_rounds": max(least, self.best_round_), "step_fraction": self.step_fraction_}
+        if self.start_ is None:
+            return far
+        return {**far, "start": clone(self.start).set_params(penalties=(float(self.start_.penalty_),))}
 
     def _reading(self) -> InputReader:
-        """What the learners read; `fit` learns it from its rows."""
+        """Return the reader of views for the learners; `fit` fits it to its rows."""
         learners = self._learners()
         network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
         backbone = self.backbone or (network.backbone if network else None)
@@ -275,23 +256,6 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             yield f
 
 
-@dataclass(frozen=True)
-class LinearStart:
-    """A fitted start.
-
-    Attributes
-    ----------
-    model : the linear model
-    scores : its scores of the training rows, each by a fit without the row, or without its fold: float64
-        (n, M), centred, of classes, and (n, 1) of a regression
-    left_out : views that it does not read, because they did harm on rows that were not fitted to
-    """
-
-    model: Any
-    scores: np.ndarray
-    left_out: tuple[str, ...] = ()
-
-
 def fit_start(
     settings: Any,
     optional: Sequence[str],
@@ -300,12 +264,15 @@ def fit_start(
     fit: Callable[[Any], None],
     weights: np.ndarray | None = None,
     related: Related | None = None,
-) -> LinearStart:
-    """Fit it with all its views, and without those that are optional.
+) -> tuple[Any, np.ndarray, tuple[str, ...]]:
+    """Fit a start with all its views, and without those that are optional.
 
     They are left out if, on scores without the row, the training rows' mean loss is higher with them by
     more than its standard error (of the difference, row by row). Views that say nothing do that much harm
     through their hundreds of columns; of few rows, views that help cannot show it so clearly.
+
+    Returns the fitted model; its scores of the training rows, each by a fit without the row, or without its
+    fold, float64 (n, M), centred, of classes, and (n, 1) of a regression; and the views that are left out.
 
     Parameters
     ----------
@@ -325,10 +292,9 @@ def fit_start(
     names = tuple(settings.views)
     model, scores = fitted(names)
     fewer = tuple(name for name in names if name not in optional)
-    if not fewer or fewer == names:
-        return LinearStart(model, scores)
-    without, other = fitted(fewer)
-    gains = without.losses(other, y) - model.losses(scores, y)
-    if mean(gains, weights) >= -error_of_mean(gains, weights):
-        return LinearStart(model, scores)
-    return LinearStart(without, other, tuple(name for name in names if name in optional))
+    if fewer and fewer != names:
+        without, other = fitted(fewer)
+        gains = without.losses(other, y) - model.losses(scores, y)
+        if not mean(gains, weights) >= -error_of_mean(gains, weights):
+            return without, other, tuple(name for name in names if name in optional)
+    return model, scores, ()

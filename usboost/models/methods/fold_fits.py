@@ -1,4 +1,6 @@
-"""The fits of an ensemble's members to folds: which there is time for, and what they tell of each member."""
+"""The fits of an ensemble's members to folds: which there is time for, and how models are selected by them.
+
+The selection is greedy (Caruana et al., 2004)."""
 
 from __future__ import annotations
 
@@ -15,12 +17,15 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback, TimeLimit, resume, tell
 from usboost.boosting.checkpoint import Checkpoint, described
 from usboost.boosting.rounds import Round
+from usboost.data.row_groups import Split
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.metrics import row_losses
+from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.files.arrays import Store, key_of
-from usboost.models.base import for_all_rows
-from usboost.models.class_weights import fit_weighted
+from usboost.models import persistence
 from usboost.models.estimator import Samples
+from usboost.models.tuned_images import fit_weighted
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class InnerFits:
     callbacks: Sequence[Callback]
 
     def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
-        """`model`, unfitted, fitted with the outer fit's callbacks, or as an earlier run saved it.
+        """Fit `model` with the outer fit's callbacks, or load it as an earlier run saved it.
 
         One that was saved has no ``history_``.
 
@@ -46,35 +51,26 @@ class InnerFits:
         ----------
         stop : samples to stop on; None for a model that knows how far to go
         """
-        from usboost.models import persistence
-
-        if self.checkpoint is None or _keeps_rounds(model):
-            return self._fit(model, name, train, stop, self.callbacks)
-        store = Store(self.checkpoint.folder)
-        if (kept := store.get(name, persistence.load)) is not None:
-            return kept
-        asked = StopRecorder(self.callbacks)
-        fitted = self._fit(model, name, train, stop, [asked])
-        if not asked.stopped:  # else it is not what the same command would give
-            store.put(name, partial(persistence.save, fitted))
-        return fitted
-
-    def _fit(
-        self, model: Any, name: str, train: Samples, stop: Samples | None, callbacks: Sequence[Callback]
-    ) -> Any:
-        model.set_params(callbacks=list(callbacks))
-        if self.checkpoint is not None and _keeps_rounds(model):
+        store, recorder, keeps_rounds = (
+            None,
+            StopRecorder(self.callbacks),
+            "checkpoint" in model.get_params(False),
+        )
+        if self.checkpoint is not None and keeps_rounds:
             model.set_params(checkpoint=self.checkpoint.folder / name)
+        elif self.checkpoint is not None:
+            store = Store(self.checkpoint.folder)
+            if (saved := store.get(name, persistence.load)) is not None:
+                return saved
+        model.set_params(callbacks=list(self.callbacks) if store is None else [recorder])
         fit_weighted(model, train.weighted, None if stop is None else stop.weighted, train.related)
+        if store is not None and not recorder.stopped:  # else it is not what the same command would give
+            store.put(name, partial(persistence.save, model))
         return model
 
 
-def _keeps_rounds(model: Any) -> bool:
-    return "checkpoint" in model.get_params(deep=False)
-
-
 class StopRecorder(Callback):
-    """Several callbacks as one, which knows whether any of them asked the fit to stop before its end."""
+    """Several callbacks as one, which records if any of them stops the fit before its end."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
@@ -139,14 +135,7 @@ class FoldFits:
     left_out: str = ""
     settled: bool = False
 
-    def grow(
-        self,
-        samples: Samples,
-        split: tuple[np.ndarray, np.ndarray],
-        inner: InnerFits,
-        place: str,
-        seconds: float,
-    ) -> None:
+    def grow(self, samples: Samples, split: Split, inner: InnerFits, place: str, seconds: float) -> None:
         """Fit once more, to the first rows of the split, for so many seconds at most; predict the others."""
         limits = [] if math.isinf(seconds) else [TimeLimit(seconds)]
         train, held = (samples[rows] for rows in split)
@@ -163,7 +152,7 @@ class FoldFits:
         self.cut = self.cut or any(limit.reached for limit in limits)
 
     def takes_whole(self, rows: int) -> float:
-        """Seconds that a fit to so many rows would take: all, and perhaps others with them."""
+        """Estimate the seconds of a fit to so many rows: all, and perhaps others with them."""
         if self.full_refits:
             return self.seconds[-1]
         return self.seconds[-1] * rows / self.rows[-1] if self.fits else 0.0
@@ -171,27 +160,29 @@ class FoldFits:
     def complete(self, samples: Samples, inner: InnerFits, place: str, left: float) -> None:
         """Fit once more, to all rows, as far as the fits to folds went, if that ends within `left` seconds.
 
-        Each such fit has a seed of its own. A model that cannot be told how far to go, or that is not made
-        for so many rows, is not fitted again; a fit that is asked to stop before its end is left out, and so
-        is one that says the same as the one before, as it draws nothing.
+        Each such fit has a seed of its own. A model without `for_all_rows`, or that is not made for so many
+        rows, is not fitted again; a fit that is stopped before its end is left out, and so is one that
+        predicts the same as the one before, as it draws nothing.
         """
         if self.settled or self.takes_whole(len(samples.y)) > left:
             return
         self.settled = True  # where it ends early
         try:
-            model = for_all_rows(self.typical())
+            model = self.typical().for_all_rows()
         except UsboostError:
             return
         if "random_state" in model.get_params(deep=False):
             model.set_params(random_state=model.random_state + len(self.full_refits) * BETWEEN_SEEDS)
         # folds that a time limit cut short were shorter in an earlier run of the same command
         how_far = key_of(described(model))[:8]
-        began, asked = time.perf_counter(), StopRecorder(inner.callbacks)
+        began, recorder = time.perf_counter(), StopRecorder(inner.callbacks)
         try:
-            model = replace(inner, callbacks=[asked]).fit_or_load(model, f"{place}-{how_far}", samples, None)
+            model = replace(inner, callbacks=[recorder]).fit_or_load(
+                model, f"{place}-{how_far}", samples, None
+            )
         except Unsuited:
             return
-        if asked.stopped:  # half a model would have half of the weight
+        if recorder.stopped:  # half a model would have half of the weight
             return
         some = samples.views[np.arange(min(len(samples.y), ROWS))]
         if self.full_refits and np.array_equal(
@@ -205,19 +196,18 @@ class FoldFits:
         self.settled = False
 
     def typical(self) -> Any:
-        """The fit of the middle length."""
+        """Return the fit of the middle length."""
         return sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
 
     def about(self, weight: float, loss: float | None, without: float | None) -> Member:
-        """For the ensemble's files and reports."""
-        fits, seconds = len(self.fits), sum(self.seconds)
-        told = (ROWS * self.predicting, self.cut, self.left_out, len(self.full_refits))
-        return Member(weight, loss, without, fits, seconds, *told)
+        """Describe the member for the ensemble's files and reports."""
+        made = len(self.fits), sum(self.seconds), ROWS * self.predicting
+        return Member(weight, loss, without, *made, self.cut, self.left_out, len(self.full_refits))
 
 
 @dataclass(frozen=True)
 class Member:
-    """What is known of a member when its ensemble is fitted.
+    """A member of a fitted ensemble, as its files and reports describe it.
 
     Attributes
     ----------
@@ -246,7 +236,7 @@ class Member:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Member:
-        """What `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
+        """Read what `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
         # "whole" is the name of before
         found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
         numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
@@ -259,7 +249,7 @@ class Member:
 def in_time(
     fold_fits: Mapping[str, FoldFits], fold: int, left: Callable[[], float]
 ) -> Iterator[tuple[str, float]]:
-    """Member and most seconds of each fit to a fold that there is time for.
+    """Yield member and most seconds of each fit to a fold that there is time for.
 
     The very first fit is always made; another member's first one has its share of the time left, and is left
     out where that is shorter than the quickest fit so far. Of a member that has been fitted another fit
@@ -286,11 +276,89 @@ def in_time(
 
 
 def seen_by_all(
-    fold_fits: Mapping[str, FoldFits], splits: Sequence[tuple[np.ndarray, np.ndarray]]
+    fold_fits: Mapping[str, FoldFits], splits: Sequence[Split]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Positions of the rows, in order, that every member still in the race has predicted without having seen
-    them, and these predictions by member."""
+    """Return positions of the rows, in order, that every member still in the race has predicted without
+    having seen them, and these predictions by member."""
     fitted = {name: each for name, each in fold_fits.items() if each.fits and not each.left_out}
     depth = min(len(each.fits) for each in fitted.values())
     rows = np.sort(np.concatenate([held for _, held in splits[:depth]]))
     return rows, {name: each.seen[rows] for name, each in fitted.items()}
+
+
+PICKS = 50
+"""Models picked, with replacement; a weight is a share of the picks."""
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """n rows that no model was fitted to, by which models are judged.
+
+    In all methods `predicted` holds what each model says of these rows, by its name: probabilities (n, M) or
+    numbers (n,).
+
+    Attributes
+    ----------
+    y : int (n,), classes 0..M−1, or float (n,)
+    weights : float (n,), how many rows each stands for; by default 1
+    """
+
+    y: np.ndarray
+    weights: np.ndarray | None = None
+
+    def loss(self, predicted: np.ndarray) -> float:
+        """Return the mean loss of one model's predictions, or of a blend's."""
+        return mean(row_losses(self.y, predicted), self.weights)
+
+    def greedy_weights(self, predicted: Mapping[str, np.ndarray], picks: int = PICKS) -> dict[str, float]:
+        """Choose weights of models, each a whole number of `picks`, that sum to 1; models may have none.
+
+        The best model is picked first, then again and again the one that makes the mean of all picks best.
+        The mean of the lowest loss on the way is taken; of equal losses, the one of fewer picks.
+        """
+        names, n = list(predicted), len(self.y)
+        own, codes = dict(predicted), self.y
+        if predicted[names[0]].ndim > 1:
+            # of probabilities the loss reads those of the rows' own classes only
+            own = {name: each[np.arange(n), self.y][:, None] for name, each in predicted.items()}
+            codes = np.zeros(n, dtype=np.intp)
+        rows = Unseen(codes, self.weights)
+        total = np.zeros_like(own[names[0]], dtype=np.float64)
+        chosen: list[str] = []
+        best, kept = np.inf, 0
+        for count in range(1, picks + 1):
+            risks = [rows.loss((total + own[name]) / count) for name in names]
+            k = int(np.argmin(risks))
+            chosen.append(names[k])
+            total = total + own[names[k]]
+            if risks[k] < best:
+                best, kept = risks[k], count
+        found = chosen[:kept]
+        return {name: found.count(name) / kept for name in names if name in found}
+
+    def without_each(
+        self, predicted: Mapping[str, np.ndarray], kept: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Return the loss of the blend that would be found without each model kept; none of one alone.
+
+        Parameters
+        ----------
+        kept : what `greedy_weights` found.
+        """
+        found = {}
+        for left_out in kept:
+            others = {name: each for name, each in predicted.items() if name != left_out}
+            if others:
+                found[left_out] = self.loss(blended(others, self.greedy_weights(others)))
+        return found
+
+    def better_than_noise(self, one: np.ndarray, other: np.ndarray, errors: float = 1.0) -> bool:
+        """Tell if one model, or a blend, loses less than another, by more than so many standard errors of the
+        gain."""
+        gains = row_losses(self.y, other) - row_losses(self.y, one)
+        return bool(mean(gains, self.weights) > errors * error_of_mean(gains, self.weights))
+
+
+def blended(predicted: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
+    """Return the weighted mean of predictions."""
+    return np.asarray(sum(weight * predicted[name] for name, weight in weights.items()))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.boosting.callbacks import Callback, Patience
-from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import PseudoResidual, target_rule
@@ -18,15 +15,13 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.weighted import median, quantile
-from usboost.learners.base import Learner
-from usboost.learners.networks.images.backbones import Backbone
 from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.boosted.weak_learners import BoostedWeakLearners
+from usboost.models.entry import LOSSES
 from usboost.models.estimator import Samples, as_views
-from usboost.models.losses import LOSSES
+from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.shards.here import here
 
 
@@ -61,7 +56,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         a few rounds, and else 0.
     trim : float
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
-    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.models.losses.LOSSES`
+    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.models.entry.LOSSES`
         The papers' codeword loss, or one that is more robust to wrong labels (ours), or your own.
     patience : int, (int, float) or None
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
@@ -110,26 +105,11 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("LinearBaseline",)}
     _least_gain = 0.01  # of all validation samples' losses: less is only more certain of what is right
 
-    learners: Mapping[str, Learner] | None = None
     target: str = "gradient"
     n_inner: int = 1
-    step: str | StepRule = "newton"
-    step_settings: Mapping[str, Any] | None = None
-    n_rounds: int = 100
-    shrinkage: float = 1.0
-    sequential: bool = False
-    step_fraction: float | Literal["wide"] = 0.0
-    trim: float = 0.0
-    loss: str = "exponential"
-    patience: Patience = 20
-    monitor: str = "f1_val"
-    validation_fraction: float = 0.1
-    random_state: int = 0
-    callbacks: Sequence[Callback] | None = None
-    checkpoint: Checkpoint | Path | str | None = None
-    backbone: Backbone | None = None
+    _: KW_ONLY
     start: LinearBaseline | None = None
-    optional: tuple[str, ...] = ()
+    trim: float = 0.0
 
     def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
         model.fit_codes(views, y, len(self.classes_), context)
@@ -138,7 +118,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         model.classes_ = np.arange(len(self.classes_))
 
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
-        """The f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
+        """Return the f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
         # scores are linear in f: f = scores · B⁺, where row d of B are the scores of the d-th unit vector
         codewords = self._loss().scores(np.eye(self._loss().n_outputs))
         return scores @ np.linalg.pinv(codewords)
@@ -170,21 +150,21 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         return self._loss().probabilities(f)
 
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """The scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
+        """Return the scores ⟨f, y^k⟩, float64: (n, M), or (n,) with the margin of class 1 when M = 2."""
         scores = self._loss().scores(self._f(as_views(X)))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
+        """Return the softmax of the scores, float64 (n, M): the link at which the loss is calibrated."""
         return self._of_f(self._f(as_views(X)))
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
-        """Predictions (n,) after each kept round."""
+        """Predict (n,) after each kept round."""
         for f in self._staged_f(as_views(X)):
             yield self.classes_[self._loss().scores(f).argmax(axis=1)]
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     """Gradient boosting with one weak learner per view, for numbers (2WL, 1WL and their variants).
 
@@ -244,32 +224,19 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
     holds: ClassVar[Mapping[str, Any]] = {**BoostedWeakLearners.holds, "start": ("RidgeBaseline",)}
 
-    learners: Mapping[str, Learner] | None = None
     step: str | StepRule = "closed"
-    step_settings: Mapping[str, Any] | None = None
-    n_rounds: int = 100
-    shrinkage: float = 1.0
-    sequential: bool = False
-    step_fraction: float | Literal["wide"] = 0.0
     loss: str = "squared"
+    monitor: str = "risk_val"
+    start: RidgeBaseline | None = None
     quantile: float = 0.5
     delta: float | None = None
     delta_quantile: float = 0.9
-    patience: Patience = 20
-    monitor: str = "risk_val"
-    validation_fraction: float = 0.1
-    random_state: int = 0
-    callbacks: Sequence[Callback] | None = None
-    checkpoint: Checkpoint | Path | str | None = None
-    backbone: Backbone | None = None
-    start: RidgeBaseline | None = None
-    optional: tuple[str, ...] = ()
 
     def _n_outputs(self) -> int:
         return 1
 
     def _in(self, unit: float) -> RegressionLoss:
-        """The loss of targets that are divided by `unit`."""
+        """Return the loss of targets that are divided by `unit`."""
         return regression_loss(self.loss, quantile=self.quantile, delta=getattr(self, "delta_", 1.0) / unit)
 
     def _loss(self) -> RegressionLoss:
@@ -279,7 +246,15 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         check_loss_name(self.loss)
         self.__dict__.pop("delta_", None)  # an earlier fit's
         if self.loss == "huber":
-            self.delta_ = _delta(y, self.delta_quantile, weights) if self.delta is None else float(self.delta)
+            if self.delta is not None:
+                self.delta_ = float(self.delta)
+            elif not 0 < self.delta_quantile < 1:
+                raise UsboostError(f"delta_quantile is a share between 0 and 1, not {self.delta_quantile}")
+            else:
+                size = np.abs(y - median(y, weights))
+                highest = float(here().highest(float(size.max(initial=0.0))))
+                # more than half of the targets may be equal; then all that are not would count as outliers
+                self.delta_ = quantile(size, self.delta_quantile, weights) or highest or 1.0
         return best_constant(self._in(1.0), y, weights)
 
     def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
@@ -314,12 +289,3 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
     def _staged(self, views: Views) -> Iterator[np.ndarray]:
         return (f[:, 0] for f in self._staged_f(views))
-
-
-def _delta(y: np.ndarray, share: float, weights: np.ndarray | None) -> float:
-    """The `share` quantile of targets' absolute residuals from their median."""
-    if not 0 < share < 1:
-        raise UsboostError(f"delta_quantile is a share between 0 and 1, not {share}")
-    size = np.abs(y - median(y, weights))
-    # more than half of the targets may be equal; then all that are not would count as outliers
-    return quantile(size, share, weights) or float(here().highest(float(size.max(initial=0.0)))) or 1.0

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from scipy.special import softmax
+from torch import nn
 from torch.nn import functional
 
 from usboost.boosting.callbacks import Callback, improves, resume, tell, watched
@@ -22,10 +26,20 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.inputs import prepare_view
-from usboost.learners.networks.modules import initialise
+from usboost.learners.networks.inputs import (
+    Checked,
+    Width,
+    Widths,
+    branch,
+    check_input,
+    check_weights,
+    prepare_view,
+    validated,
+)
+from usboost.learners.networks.modules import Linear, dense_network, generators, initialise
 from usboost.learners.networks.train import (
     Batches,
+    Optimizer,
     Tensors,
     WithAbsent,
     make_optimizer,
@@ -36,21 +50,143 @@ from usboost.learners.networks.train import (
 from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.networks.two_branch_network import FittedTwoBranch, Training, TwoBranchNetwork
 
 WEIGHTS = "network.safetensors"
 
 
-@dataclass(frozen=True)
-class Epochs:
-    """A network in training, as callbacks see it: a round is an epoch."""
+class TwoBranchNetwork(nn.Module):
+    """DNN1 on one view, DNN2 on the other, fusion, DNN3, one logit per class (US Figure 1), or one number.
 
-    n_rounds: int
+    Fusion by "concat" joins the two embeddings; by "product" multiplies them element by element,
+    and where their widths differ a linear layer first brings the first to the second's. Of more than two
+    views, of images from several sides say, all but the last have a DNN1 each. A view that the
+    specification says may be `missing` comes with a mask of the rows without it, which a learned vector
+    stands for.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        super().__init__()
+        dnn1, dnn2 = list(spec["dnn1"]), list(spec["dnn2"])
+        first, *further, last = spec["inputs"]
+        self.first, self.second = branch(first, dnn1), branch(last, dnn2)
+        self.further = nn.ModuleList(branch(each, dnn1) for each in further)
+        one, two = dnn1[-1], dnn2[-1]
+        self.product = spec["fusion"] == "product"
+        self.match = Linear(one, two) if self.product and one != two else nn.Identity()
+        fused = two if self.product else one * (1 + len(further)) + two
+        self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
+        widths = [one] * (len(further) + 1) + [two]
+        absent = [nn.Parameter(torch.zeros(w)) if m else None for w, m in zip(widths, spec["missing"])]
+        self.no_first, self.no_second = absent[0], absent[-1]
+        self.no_further = nn.ParameterList(absent[1:-1])
+
+    def forward(self, first: Tensors, *others: Tensors) -> torch.Tensor:
+        *further, last = others
+        embedded = [self.match(_embedded(self.first, first, self.no_first))]
+        for module, tensors, missing in zip(self.further, further, self.no_further):
+            embedded.append(self.match(_embedded(module, tensors, missing)))
+        embedded.append(_embedded(self.second, last, self.no_second))
+        return self.joint(reduce(torch.mul, embedded) if self.product else torch.cat(embedded, dim=1))
+
+
+def _embedded(branch: nn.Module, tensors: Tensors, missing: torch.Tensor | None) -> torch.Tensor:
+    """Embed rows by a branch and the ReLU; those without the view are the vector `missing`."""
+    if missing is None:
+        return functional.relu(branch(tensors))
+    *given, absent = tensors
+    return torch.where(absent[:, None], missing, functional.relu(branch(tuple(given))))
+
+
+@dataclass(frozen=True)
+class FittedTwoBranch:
+    """A trained two-branch network: its specification and weights, float32 on the CPU."""
+
+    spec: dict[str, Any]
+    weights: dict[str, np.ndarray]
+
+    def logits(self, inputs: Sequence[Batches], device: torch.device) -> np.ndarray:
+        """Compute float32 (n, M), (n, 1) of a regression, from the rows of the views in the spec's order."""
+        network = TwoBranchNetwork(self.spec)
+        network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
+        return run(network.to(device), inputs)
+
+    def check(self, n_classes: int) -> None:
+        """Check that the weights are those of the specification, of `n_classes` outputs, or 1."""
+        spec = validated(_TwoBranchSpec, self.spec)
+        if spec["n_classes"] != n_classes:
+            raise UsboostError(f"the network has {spec['n_classes']} classes, not {n_classes}")
+        spec["inputs"] = [check_input(each) for each in self.spec["inputs"]]
+        if not len(spec["inputs"]) == len(spec["views"]) == len(spec["missing"]):
+            raise UsboostError("the network's views are not as many as its inputs")
+        check_weights(self.weights, spec, TwoBranchNetwork)
+
+
+class _TwoBranchSpec(Checked):
+    inputs: Annotated[list[dict[str, Any]], Field(min_length=2)]
+    views: Annotated[list[str], Field(min_length=2)]
+    dnn1: Annotated[Widths, Field(min_length=1)]
+    dnn2: Annotated[Widths, Field(min_length=1)]
+    dnn3: Widths
+    fusion: Literal["concat", "product"]
+    n_classes: Width  # 1 for a regression
+    missing: list[bool]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A network in training as a checkpoint keeps it, epoch by epoch."""
+
+    network: nn.Module
+    optimizer: Optimizer
+    generator: torch.Generator
+
+    def keep(
+        self,
+        checkpoint: Checkpoint | None,
+        round_: Round,
+        best_weights: Mapping[str, np.ndarray],
+        best: Mapping[str, float] | None,
+    ) -> None:
+        if checkpoint is None:
+            return
+        arrays = {f"best/{name}": array for name, array in best_weights.items()}
+        arrays |= {f"now/{name}": tensor.cpu().numpy() for name, tensor in self._tensors().items()}
+        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(self._generators())}
+        # one file holds all that the next epoch needs; the epoch's own file may be missing after it
+        described = {"metrics": round_.metrics, "seconds": round_.seconds}
+        checkpoint.keep_state(round_.index, arrays, {"best": best, "round": described})
+        checkpoint.keep(round_)
+
+    def restore(
+        self, checkpoint: Checkpoint | None
+    ) -> tuple[list[Round], dict[str, np.ndarray], dict[str, float] | None]:
+        """Restore the network; return the epochs done, the best weights so far and their metrics."""
+        state = checkpoint.state() if checkpoint is not None else None
+        if checkpoint is None or state is None:
+            return [], {}, None
+        index, arrays, more = state
+        done = checkpoint.rounds()[:index]
+        if len(done) < index:
+            done.append(Round(index, None, more["round"]["metrics"], more["round"]["seconds"]))
+            checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
+        for name, tensor in self._tensors().items():
+            tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
+        for i, generator in enumerate(self._generators()):
+            generator.set_state(torch.from_numpy(arrays[f"drawn/{i}"]))
+        best = {name[5:]: array for name, array in arrays.items() if name.startswith("best/")}
+        return done, best, more["best"]
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        tensors = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
+        return tensors | {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
+
+    def _generators(self) -> list[torch.Generator]:
+        return [self.generator, *generators(self.network)]
 
 
 @dataclass(eq=False, repr=False)
 class TwoBranches(ViewsEstimator):
-    """What the classifier and the regressor share: settings, training, files."""
+    """Settings, training and files of the classifier and the regressor."""
 
     views: Sequence[str] = ("U", "S")
     dnn1: Sequence[int] = (100, 50)
@@ -71,6 +207,7 @@ class TwoBranches(ViewsEstimator):
     checkpoint: Checkpoint | Path | str | None = None
 
     holds: ClassVar[Mapping[str, Any]] = {"backbone": ("Backbone",)}
+    _evaluate: ClassVar[Any]  # (outputs, y, weights): metrics of validation samples; "risk_val" at least
     space: ClassVar[Space] = {
         "dnn1": HIDDEN,
         "dnn2": HIDDEN,
@@ -89,16 +226,37 @@ class TwoBranches(ViewsEstimator):
         # images may be missing when the model is used, also where none was in training
         missing = [getattr(views[name], "kind", None) == "image" for name in self.views]
         prepared = self._prepare(views, missing)
-        spec = self._spec([spec for spec, _ in prepared], missing)
-        network = self._network(spec)
-        inputs, targets = [rows for _, rows in prepared], self._weighted(y, context.weights)
+        spec = {
+            "views": list(self.views),
+            "inputs": [spec for spec, _ in prepared],
+            "dnn1": list(self.dnn1),
+            "dnn2": list(self.dnn2),
+            "dnn3": list(self.dnn3),
+            "fusion": self.fusion,
+            "n_classes": self.n_outputs,
+            "missing": missing,
+        }
+        device = pick_device(self.device)
+        network = TwoBranchNetwork(spec).to(device)
+        initialise(network, self.random_state)
+        if self.backbone is not None:
+            self.backbone.load_weights(network)  # as they were trained
+        classes = self.n_outputs > 1
+        encoded = torch.from_numpy(y.astype(np.int64) if classes else y.astype(np.float32)[:, None])
+        inputs = [rows for _, rows in prepared]
+        targets: Tensors = (encoded.to(device),)
+        if context.weights is not None:
+            scaled = (context.weights / context.weights.mean()).astype(np.float32)
+            targets = (*targets, torch.from_numpy(scaled).to(device))
+
+        batch_loss = partial(mean_loss, functional.cross_entropy if classes else functional.mse_loss)
         validation, checkpoint = context.validation, context.checkpoint
         held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
         optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
         kept = Training(network, optimizer, generator)
         watch = context.watch(self.monitor, self.patience)
-        with watched(Epochs(self.n_epochs), watch.callbacks):
+        with watched(SimpleNamespace(n_rounds=self.n_epochs), watch.callbacks):
             done, weights, best = kept.restore(checkpoint)
             if weights:
                 self.network_ = FittedTwoBranch(spec, weights)
@@ -108,7 +266,7 @@ class TwoBranches(ViewsEstimator):
                     break
                 start = time.perf_counter()
                 batches = torch.randperm(len(y), generator=generator).split(self.batch_size)
-                loss = run_epoch(network, inputs, self._batch_loss, targets, optimizer, batches)
+                loss = run_epoch(network, inputs, batch_loss, targets, optimizer, batches)
                 trained = time.perf_counter()
                 if not np.isfinite(loss):
                     raise UsboostError(
@@ -128,45 +286,6 @@ class TwoBranches(ViewsEstimator):
                 stop = tell(watch.callbacks, round_)
         self.history_, self.best_round_ = watch.history, watch.best_round
 
-    def _spec(self, inputs: list[dict[str, Any]], missing: list[bool]) -> dict[str, Any]:
-        """What a network is built from, in training and when it is loaded."""
-        return {
-            "views": list(self.views),
-            "inputs": inputs,
-            "dnn1": list(self.dnn1),
-            "dnn2": list(self.dnn2),
-            "dnn3": list(self.dnn3),
-            "fusion": self.fusion,
-            "n_classes": self._n_classes(),
-            "missing": missing,
-        }
-
-    def _network(self, spec: dict[str, Any]) -> TwoBranchNetwork:
-        """A network to train: initial weights by the seed, a backbone's as they were trained."""
-        network = TwoBranchNetwork(spec).to(pick_device(self.device))
-        initialise(network, self.random_state)
-        if self.backbone is not None:
-            self.backbone.load_weights(network)
-        return network
-
-    def _weighted(self, y: np.ndarray, weights: np.ndarray | None) -> Tensors:
-        """The targets, and the samples' weights if there are any, with a mean of 1."""
-        device = pick_device(self.device)
-        targets = self._targets(y).to(device)
-        if weights is None:
-            return (targets,)
-        scaled = (weights / weights.mean()).astype(np.float32)
-        return targets, torch.from_numpy(scaled).to(device)
-
-    @property
-    def n_estimators_(self) -> int:
-        """One network: that of the best epoch."""
-        self._check_fitted()
-        return 1
-
-    def _reads(self, n_columns: int) -> Sequence[str]:
-        return self.views
-
     def _write(self, folder: Path) -> dict[str, Any]:
         write_arrays(self.network_.weights, folder / WEIGHTS)
         return {"network": self.network_.spec}
@@ -175,12 +294,12 @@ class TwoBranches(ViewsEstimator):
         if len(self.views) < 2:
             raise UsboostError("it reads one view only, not two or more")
         self.network_ = FittedTwoBranch(document["network"], read_arrays(folder / WEIGHTS))
-        self.network_.check(self._n_classes())
+        self.network_.check(self.n_outputs)
         if list(self.views) != self.network_.spec["views"]:
             raise UsboostError("the network reads other views than the model")
 
     def _prepare(self, views: Views, missing: Sequence[bool]) -> list[tuple[dict[str, Any], Batches]]:
-        """Specification and rows of each view, with a mask where it may be missing."""
+        """Prepare the specification and rows of each view, with a mask where it may be missing."""
         device = pick_device(self.device)
         prepared = []
         for name, masked in zip(self.views, missing):
@@ -192,25 +311,11 @@ class TwoBranches(ViewsEstimator):
             prepared.append((spec, rows))
         return prepared
 
-    def _n_classes(self) -> int:
-        """Outputs of the network: M; 1 for a regression."""
-        raise AttributeError("_n_classes is defined by each model")
-
-    def _targets(self, y: np.ndarray) -> torch.Tensor:
-        """y as the loss takes it."""
-        raise AttributeError("_targets is defined by each model")
-
-    @staticmethod
-    def _batch_loss(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-        """The mean loss of a batch; `targets` are y and, if there are any, weights (n,) of mean 1."""
-        raise AttributeError("_batch_loss is defined by each model")
-
-    def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
-        """What is shown of the validation samples; "risk_val" at least."""
-        raise AttributeError("_evaluate is defined by each model")
+    def _as_far(self) -> dict[str, Any]:
+        return {"n_epochs": max(1, self.best_round_)}
 
     def _outputs(self, views: Views) -> np.ndarray:
-        """What the network gives, float64 (n, M), or (n, 1) of a regression."""
+        """Compute the network's outputs, float64 (n, M), or (n, 1) of a regression."""
         self._check_fitted()
         missing = self.network_.spec["missing"]
         inputs = [rows for _, rows in self._prepare(views, missing)]
@@ -218,7 +323,7 @@ class TwoBranches(ViewsEstimator):
 
 
 def mean_loss(loss: Callable[..., torch.Tensor], outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-    """The mean of a loss of torch over a batch, each row by its weight.
+    """Return the mean of a loss of torch over a batch, each row by its weight.
 
     Weights have the mean 1 over all rows, not over the batch: the mean over all batches is then the weighted
     mean, whatever batch a heavy row is in.
@@ -269,16 +374,6 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
     True
     """
 
-    def _n_classes(self) -> int:
-        return len(self.classes_)
-
-    def _targets(self, y: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(y.astype(np.int64))
-
-    @staticmethod
-    def _batch_loss(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-        return mean_loss(functional.cross_entropy, outputs, targets)
-
     def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         predicted = outputs.argmax(axis=1)
         targets: Tensors = (torch.from_numpy(y),)
@@ -291,7 +386,7 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
         }
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        """Predict class probabilities, float64 (n, M), columns as in ``classes_``."""
         return softmax(self._outputs(as_views(X)), axis=1)
 
 
@@ -323,16 +418,6 @@ class TwoBranchNetworkRegressor(TwoBranches, ViewsRegressor):
     """
 
     monitor: str = "risk_val"
-
-    def _n_classes(self) -> int:
-        return 1
-
-    def _targets(self, y: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(y.astype(np.float32)[:, None])
-
-    @staticmethod
-    def _batch_loss(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
-        return mean_loss(functional.mse_loss, outputs, targets)
 
     def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         found = outputs[:, 0].astype(np.float64)

@@ -1,25 +1,29 @@
-"""Boosted feature vectors: the leaf values a sample falls into, tree by tree (US §3.1)."""
+"""Boosted feature vectors: the leaf values a sample falls into, tree by tree (US §3.1); GBMs in files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
-from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 
-from usboost.data.row_groups import Related
+from usboost.data.row_groups import Related, inner_folds
 from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
 from usboost.evaluation.weighted import mean
+from usboost.files import replacing
+from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
 from usboost.learners.search_space import Integer, Real, Space
 from usboost.learners.trees.engines import HISTOGRAMS, quiet_lightgbm
-from usboost.learners.trees.fitted import Forest
+from usboost.learners.trees.fitted import FittedTrees, Forest
 from usboost.learners.trees.tree import Tree
+from usboost.models.persistence import check_digests, digests
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class GradientBoostedTrees:
 
     @property
     def n_stages(self) -> int:
-        """N."""
+        """Return N."""
         return len(self.trees) // self.trees_per_stage
 
     @property
@@ -53,22 +57,22 @@ class GradientBoostedTrees:
 
     @property
     def n_features(self) -> int:
-        """Length of a BFV: N·M, or N for two classes."""
+        """Return the length of a BFV: N·M, or N for two classes."""
         return len(self.trees)
 
     def features(self, table: Table, rows: slice = slice(None)) -> np.ndarray:
-        """BFV(x) of the rows, float32 (n, N·T), columns by stage and then class."""
+        """Return BFV(x) of the rows, float32 (n, N·T), columns by stage and then class."""
         return self._forest.leaf_values(table[rows].matrix())
 
     def leaf_numbers(self, table: Table) -> Table:
-        """The leaves that the rows fall into as N·T categorical columns, by stage and then class."""
+        """Return the leaves that the rows fall into as N·T categorical columns, by stage and then class."""
         codes = self._forest.leaf_numbers(table.matrix())
         names = tuple(f"tree_{j}" for j in range(len(self.trees)))
         sizes = tuple(len(tree.value) for tree in self.trees)
         return Table(np.empty((len(codes), 0), dtype=np.float32), codes, sizes, names)
 
     def coded(self, table: Table) -> CodedTable:
-        """BFV(x) of the rows, held as leaf numbers."""
+        """Return BFV(x) of the rows, as leaf numbers in memory."""
         codes = self._forest.leaf_numbers(table.matrix())
         return CodedTable.of_codes(codes, [tree.value[:, 0] for tree in self.trees])
 
@@ -77,19 +81,19 @@ class GradientBoostedTrees:
         return Forest(self.trees)
 
     def chunks(self, table: Table, rows: int = 32_768) -> Iterator[np.ndarray]:
-        """The BFVs in blocks of rows, so that the full matrix never has to exist."""
+        """Yield the BFVs in blocks of rows, so that the full matrix never has to exist."""
         for start in range(0, len(table), rows):
             yield self.features(table, slice(start, start + rows))
 
     def raw_score(self, table: Table) -> np.ndarray:
-        """initial + learning_rate · Σ BFV per class: float64 (n, T)."""
+        """Return initial + learning_rate · Σ BFV per class: float64 (n, T)."""
         matrix = table.matrix()
         classes = [self.trees[k :: self.trees_per_stage] for k in range(self.trees_per_stage)]
         sums = [Forest(trees).weighted_sum(matrix, np.ones(len(trees))) for trees in classes]
         return self.initial + self.learning_rate * np.concatenate(sums, axis=1)
 
     def staged_raw_score(self, table: Table) -> Iterator[np.ndarray]:
-        """The raw score after each stage, float64 (n, T); one array, that the next stage changes."""
+        """Yield the raw score after each stage, float64 (n, T); one array, that the next stage changes."""
         matrix = table.matrix()
         raw = np.repeat(self.initial[None, :], len(matrix), axis=0)
         for start in range(0, len(self.trees), self.trees_per_stage):
@@ -98,7 +102,7 @@ class GradientBoostedTrees:
             yield raw
 
     def probabilities(self, table: Table) -> np.ndarray:
-        """Class probabilities of the GBM alone, float64 (n, M)."""
+        """Predict class probabilities by the GBM alone, float64 (n, M)."""
         raw = self.raw_score(table)
         if self.n_classes == 2:
             positive = expit(raw[:, 0])
@@ -107,7 +111,7 @@ class GradientBoostedTrees:
 
 
 def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """The raw score before the first stage, float64 (T,).
+    """Return the raw score before the first stage, float64 (T,).
 
     Log-odds of class 1, or every class's log share; for a regression the targets' mean. By `weights` (n,), if
     there are any.
@@ -120,7 +124,7 @@ def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = No
 
 
 def lightgbm_parameters(n_classes: int) -> dict[str, Any]:
-    """LightGBM's parameters for equal trees from equal seeds; `n_classes` is 1 for a regression."""
+    """Return LightGBM's parameters for equal trees from equal seeds; `n_classes` is 1 for a regression."""
     return {
         "objective": {1: "regression", 2: "binary"}.get(n_classes, "multiclass"),
         "num_class": 1 if n_classes == 2 else n_classes,
@@ -132,29 +136,40 @@ def lightgbm_parameters(n_classes: int) -> dict[str, Any]:
     }
 
 
-def lightgbm_threads(rows: int) -> int:
-    """All cores (0) where a tree takes long enough; one below, where threads that spin only cost."""
-    return 0 if rows > 50_000 else 1
-
-
-def lightgbm_dataset(
-    table: Table,
-    y: np.ndarray,
-    weights: np.ndarray | None,
+def grow_lightgbm(
+    own: dict[str, Any],
     initial: np.ndarray,
-    parameters: dict[str, Any],
-    reference: Any = None,
+    n_classes: int,
+    n_rounds: int,
+    rows: tuple[Table, np.ndarray, np.ndarray | None],
+    held: tuple[Table, np.ndarray, np.ndarray | None] | None = None,
+    callbacks: Sequence[Any] = (),
 ) -> Any:
-    """LightGBM's own form of n rows; `reference`, of validation rows, is that of the training rows."""
-    return quiet_lightgbm().Dataset(
-        table.matrix(),
-        label=y,
-        weight=weights,
-        init_score=np.repeat(initial, len(y)),  # LightGBM reads them class by class
-        params=parameters,
-        categorical_feature=list(table.categorical),
-        reference=reference,
-    )
+    """Train LightGBM's booster on rows, a table, y and weights, from an initial score.
+
+    Parameters
+    ----------
+    own : parameters besides `lightgbm_parameters`
+    held : validation rows
+    """
+    # all cores where a tree takes long enough; below, threads that spin only cost
+    threads = {"num_threads": 0 if len(rows[1]) > 50_000 else 1}
+    parameters = lightgbm_parameters(n_classes) | threads | own
+
+    def dataset(table: Table, y: np.ndarray, weights: np.ndarray | None, reference: Any = None) -> Any:
+        return quiet_lightgbm().Dataset(
+            table.matrix(),
+            label=y,
+            weight=weights,
+            init_score=np.repeat(initial, len(y)),  # LightGBM reads them class by class
+            params=parameters,
+            categorical_feature=list(table.categorical),
+            reference=reference,
+        )
+
+    train = dataset(*rows)
+    valid = [] if held is None else [dataset(*held, train)]
+    return quiet_lightgbm().train(parameters, train, n_rounds, valid_sets=valid, callbacks=list(callbacks))
 
 
 @dataclass(eq=False, repr=False)
@@ -215,7 +230,7 @@ class BoostedFeatures(BaseEstimator):
         return self
 
     def transform(self, table: Table) -> np.ndarray:
-        """BFV(x), float32 (n, N·M), or (n, N) for two classes."""
+        """Return BFV(x), float32 (n, N·M), or (n, N) for two classes."""
         return self.gbm_.features(table)
 
     def out_of_fold(
@@ -226,19 +241,22 @@ class BoostedFeatures(BaseEstimator):
         weights: np.ndarray | None = None,
         related: Related | None = None,
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Row numbers and BFVs, fold by fold, each from a GBM that never saw those rows.
+        """Yield row numbers and BFVs, fold by fold, each from a GBM that never saw those rows.
 
         In-sample leaf values (the paper's) are optimistic: the network is then trained on features
         that are better than those it meets later. Columns mean different trees in each fold, so
         what the folds share is each column's place in the sequence of stages. Of related rows the folds are
         whole groups, or stretches of time.
         """
-        cut: Any = KFold if y.dtype.kind == "f" else StratifiedKFold
-        folds = cut(n_folds, shuffle=True, random_state=self.random_state)
-        if related is not None:
-            folds = PredefinedSplit(related.parts(n_folds, y, self.random_state))
-        for seen, unseen in folds.split(np.zeros(len(y)), y):
-            if y.dtype.kind != "f" and len(np.unique(y[seen])) < len(np.unique(y)):
+        if related is None:
+            folds = inner_folds(y, n_folds, self.random_state)
+        else:
+            part = related.parts(n_folds, y, self.random_state)
+            folds = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(part.max() + 1)]
+        codes = y if y.dtype.kind in "iu" else np.zeros(len(y))
+        whole = sum(len(unseen) for _, unseen in folds) == len(y)
+        for seen, unseen in folds:
+            if not whole or len(np.unique(codes[seen])) < len(np.unique(codes)):
                 raise UsboostError(
                     "a class is in one part of the rows only, so features out of fold do not know of it; "
                     "choose features in sample, or leave the groups or times out"
@@ -250,18 +268,16 @@ class BoostedFeatures(BaseEstimator):
     def _fit_lightgbm(
         self, table: Table, y: np.ndarray, n_classes: int, weights: np.ndarray | None
     ) -> GradientBoostedTrees:
-        lightgbm = quiet_lightgbm()
         initial = initial_score(y, n_classes, weights)
-        parameters = lightgbm_parameters(n_classes) | {
+        own = {
             "learning_rate": self.learning_rate,
             "max_depth": self.max_depth,
             "num_leaves": 2**self.max_depth,
             "min_data_in_leaf": self.min_samples_leaf,
-            "num_threads": self.num_threads or lightgbm_threads(len(y)),
             "seed": self.random_state,
+            **({"num_threads": self.num_threads} if self.num_threads else {}),
         }
-        dataset = lightgbm_dataset(table, y, weights, initial, parameters)
-        booster = lightgbm.train(parameters, dataset, num_boost_round=self.n_trees)
+        booster = grow_lightgbm(own, initial, n_classes, self.n_trees, (table, y, weights))
         grown = booster.dump_model()["tree_info"]
         trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
         # LightGBM stops when nothing is left to split; the stages it leaves out add nothing
@@ -285,3 +301,74 @@ class BoostedFeatures(BaseEstimator):
             initial -= initial.mean()  # scikit-learn starts from centred log shares
         trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]
         return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
+
+
+def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
+    """Write a GBM's trees; `load_gbm` reads them."""
+    with replacing(folder) as partial:
+        arrays, meta = FittedTrees(tuple(gbm.trees)).to_arrays()
+        document = {
+            **meta,
+            "initial": gbm.initial.tolist(),
+            "learning_rate": gbm.learning_rate,
+            "n_classes": gbm.n_classes,
+        }
+        joined: Arrays = {}  # thousands of trees in one array per field, with where each begins
+        for name in (field.name for field in fields(Tree)):
+            parts = [arrays[f"{i}.{name}"] for i in range(meta["trees"])]
+            joined[name] = np.concatenate(parts)
+            joined[f"{name}.start"] = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        write_arrays(joined, partial / "trees.safetensors")
+        document["files"] = digests(partial)
+        (partial / "gbm.json").write_text(json.dumps(document))
+
+
+def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees:
+    """Read a GBM that `save_gbm` wrote, of `n_classes` classes (1: a regression) where that is known.
+
+    Raises `UsboostError` if a file is missing, cut short or changed, or holds what is no GBM.
+    """
+    document = read_json(folder / "gbm.json")
+    try:
+        check_digests(document, folder)
+        gbm = GradientBoostedTrees(
+            _split_trees(read_arrays(folder / "trees.safetensors")),
+            np.asarray(document["initial"], dtype=np.float64),
+            float(document["learning_rate"]),
+            int(document["n_classes"]),
+        )
+        _check(gbm)
+        if n_classes not in (None, gbm.n_classes):
+            raise UsboostError(f"its GBM has {gbm.n_classes} classes, not {n_classes}")
+        return gbm
+    except UsboostError as error:
+        where = str(folder)
+        raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise UsboostError(f"{folder} is not a GBM that usboost wrote: {error!r}") from error
+
+
+def _split_trees(arrays: Arrays) -> list[Tree]:
+    names = [field.name for field in fields(Tree)]
+    for name in names:
+        starts = arrays[f"{name}.start"]
+        if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):
+            raise UsboostError(f"where each tree's {name} starts is not one number for each tree")
+        ends = starts[:1].tolist() == [0] and starts[-1] == len(arrays[name])
+        if not ends or (np.diff(starts) < 0).any():
+            raise UsboostError(f"the trees' {name} is not cut where they start")
+    parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
+    return [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))]
+
+
+def _check(gbm: GradientBoostedTrees) -> None:
+    """Check that a GBM has whole stages of trees with one value a leaf."""
+    per_stage = 1 if gbm.n_classes == 2 else gbm.n_classes
+    if gbm.initial.shape != (per_stage,) or gbm.n_classes < 1 or len(gbm.trees) % per_stage:
+        raise UsboostError(f"a GBM of {gbm.n_classes} classes has {len(gbm.trees)} trees")
+    if not (np.isfinite(gbm.initial).all() and np.isfinite(gbm.learning_rate)):
+        raise UsboostError("a GBM holds a number that is not finite")
+    for tree in gbm.trees:
+        tree.check()
+        if tree.value.shape[1] != 1:
+            raise UsboostError("a GBM's tree has more than one value a leaf")

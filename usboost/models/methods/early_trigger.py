@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from usboost.data.views import Frame, Sequences, as_sequences
 from usboost.errors import UsboostError
-from usboost.models.boosted.earlyboost import EarlyBoostClassifier
+from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 
 def harmonic_mean(accuracy: float, earliness: float) -> float:
-    """2·acc·(1 − e) / (acc + 1 − e), with earliness e = mean t/T in (0, 1]; 0 where both terms are 0."""
+    """Return 2·acc·(1 − e) / (acc + 1 − e), with earliness e = mean t/T in (0, 1]; 0 if both terms are 0."""
     timeliness = 1.0 - earliness
     total = accuracy + timeliness
     return 2.0 * accuracy * timeliness / total if total > 0 else 0.0
@@ -64,10 +64,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EarlyTrigger:
         """Fit a clone of the classifier to sequences and labels; see `EarlyBoostClassifier.fit`.
 
-        Raises
-        ------
-        UsboostError
-            If the trigger's settings, the sequences or the labels are not usable.
+        Raises `UsboostError` if the trigger's settings, the sequences or the labels are not usable.
         """
         self._check_settings()
         classifier = EarlyBoostClassifier() if self.classifier is None else clone(self.classifier)
@@ -85,13 +82,13 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
             raise UsboostError(f"the threshold {self.threshold} is no {self.by}; no sample could meet it")
 
     def stream(self, n: int) -> Stream:
-        """The beginning of n sequences whose frames are yet to come."""
+        """Begin n sequences whose frames are yet to come."""
         check_is_fitted(self, "classifier_")
         self._check_settings()
         return Stream(self, n)
 
     def predict(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Labels and decisions for sequences as far as they have come.
+        """Predict labels and decisions for sequences as far as they have come.
 
         Parameters
         ----------
@@ -109,7 +106,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
         return self._run(self._sequences(X)).answers()
 
     def decision_times(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Labels (n,) and the frame t at which each was decided, int (n,), for complete sequences.
+        """Return labels (n,) and the frame t at which each was decided, int (n,), for complete sequences.
 
         A sequence undecided at its last frame T_i is answered then.
         """
@@ -119,11 +116,11 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
         return self.classes_[codes], np.where(stream.decided, stream.times, sequences.lengths)
 
     def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
-        """The harmonic mean of `figures`, by which scikit-learn's searches can choose the threshold."""
+        """Return the harmonic mean of `figures`, by which searches can choose the threshold."""
         return self.figures(X, y)[0]
 
     def figures(self, X: Any, y: Any) -> tuple[float, float, float]:
-        """(harmonic mean, accuracy, earliness) on complete sequences with labels y.
+        """Return (harmonic mean, accuracy, earliness) on complete sequences with labels y.
 
         Earliness is the mean of t_i/T_i, the share of each sequence that was read. The harmonic mean
         is that of the accuracy and 1 − earliness; see `harmonic_mean`.
@@ -194,7 +191,7 @@ class Stream:
         return self.answers()
 
     def take(self, frame: Frame) -> None:
-        """`feed` for a frame that is known to be in order, without the answers."""
+        """Take a frame that is known to be in order, without the answers."""
         self.scores.feed(frame)
         trigger, t = self._trigger, self.scores.t
         confidence = (
@@ -206,7 +203,7 @@ class Stream:
         self.decided |= new
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Labels, −1 where undecided, and decisions."""
+        """Return labels, −1 where undecided, and decisions."""
         classes = self._trigger.classes_
         numeric = classes.dtype.kind in "iuf"
         labels = np.full(len(self.codes), -1, np.result_type(classes.dtype, np.int8) if numeric else object)

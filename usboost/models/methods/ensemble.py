@@ -1,0 +1,405 @@
+"""Bagged folds of several models, weighted by what they predict of rows that they have not seen."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
+from usboost.data.row_groups import Related, Split, inner_folds
+from usboost.data.views import Views
+from usboost.errors import Unsuited, UsboostError
+from usboost.files.arrays import digest_of
+from usboost.learners.networks.images import embeddings
+from usboost.models import persistence
+from usboost.models.base import MODELS, ViewsClassifier, ViewsRegressor
+from usboost.models.estimator import Samples, ViewsEstimator, as_views
+from usboost.models.inputs import embed
+from usboost.models.methods.fold_fits import (
+    ROWS,
+    FoldFits,
+    InnerFits,
+    Member,
+    StopRecorder,
+    Unseen,
+    blended,
+    in_time,
+    seen_by_all,
+)
+from usboost.models.tuned_images import fit_weighted
+
+SPARE = 0.1
+"""Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""
+LEAST, ENOUGH, PLENTY = 3, 2000, 10_000
+"""Folds, and rows that they hold out together, that say well enough what each member is worth; rows of the
+first fold that say it alone."""
+BEHIND = 2.0
+"""Standard errors by which a member without a weight is behind the best one to be left out."""
+
+
+@dataclass(eq=False, repr=False)
+class Ensemble(ViewsEstimator):
+    """Fits, weights, predictions and files of the ensembles of classifiers and of regressors."""
+
+    members: Mapping[str, Any] | None = None
+    folds: int = 5
+    fast_predict: bool = False
+    refit_full: bool = True
+    repeats: int = 1
+    validation_fraction: float = 0.0
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+
+    holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
+    fits_inside: ClassVar[bool] = True
+    """Images are tuned for the rows of each fit inside."""
+
+    def _of(self, model: Any, views: Views) -> np.ndarray:
+        """Predict by a member, as encoded: probabilities (n, M) or numbers (n,)."""
+        found: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
+        return found
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        if not self.members:
+            raise UsboostError("members is empty; give the models to combine by name")
+        related = context.related
+        samples = Samples(views, y, context.weights, related)
+        splits = inner_folds(y, self.folds, self.random_state, related)
+        held = np.cumsum([len(rows) for _, rows in splits])
+        # the first splits that hold out enough rows; all where they hold out fewer
+        splits = splits[: 1 if held[0] >= PLENTY else max(LEAST, 1 + int(np.searchsorted(held, ENOUGH)))]
+        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
+        fold_fits = {name: FoldFits(each, self._of, np.zeros(shape)) for name, each in self.members.items()}
+        ahead = 0 if context.validation is None else len(context.validation[0])
+        given = (member.get_params(deep=False) for member in self.members.values())
+        reader = next((each for each in given if each.get("backbone") is not None), None)
+        if reader is not None and not math.isinf(_time_left(context.callbacks)):
+            # all images at once, else the first fit would seem to take as long as they
+            for each in (views, *(context.validation or ())[:1]):
+                embed(each, reader["backbone"], reader.get("device", "auto"))
+
+        def left() -> float:
+            # these rows will be predicted twice: for the scores, and with other rows' images
+            predicting = sum(each.predicting for each in fold_fits.values())
+            return _time_left(context.callbacks) - 2 * ahead * predicting
+
+        def left_for_folds() -> float:
+            # at least one member will be fitted to all rows
+            rows = len(y) + ahead
+            return left() - max((each.takes_whole(rows) for each in fold_fits.values()), default=0.0)
+
+        inner, places = InnerFits(context.checkpoint, context.callbacks), list(fold_fits)
+        for fold, split in enumerate(splits):
+            for name, seconds in in_time(fold_fits, fold, left_for_folds):
+                try:
+                    place = f"m{places.index(name)}-{fold}"
+                    fold_fits[name].grow(samples, split, inner, place, seconds)
+                except Unsuited as error:
+                    fold_fits[name].left_out = str(error)
+            if not fold and not self.fast_predict:  # which may have to fall back on any of them
+                _leave_out(fold_fits, samples, split[1])
+        if not any(each.fits for each in fold_fits.values()):
+            raise UsboostError("; ".join(each.left_out for each in fold_fits.values()))
+        without = self._weigh(fold_fits, samples, splits)
+        if self.refit_full and not self.fast_predict:
+            self._complete(fold_fits, samples, inner, left)
+        self.members_ = {
+            name: each.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
+            for name, each in fold_fits.items()
+        }
+        if self.fast_predict:  # the best member that is made for so many rows takes the blend's place
+            best_first = sorted(self.losses_, key=self.losses_.__getitem__)
+            for k, name in enumerate(best_first):
+                try:
+                    self._keep_one(name, fold_fits, samples, context.callbacks)
+                    break
+                except Unsuited:
+                    if k + 1 == len(best_first):
+                        raise
+        self._before = None if self.refit_full else (fold_fits, inner, without)
+        self.best_round_ = sum(map(len, self.fits_.values()))
+        self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
+
+    def add_full_refits(
+        self,
+        X: Views | Mapping[str, Any],
+        y: np.ndarray,
+        sample_weight: np.ndarray | None = None,
+        related: Related | None = None,
+        always: bool = False,
+    ) -> bool:
+        """Fit the members kept to these rows, too: all that there are, validation rows among them.
+
+        With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
+        To be called once, after a fit without `refit_full`, which is set, and returned, if there is one then.
+        Fits that a callback stops, or has no time for, are left out.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as of ``fit``
+        always : whether callbacks that limit the time are left out
+        """
+        before = getattr(self, "_before", None)
+        if before is None:
+            raise UsboostError(
+                "members are fitted to all rows already; fit the ensemble with refit_full=False"
+            )
+        fold_fits, inner, without = before
+        encoded = self._encode(np.asarray(y))
+        targets = self._standardised(encoded) if isinstance(self, ViewsRegressor) else encoded
+        samples = Samples.counted(as_views(X), targets, sample_weight, related=related)
+        self._before = None
+        if always:
+            inner = replace(inner, callbacks=[c for c in inner.callbacks if math.isinf(c.time_left())])
+        if self.fast_predict:
+            (name,) = self.weights_
+            try:
+                quick = fold_fits[name].takes_whole(len(samples.y)) <= _time_left(inner.callbacks)
+                self.refit_full = quick and self._keep_one(name, fold_fits, samples, inner.callbacks)
+            except Unsuited:  # for more rows than the one kept had, say
+                self.refit_full = False
+            return self.refit_full
+        self._complete(fold_fits, samples, inner, lambda: _time_left(inner.callbacks))
+        self.members_ |= {
+            name: fold_fits[name].about(self.weights_[name], self.losses_[name], without.get(name))
+            for name in self.weights_
+        }
+        self.refit_full = bool(self.full_refits_)
+        return self.refit_full
+
+    def _weigh(
+        self, fold_fits: Mapping[str, FoldFits], samples: Samples, splits: Sequence[Split]
+    ) -> dict[str, float]:
+        """Choose the weights; return the blend's loss without each member that has one."""
+        rows, seen = seen_by_all(fold_fits, splits)
+        judge = _judge(samples, rows)
+        self.losses_ = {name: judge.loss(each) for name, each in seen.items()}
+        best = min(self.losses_, key=self.losses_.__getitem__)
+        self.weights_ = judge.greedy_weights(seen)
+        if not judge.better_than_noise(blended(seen, self.weights_), seen[best]):
+            self.weights_ = {best: 1.0}
+        blend = blended(seen, self.weights_)
+        self.blend_loss_: float | None = judge.loss(blend)
+        self.out_of_fold_ = np.full((len(samples.y), *blend.shape[1:]), np.nan)
+        self.out_of_fold_[rows] = blend
+        self.fits_ = {name: fold_fits[name].fits for name in self.weights_}
+        self.full_refits_: dict[str, list[Any]] = {}
+        self.alone_: float | None = None
+        self.bytes_: dict[str, int] = {}
+        return judge.without_each(seen, self.weights_)
+
+    def _complete(
+        self, fold_fits: Mapping[str, FoldFits], samples: Samples, inner: InnerFits, left: Callable[[], float]
+    ) -> None:
+        """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
+        heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
+        spare = SPARE * sum(sum(each.seconds) for each in fold_fits.values())
+        # where one fold is plenty, so is one fit to all rows
+        for turn in range(min(self.repeats, max(len(each.fits) for each in fold_fits.values()))):
+            for name in heaviest:
+                place = f"m{list(fold_fits).index(name)}-all"
+                fold_fits[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
+        self.full_refits_ = {
+            name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
+        }
+
+    def _keep_one(
+        self, name: str, fold_fits: Mapping[str, FoldFits], samples: Samples, callbacks: Sequence[Callback]
+    ) -> bool:
+        """Let a member, fitted to all rows as far as its fits went, take the blend's place.
+
+        One that is kept already stays where the next is stopped before its end.
+        """
+        # its length is known, and time was left for it
+        recorder = StopRecorder([each for each in callbacks if math.isinf(each.time_left())])
+        model = fold_fits[name].typical().for_all_rows().set_params(callbacks=[recorder])
+        fit_weighted(model, samples.weighted, None, samples.related)
+        if recorder.stopped and self.alone_ is not None:
+            return False
+        began, some = time.perf_counter(), np.arange(min(len(samples.y), ROWS))
+        self._of(model, samples.views[some])
+        self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
+        self.weights_, self.fits_ = {name: 1.0}, {name: [model]}
+        return True
+
+    @property
+    def n_rounds(self) -> int:
+        """Count the fits, under the name that callbacks know."""
+        return len(self.members or ()) * self.folds
+
+    @property
+    def n_estimators_(self) -> int:
+        """Count the models whose predictions are averaged."""
+        self._check_fitted()
+        return sum(map(len, [*self.fits_.values(), *self.full_refits_.values()]))
+
+    def _blend(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Return Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
+        self._check_fitted()
+        views = as_views(X)
+        with embeddings.held():
+            means = {}
+            for name, fits in self.fits_.items():
+                folds = np.mean([self._of(each, views) for each in fits], axis=0)
+                whole = [self._of(each, views) for each in self.full_refits_.get(name, [])]
+                means[name] = np.mean([folds, *whole], axis=0)
+        return blended(means, self.weights_)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        for place, _, fit in self._places():
+            persistence.save(fit, folder / place)
+        first: dict[str, Path] = {}
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            # of equal files, a frozen backbone's weights say, further ones are links to the first
+            known = first.setdefault(digest_of(file), file)
+            if known is not file:
+                other = file.with_suffix(".link")
+                os.link(known, other)
+                other.replace(file)
+        self.bytes_, inodes = dict.fromkeys(self.fits_, 0), set()
+        for place, name, _ in self._places():
+            for file in (folder / place).rglob("*"):
+                about = file.stat()
+                if file.is_file() and about.st_ino not in inodes:  # a shared file is the first one's
+                    inodes.add(about.st_ino)
+                    self.bytes_[name] += about.st_size
+        return {
+            "weights": self.weights_,
+            "losses": self.losses_,
+            "fits": {name: len(fits) for name, fits in self.fits_.items()},
+            "whole": {name: len(fits) for name, fits in self.full_refits_.items()},
+            "blend_loss": self.blend_loss_,
+            "alone": self.alone_,
+            "bytes": self.bytes_,
+            "members": {name: each.to_json() for name, each in self.members_.items()},
+        }
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        members = self.members or {}
+        weights = {str(name): float(value) for name, value in document["weights"].items()}
+        right = set(weights) <= set(members) and weights and min(weights.values()) > 0
+        if not right or abs(sum(weights.values()) - 1) > 1e-9 or set(document["fits"]) != set(weights):
+            raise UsboostError("the weights are not those of its members, which sum to 1")
+        self.weights_ = weights
+        self.losses_ = {str(name): float(value) for name, value in document["losses"].items()}
+        self.members_ = {str(n): Member.from_json(each) for n, each in document["members"].items()}
+        self.bytes_ = {str(name): int(size) for name, size in document["bytes"].items()}
+        loss, alone = document["blend_loss"], document["alone"]
+        self.blend_loss_ = None if loss is None else float(loss)
+        self.alone_ = None if alone is None else float(alone)
+        self.fits_, self.full_refits_ = {}, {}
+        whole = document["whole"]
+        for index, name in enumerate(weights):
+            count, more = int(document["fits"][name]), int(whole.get(name, 0))
+            if count < 1 or more < 0:
+                raise UsboostError(f"the member {name} has no fit")
+            fits = [persistence.load(folder / f"m{index}-{k}") for k in range(count + more)]
+            for fit in fits:
+                if type(fit) is not type(members[name]):
+                    raise UsboostError(f"the member {name} is a {type(fit).__name__}")
+                if self.n_outputs > 1 and list(fit.classes_) != list(range(self.n_outputs)):
+                    raise UsboostError("a member has other classes")
+            self.fits_[name] = fits[:count]
+            if more:
+                self.full_refits_[name] = fits[count:]
+
+    def _places(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield folder, member and fit of each fit; those to all rows after those to folds."""
+        for index, (name, fits) in enumerate(self.fits_.items()):
+            for k, fit in enumerate([*fits, *self.full_refits_.get(name, [])]):
+                yield f"m{index}-{k}", name, fit
+
+
+def _leave_out(fold_fits: Mapping[str, FoldFits], samples: Samples, held: np.ndarray) -> None:
+    """Let no further fit be made of members that have no weight by the first fold's held-out rows, and are
+    behind the best member there by more than `BEHIND` standard errors."""
+    seen = {name: each.seen[held] for name, each in fold_fits.items() if each.fits}
+    if len(seen) < 2:
+        return
+    judge = _judge(samples, held)
+    weights = judge.greedy_weights(seen)
+    best = min(seen, key=lambda name: judge.loss(seen[name]))
+    for name in seen.keys() - weights.keys():
+        if judge.better_than_noise(seen[best], seen[name], BEHIND):
+            fold_fits[name].left_out = "it adds nothing to the others on the first fold's rows"
+
+
+def _judge(samples: Samples, rows: np.ndarray) -> Unseen:
+    return Unseen(samples.y[rows], None if samples.weights is None else samples.weights[rows])
+
+
+def _time_left(callbacks: Sequence[Callback]) -> float:
+    return min((each.time_left() for each in callbacks), default=math.inf)
+
+
+class EnsembleClassifier(Ensemble, ViewsClassifier):
+    """Several classifiers, each fitted once for each fold, their probabilities averaged by greedy weights.
+
+    Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
+    rows best (Caruana et al., 2004), which flatters members that stop early a little. Once three folds have
+    held out 2,000 rows, or the first one 10,000, no other is fitted. Where the blend is not better than the
+    best member beyond the standard error, that member alone is kept. Members that are kept are fitted to all
+    rows, too, as far as their fits to folds went; in a member's mean those to folds count together as much as
+    one of these. Validation samples are not looked at. Related rows are divided as
+    `usboost.data.row_groups.Related.folds` says: by whole groups, or so that later rows judge each fit; these
+    are half of all rows then.
+
+    Parameters
+    ----------
+    members : mapping of name to ViewsClassifier, unfitted; the first should be quick and good, as it is all
+        there is where there is time for no other
+    folds : how many fits of each at most
+    fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
+    refit_full : whether members that are kept are fitted to all rows, too; else `add_full_refits` does it
+    repeats : how many such fits of each, with other seeds, but no more than folds were fitted; of a member
+        that draws nothing there is one
+    validation_fraction, random_state, callbacks : as everywhere; no samples need be set aside. A `TimeLimit`
+        holds for all fits together, see `usboost.models.methods.fold_fits.in_time`
+    checkpoint : Checkpoint or path, optional; keeps the fits of every member and fold
+
+    Attributes
+    ----------
+    weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
+    full_refits_ : their fits to all rows by name, of those that there was time for
+    losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to; where
+        time was short, on the folds that all members were fitted for
+    blend_loss_ : of the blend on these rows, that chose its weights
+    out_of_fold_ : the blend's probabilities for the training rows, each by fits that did not see the row,
+        float64 (n, M); NaN where there was no time for such a fit. Not kept in files.
+    members_ : a `Member` of each, by name, also of those that are not kept
+    alone_ : with `fast_predict` the seconds in which the one model predicts 1,000 rows; else None
+    bytes_ : of each member's files, once they are written or read
+    classes_ ; n_estimators_ ; history_ : "loss" of each member
+    """
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Average the members' probabilities by their weights, float64 (n, M)."""
+        return self._blend(X)
+
+
+class EnsembleRegressor(Ensemble, ViewsRegressor):
+    """Several regressors, each fitted once for each fold, their predictions averaged by greedy weights.
+
+    Parameters
+    ----------
+    As of `EnsembleClassifier`.
+
+    Attributes
+    ----------
+    As of `EnsembleClassifier`; losses_ : mean squared errors of standardised targets
+    out_of_fold_ : standardised, too, float64 (n,)
+    target_centre_, target_scale_ : of the training targets
+    """
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self._blend(views)
