@@ -63,7 +63,7 @@ def test_what_is_in_it(wheel: Path) -> None:
         held = set(archive.namelist())
     tracked = succeeds("git", "ls-files", "usboost", "tasks", "flows", cwd=ROOT).split()
     assert {name for name in tracked if (ROOT / name).is_file()} <= held
-    assert {"usboost/py.typed", "usboost/reporting/templates/user.html.j2"} <= held
+    assert {"usboost/py.typed", "usboost/report/templates/page.html.j2"} <= held
     assert {name.split("/")[0].split("-")[0] for name in held} == {"usboost", "tasks", "flows"}
     assert wheel.name.startswith(f"usboost-{usboost.__version__}-")
 

@@ -26,8 +26,8 @@ from benchmarks.study.rows import interval
 from flows.local import runtime
 from usboost.errors import UsboostError
 from usboost.models import catalogue
-from usboost.reporting import paper_summary as paper
-from usboost.reporting.results import dataset_name
+from usboost.report import paper
+from usboost.report.results import dataset_name
 
 PAGE = Path("docs/results/papers.md")
 ROUNDS_FIGURE = Path("docs/figures/papers-rounds.png")

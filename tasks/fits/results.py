@@ -23,7 +23,7 @@ from usboost.evaluation import selection
 from usboost.evaluation.names import metric_name, number
 from usboost.files import replacing, write_atomically
 from usboost.models import catalogue
-from usboost.reporting.results import dataset_name
+from usboost.report.results import dataset_name
 
 METRICS = ("f1", "log_loss", "rmse", "r2")
 CURVES = {"score": ("f1_val", "rmse_val"), "epsilon": ("epsilon",), "delta": ("delta",)}

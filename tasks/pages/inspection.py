@@ -1,8 +1,8 @@
-"""Inspection of a fitted model: kept beside its results and on its MLflow run."""
+"""Inspect a fitted model of the pipeline, and keep that in its folder of results and on its MLflow run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from usboost.models.methods.bfv_network import (
     BoostedFeatureNetworkClassifier,
     BoostedFeatureNetworkRegressor,
 )
-from usboost.reporting.inspection.page import COLUMNS, FOLDER, as_shown, inspect, write
+from usboost.report.inspection import COLUMNS, FOLDER, as_shown, inspect, write
 from usboost.table.prepared import ROW
 
 ROWS, IMAGES = 2000, 400  # samples on which views are shuffled
@@ -51,25 +51,21 @@ def keep(
         [str(name) for name in card["classes"]],
         label=str(card.get("roles", {}).get("label", "the label")),
         predicted=predicted,
-        sample=_drawn(len(y), IMAGES if with_images else ROWS),
+        sample=np.sort(np.random.default_rng(0).permutation(len(y))[: IMAGES if with_images else ROWS]),
     )
     shown = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
     if isinstance(shown, (Images, EncodedImages)):
-        rows = found.worst["row"].tolist()
-        images = _images(
-            shown, rows if shown.absent is None else [row for row in rows if not shown.absent[row]]
-        )
+        for row in found.tables["worst"]["row"].tolist():
+            if shown.absent is None or not shown.absent[row]:
+                pixels = shown.decode(row)[0]
+                plain = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+                images[row] = as_shown(Image.fromarray(plain))
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 
-def _drawn(n: int, most: int) -> np.ndarray:
-    """Positions of at most so many of n samples, the same every time."""
-    return np.sort(np.random.default_rng(0).permutation(n)[:most])
-
-
 def _read(estimator: ViewsEstimator, views: Views) -> Views:
-    """The views without the table that BFVs stand for, which the model then does not read."""
+    """Return the views without the table that BFVs stand for, which the model then does not read."""
     on_features = isinstance(estimator, BoostedFeatureNetworkClassifier | BoostedFeatureNetworkRegressor)
     if not (on_features and BFV in views.names):
         return views
@@ -77,25 +73,14 @@ def _read(estimator: ViewsEstimator, views: Views) -> Views:
 
 
 def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
-    """The columns to show of a sample; first, where it is known, its class before any label was switched."""
+    """Return the columns to show of a sample, missing values as a dash.
+
+    First, where it is known, comes its class before any label was switched.
+    """
     y = frame[store.LABEL].to_numpy()
     raw = frame.drop(columns=[store.LABEL, store.CLEAN, ROW], errors="ignore")
     out = raw[informative_columns(raw, y, COLUMNS)]
     if store.CLEAN in frame:
         names = np.asarray([str(name) for name in card["classes"]], dtype=object)
         out.insert(0, store.CLEAN, names[frame[store.CLEAN].to_numpy()])
-    return _plain(out)
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Values as a user reads them; missing ones as a dash."""
-    return frame.astype(object).where(frame.notna(), "–")
-
-
-def _images(view: Images | EncodedImages, rows: Sequence[int]) -> dict[int, bytes]:
-    """PNG files of some samples of a view of images."""
-    out = {}
-    for row in rows:
-        pixels = view.decode(row)[0]
-        out[row] = as_shown(Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)))
-    return out
+    return out.astype(object).where(out.notna(), "–")

@@ -18,7 +18,7 @@ from usboost.data.table import Table
 from usboost.datasets import store
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.methods.bfv_network import BFV
-from usboost.reporting.inspection.page import read
+from usboost.report.inspection import read
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.prepared import ROW, read_prepared

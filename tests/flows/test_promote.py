@@ -15,8 +15,8 @@ from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.flows.user_table import asked, served
 from usboost.evaluation import selection
-from usboost.reporting.html import write_report
-from usboost.reporting.results import chosen, collect, read_cell
+from usboost.report.pages import write_pages
+from usboost.report.results import chosen, collect, read_cell
 from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
 from usboost.table.spec import TableSpec
 
@@ -120,7 +120,7 @@ def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) ->
     assert (model, seed) == (found["model"], 0)
     fit = read_cell(folder / "data/results", "user_table", model).seeds[0]
     assert fit.made["mlflow_run"] == found["run"]
-    page = write_report(
+    page = write_pages(
         *(folder / "data/results", folder / "data/prepared", folder / "out"),
         datasets=["user_table"],
         models=MODELS,

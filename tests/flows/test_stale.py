@@ -75,7 +75,7 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     comment(code / "usboost/learners/trees/fitted.py")
     assert stale(workspace) == {"fit@ci_a", "fit@iris"}
     edit(code / "usboost/datasets/census.py")
-    edit(code / "usboost/reporting/html.py")
+    edit(code / "usboost/report/pages.py")
     assert stale(workspace) == {"data@ci_a", "data@iris", "fit@ci_a", "fit@iris", "report"}
 
 
@@ -132,7 +132,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         "tasks/fits/fit_cell.py",
         "tasks/tracking/runs.py",
         "usboost/cli/app.py",
-        "usboost/reporting/html.py",
+        "usboost/report/pages.py",
     ]
     assert changed(*shown) == set()
     edited = ("usboost/losses/codeword.py", "usboost/datasets/census.py")
@@ -169,7 +169,7 @@ def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learne
 
     assert fit().returncode == 0
     edit(code / "usboost/cli/app.py")
-    edit(code / "usboost/reporting/html.py")
+    edit(code / "usboost/report/pages.py")
     learner = code / "usboost/learners/trees/fitted.py"
     comment(learner)
     done = fit()

@@ -17,7 +17,7 @@ from tests.flows.conftest import Workspace
 from tests.warm import Warm
 from usboost.models import catalogue
 from usboost.multimodal.fit.bundle import load
-from usboost.multimodal.report.report import write_report
+from usboost.report.model_page import write_report
 from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
 from usboost.table.spec import TableSpec
 

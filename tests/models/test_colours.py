@@ -9,7 +9,7 @@ import pandas as pd
 
 from usboost.models import catalogue
 from usboost.models.catalogue import model_colour
-from usboost.reporting import figures
+from usboost.report import figures
 
 
 def test_colours_are_told_apart() -> None:

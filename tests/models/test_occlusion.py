@@ -15,7 +15,7 @@ from usboost.data.views import Views
 from usboost.learners.networks.images import embeddings
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.baselines.trees import LightGBMBaseline
-from usboost.models.inspection.occlusion import occlusions
+from usboost.models.inspection.attribution import occlusions
 
 SIDE = 16
 
@@ -100,7 +100,7 @@ def test_batches_are_bounded_and_do_not_change_the_answer(monkeypatch: pytest.Mo
     model, views, told = CornerClassifier(), Views(U=made(), S=table()), []
     whole = occlusions(model, views, [0, 3, 5], progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (3 * 49, 3 * 49) and max(model.batches) <= 128
-    monkeypatch.setattr("usboost.models.inspection.occlusion.MOST_BYTES", 10 * 3 * SIDE * SIDE)
+    monkeypatch.setattr("usboost.models.inspection.attribution.MOST_BYTES", 10 * 3 * SIDE * SIDE)
     model.batches.clear()
     cut = occlusions(model, views, [0, 3, 5])
     assert max(model.batches) == 10

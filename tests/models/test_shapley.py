@@ -17,7 +17,7 @@ from usboost import (
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.inspection.shapley import check_explainable, direction, shapley
+from usboost.models.inspection.attribution import check_explainable, direction, shapley
 
 RNG = np.random.default_rng(0)
 N = 400

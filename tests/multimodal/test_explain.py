@@ -13,7 +13,7 @@ from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.predict.explain import names_of
 from usboost.multimodal.predict.predict import score_table
-from usboost.multimodal.report.explained import three_rows
+from usboost.report.rows import three_rows
 
 
 @pytest.fixture(scope="module")

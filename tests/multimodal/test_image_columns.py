@@ -27,7 +27,7 @@ from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.fit.card import card_of
 from usboost.multimodal.fit.fit import ImageOptions, build, fit
 from usboost.multimodal.fit.prepared import raw_rows
-from usboost.multimodal.report.report import write_report
+from usboost.report.model_page import write_report
 from usboost.table import prepared as user_table
 from usboost.table.prepared import SPLITS, read_prepared
 from usboost.table.spec import TableSpec

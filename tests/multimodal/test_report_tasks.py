@@ -21,12 +21,12 @@ from tests.multimodal.conftest import accepted, numbers, refused
 from tests.multimodal.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.names import number, number_of_label
-from usboost.models.inspection.permutation import Together, predictor, shuffled
+from usboost.models.inspection.inspect import ColumnGroup, predictor, shuffled
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.table_fit import MOST, history_of
 from usboost.multimodal.predict.predict import score_table
-from usboost.multimodal.report.images import value_of
-from usboost.multimodal.report.importance import permutation
+from usboost.report.importance import permutation
+from usboost.report.rows import value_of
 
 
 def signed(value: float) -> str:
@@ -172,10 +172,10 @@ def test_a_sum_with_a_start_is_shuffled_as_the_model_would_be(name, demo, model,
     views = score_table(loaded, demo, "batch").views
     predict, order = predictor(loaded.model, views, loaded.model.predict_proba), np.random.default_rng(0)
     for group in (
-        Together("U", ("U",)),
-        Together("S", ("S",)),
-        Together("all", ("U", "S")),
-        Together("columns", columns={"S": ("weight", "weight_missing", "colour")}),
+        ColumnGroup("U", ("U",)),
+        ColumnGroup("S", ("S",)),
+        ColumnGroup("all", ("U", "S")),
+        ColumnGroup("columns", columns={"S": ("weight", "weight_missing", "colour")}),
     ):
         rows = order.permutation(len(views))
         expected = loaded.model.predict_proba(shuffled(views, group, rows))

@@ -13,7 +13,7 @@ from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import by_name
 from usboost.multimodal.predict.predict import score_table
-from usboost.multimodal.report.report import write_report
+from usboost.report.model_page import write_report
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
 

@@ -11,8 +11,8 @@ import pytest
 from tests.reporting import MODELS, write_results
 from usboost.errors import UsboostError
 from usboost.models import catalogue
-from usboost.reporting import figures
-from usboost.reporting.results import read_trace
+from usboost.report import figures
+from usboost.report.results import read_trace
 
 
 def _trace(seed: int, rounds: int, **columns: float) -> pd.DataFrame:

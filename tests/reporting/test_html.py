@@ -6,16 +6,18 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from tests.reporting import DATASETS, MODELS, fit, write_card, write_cell, write_results, write_rows
 from usboost.errors import UsboostError
-from usboost.reporting import paper_summary as paper
-from usboost.reporting.html import write_report
-from usboost.reporting.paper_page import render
-from usboost.reporting.results import collect, dataset_name, missing
+from usboost.report import paper
+from usboost.report.blocks import ReportData
+from usboost.report.pages import write_pages
+from usboost.report.paper import render
+from usboost.report.results import collect, dataset_name
 
 
 class _Page(HTMLParser):
@@ -50,11 +52,8 @@ def _published(text: str) -> set[str]:
     return {number for number in numbers if re.search(rf"(?<!\d){re.escape(number)}(?!\d)", text)}
 
 
-def _page(results: Path, datasets: list[str], models: list[str], profiles: set[str], **more: object) -> str:
-    frame = collect(results, datasets, models)
-    absent = missing(results, datasets, models)
-    more = {"results": results, **more}
-    return render(frame, datasets=datasets, models=models, profiles=profiles, absent=absent, **more)
+def _page(results: Path, datasets: list[str], models: list[str], **more: Any) -> str:
+    return render(ReportData(collect(results, datasets, models), results, datasets, models, **more))
 
 
 def _flat(results: Path, profile: str) -> None:
@@ -67,7 +66,7 @@ def _flat(results: Path, profile: str) -> None:
 
 def test_real_data_print_the_papers_numbers(tmp_path: Path) -> None:
     _flat(tmp_path, "paper")
-    page = _Page(_page(tmp_path, list(paper.DATASETS), list(MODELS), {"paper"}))
+    page = _Page(_page(tmp_path, list(paper.DATASETS), list(MODELS)))
     assert _published(page.text) == {
         f"{v:+.2f}".replace("-", "−") for row in paper.IMPROVEMENT.values() for v in row.values()
     }
@@ -82,7 +81,7 @@ def test_demo_data_are_named_and_never_beside_the_papers_numbers(tmp_path: Path,
     if where == "one cell":
         write_cell(results, "mi", "1wl_u", [fit(0, 0.75), fit(1, 0.78)], "demo")
     write_card(prepared, "mi", "demo" if where == "a card" else "paper")
-    out = write_report(results, prepared, tmp_path / "out", datasets=paper.DATASETS, models=MODELS)
+    out = write_pages(results, prepared, tmp_path / "out", datasets=paper.DATASETS, models=MODELS)
     page = _Page(out.read_text(encoding="utf-8"))
     assert "demo data" in page.heads["title"] and "demo data" in page.heads["h1"]
     assert _published(page.text) == set()
@@ -92,7 +91,7 @@ def test_demo_data_are_named_and_never_beside_the_papers_numbers(tmp_path: Path,
 def test_numbers_of_both_splits(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5), fit(1, 0.5)], "demo")
     write_cell(tmp_path, "ct", "2wl", [fit(0, 0.6), fit(1, 0.7)], "demo")
-    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl"], {"demo"})).text
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl"])).text
     test, validation = text.split("Validation split")
     assert re.search(r"2WL 0\.6500 ± 0\.0707 \+30\.00 ± 14\.14", test)
     assert re.search(r"2WL 0\.6600 ± 0\.0707 \+29\.41 ± 13\.86", validation)
@@ -102,7 +101,7 @@ def test_numbers_of_both_splits(tmp_path: Path) -> None:
 def test_one_seed_is_said_once(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
     write_cell(tmp_path, "ct", "2wl", [fit(0, 0.6)], "demo")
-    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl"], {"demo"})).text
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl"])).text
     assert re.search(r"2WL 0\.6000 \+20\.00", text)
     assert text.count("1 seed") == 1 and "1 seed, so no spread" in text and "±" not in text
 
@@ -111,13 +110,13 @@ def test_a_cell_with_fewer_seeds_says_so(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "baseline", [fit(s, 0.5) for s in range(3)], "demo")
     write_cell(tmp_path, "ct", "1wl_s", [fit(s, 0.6) for s in range(3)], "demo")
     write_cell(tmp_path, "ct", "2wl", [fit(s, 0.6) for s in range(2)], "demo")
-    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl", "1wl_s"], {"demo"})).text
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "2wl", "1wl_s"])).text
     assert re.search(r"2WL 0\.6000 ± 0\.0000 2 seeds", text) and "over 3 seeds" in text
 
 
 def test_missing_cells_are_named(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
-    text = _Page(_page(tmp_path, ["ct", "ci_a"], ["baseline", "2wl"], {"demo"})).text
+    text = _Page(_page(tmp_path, ["ct", "ci_a"], ["baseline", "2wl"])).text
     assert "3 cells have no scores yet" in text
     assert "2WL on CT" in text and "Baseline on CI-A" in text and "2WL on CI-A" in text
 
@@ -133,7 +132,7 @@ def test_data_are_escaped(tmp_path: Path) -> None:
         "class_counts": {evil: 3},
         "elimination": [{"removed": evil, evil: [evil, {evil: evil}]}],
     }
-    html = _page(tmp_path, ["ct"], ["baseline", "<b>lgbm"], {"demo"}, cards={"ct": card})
+    html = _page(tmp_path, ["ct"], ["baseline", "<b>lgbm"], cards={"ct": card})
     tags = _Page(html).tags
     assert "<script" not in html and "<b>lgbm" not in html
     assert html.count("&lt;script&gt;") > 8
@@ -153,7 +152,7 @@ def test_any_card_is_shown(tmp_path: Path) -> None:
         "nothing": [],
         "encoders": {"U": {"secret": 1}},
     }
-    html = _page(tmp_path, ["ct"], ["baseline"], {"demo"}, cards={"ct": card})
+    html = _page(tmp_path, ["ct"], ["baseline"], cards={"ct": card})
     text = _Page(html).text
     for piece in ("train: 196,294", "3 (75.0%)", "S: 1 · U: 1", "random half", "1, 2.5, –, yes", "abababab"):
         assert piece in text
@@ -165,7 +164,7 @@ def test_report_on_disk_stands_alone_and_repeats_itself(tmp_path: Path) -> None:
     write_results(results, datasets=["ci_b"], models=("baseline", "bfv_dnn", "2wl", "1wl_u"))
     write_card(prepared, "ci_b")
     pages = [
-        write_report(
+        write_pages(
             results, prepared, tmp_path / name, datasets=["ci_b", "mi"], models=("baseline", "2wl", "1wl_u")
         )
         for name in ("one", "two")
@@ -241,10 +240,11 @@ def test_every_number_stands_under_the_name_of_its_score(tmp_path: Path) -> None
         mine = {metric: scores[metric] for metric in of_metric}
         gbm = {"test": {"accuracy": 0.55}}
         for model, more in (("2wl", {}), ("bfv_dnn", {"gbm": gbm})):
-            found = {"seed": 0, "rounds": 7, "fit_seconds": 3.25, "scores": {"val": mine, "test": mine}}
+            found = {"seed": 0, "rounds": 7, "best_round": 4, "fit_seconds": 3.25}
+            found |= {"scores": {"val": mine, "test": mine}}
             write_cell(tmp_path, dataset, model, [found | more], "demo")
     cards = {"ci_a": {"classes": ["a", "b"]}, "ct": {"classes": ["a", "b", "c"]}}
-    page = _page(tmp_path, list(names_of), ["2wl", "bfv_dnn"], {"demo"}, cards=cards)
+    page = _page(tmp_path, list(names_of), ["2wl", "bfv_dnn"], cards=cards)
     tables = _Tables(page).found
     for split in ("test", "validation"):
         for row in tables[f"Results on the {split} split"]:
@@ -253,7 +253,7 @@ def test_every_number_stands_under_the_name_of_its_score(tmp_path: Path) -> None
     for dataset, of_metric in names_of.items():
         rows = {row.pop("Model"): row for row in tables[f"All metrics and cost, {dataset_name(dataset)}"]}
         whole = {name: f"{scores[metric]:.4f}" for metric, name in of_metric.items()}
-        assert rows["2WL"] == rows["BFV+DNN"] == {**whole, "rounds": "7", "fit, s": "3.2"}
+        assert rows["2WL"] == rows["BFV+DNN"] == {**whole, "best round": "4", "fit, s": "3.2"}
         assert rows["GBM alone"] == {**dict.fromkeys(rows["2WL"], "–"), "accuracy": "0.5500"}
 
 
@@ -262,7 +262,7 @@ def test_the_other_papers_scores_stand_under_their_names(tmp_path: Path) -> None
     early = {"accuracy": 0.85, "early_accuracy": 0.75, "earliness": 0.35}
     for model, test in (("bnn", {"accuracy": 0.95, "f1": 0.94}), ("earlyboost", early)):
         write_cell(tmp_path, "iris", model, [{"seed": 0, "scores": {"test": test}}], "demo")
-    html = write_report(
+    html = write_pages(
         *(tmp_path, tmp_path, tmp_path / "out"),
         datasets=["ct"],
         models=["baseline"],
@@ -293,7 +293,7 @@ def test_ties_are_said_and_so_is_a_model_worse_than_the_prior(tmp_path: Path) ->
     splits = {name: {"classes": {"a": 10, "b": 10, "c": 10}} for name in ("train", "val", "test")}
     models = ["baseline", "2wl", "lgbm", "1wl_s"]
     card = {"classes": ["a", "b", "c"], "splits": splits}
-    text = _Page(_page(tmp_path, ["ct"], models, {"demo"}, cards={"ct": card})).text
+    text = _Page(_page(tmp_path, ["ct"], models, cards={"ct": card})).text
     assert "Best by validation score: 2WL on CT" in text
     assert "3 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
     assert (
@@ -301,7 +301,7 @@ def test_ties_are_said_and_so_is_a_model_worse_than_the_prior(tmp_path: Path) ->
         in text
     )
     assert "test log-loss above 1.0986: Baseline, 2WL and LightGBM on all." in text
-    text = _Page(_page(tmp_path, ["ct"], ["1wl_s"], {"demo"}, cards={"ct": card})).text
+    text = _Page(_page(tmp_path, ["ct"], ["1wl_s"], cards={"ct": card})).text
     assert "tie at" not in text and "worse than the prior" not in text
 
 
@@ -310,7 +310,7 @@ def test_the_verdict_compares_with_the_baseline_and_names_noise(tmp_path: Path) 
         write_cell(tmp_path, "ci_a", model, [fit(0, 1 - len(wrong) / 60)], "paper")
         write_rows(tmp_path, "ci_a", model, wrong)
     models = ["baseline", "2wl", "lgbm"]
-    text = _Page(_page(tmp_path, ["ci_a"], models, {"paper"})).text
+    text = _Page(_page(tmp_path, ["ci_a"], models)).text
     first = text.split("Results on the test split")[0]
     assert "Selected on CI-A (validation F1 0.9100) 2WL test F1 0.9000" in first
     assert "Baseline 0.5833, statistically significant" in first
@@ -323,7 +323,7 @@ def test_equal_numbers_on_both_cuts_of_the_census_are_said_once(tmp_path: Path) 
     for dataset, f1 in (("ci_a", 0.5), ("ci_b", 0.6)):
         write_cell(tmp_path, dataset, "baseline", [fit(0, f1)], "paper")
         write_cell(tmp_path, dataset, "lgbm", [fit(0, 0.7)], "paper")
-    text = _Page(_page(tmp_path, ["ci_a", "ci_b"], ["baseline", "lgbm"], {"paper"})).text
+    text = _Page(_page(tmp_path, ["ci_a", "ci_b"], ["baseline", "lgbm"])).text
     assert text.count("CI-A and CI-B have the same rows. LightGBM on all reads all columns") == 1
 
 
@@ -331,20 +331,20 @@ def test_the_gbm_stands_beside_bfv_dnn(tmp_path: Path) -> None:
     gbm = {"val": {"f1": 0.41}, "test": {"f1": 0.4}}
     write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
     write_cell(tmp_path, "ct", "bfv_dnn", [fit(0, 0.6, gbm=gbm)], "demo")
-    text = _Page(_page(tmp_path, ["ct"], ["baseline", "bfv_dnn"], {"demo"})).text
+    text = _Page(_page(tmp_path, ["ct"], ["baseline", "bfv_dnn"])).text
     assert re.search(r"GBM alone 0\.4000 −20\.00", text)
 
 
 def test_the_short_step_of_2wl2o_fix_is_explained(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "2wl2o_fix", [fit(0, 0.5)], "demo")
     write_cell(tmp_path, "ct", "2wl", [fit(0, 0.5)], "demo")
-    assert "about ten times less" in _page(tmp_path, ["ct"], ["2wl2o_fix"], {"demo"})
-    assert "about ten times less" not in _page(tmp_path, ["ct"], ["2wl"], {"demo"})
+    assert "about ten times less" in _page(tmp_path, ["ct"], ["2wl2o_fix"])
+    assert "about ten times less" not in _page(tmp_path, ["ct"], ["2wl"])
 
 
 def test_nothing_is_written_when_there_is_nothing_to_report(tmp_path: Path) -> None:
     with pytest.raises(UsboostError, match="run the training flow first"):
-        write_report(tmp_path, tmp_path, tmp_path / "out", datasets=DATASETS, models=MODELS)
+        write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=DATASETS, models=MODELS)
     assert not (tmp_path / "out").exists()
 
 
@@ -354,4 +354,4 @@ def test_a_broken_card_is_named(tmp_path: Path) -> None:
     for text, message in (("{", "is not JSON"), (json.dumps([1]), "is not a data card")):
         (tmp_path / "ct" / "card.json").write_text(text)
         with pytest.raises(UsboostError, match=message):
-            write_report(tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
+            write_pages(tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])

@@ -16,10 +16,9 @@ from usboost.errors import UsboostError
 from usboost.evaluation.names import number
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.reporting.html import write_report
-from usboost.reporting.inspection import figures as drawn
-from usboost.reporting.inspection.inspected import Inspection
-from usboost.reporting.inspection.page import FILE, FOLDER, inspect, read, write
+from usboost.report import model_figures as drawn
+from usboost.report.inspection import FILE, FOLDER, TABLES, inspect, read, write
+from usboost.report.pages import write_pages
 
 HOSTILE = ["<script>alert(1)</script>", "$x^2$ & co"]
 # one pixel
@@ -36,7 +35,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pd.DataFrame({"<b>age</b>": np.arange(200.0), "note": ["x" * 500] * 200})
     found = inspect(fitted, views, y, HOSTILE)
     folder = tmp_path_factory.mktemp("inspection") / "kept"
-    write(found, folder, rows, {int(found.worst["row"][0]): PNG})
+    write(found, folder, rows, {int(found.tables["worst"]["row"][0]): PNG})
     return folder
 
 
@@ -70,7 +69,7 @@ def test_a_model_without_rounds_has_what_it_can(tmp_path: Path) -> None:
     page = read(tmp_path)
     assert page is not None
     assert len(page["figures"]) == 3
-    assert len(found.contributions) == 0 and set(found.importance["view"]) == {"U", "S"}
+    assert len(found.tables["contributions"]) == 0 and set(found.tables["importance"]["view"]) == {"U", "S"}
 
 
 def test_of_a_number_what_is_written_is_what_is_shown(tmp_path: Path) -> None:
@@ -104,7 +103,9 @@ def test_nothing_kept_is_nothing_shown(tmp_path: Path) -> None:
     assert read(tmp_path) is None
 
 
-@pytest.mark.parametrize("name", [FILE, "confusion.csv", *(f"{table}.csv" for table in Inspection.tables)])
+@pytest.mark.parametrize(
+    "name", [FILE, "confusion.csv", *(f"{table}.csv" for table in TABLES["classification"])]
+)
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"a,b\n1\n", None])
 def test_a_damaged_file_gets_one_sentence(kept: Path, name: str, content: bytes | None) -> None:
     path = kept / name
@@ -141,7 +142,7 @@ def test_a_page_escapes_what_comes_from_the_data(kept: Path, tmp_path: Path) -> 
     (cell / "scores.json").write_text(json.dumps(document))
     kept.rename(cell / FOLDER)
     places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
-    page = write_report(*places, datasets=["ct"], models=["2wl"]).read_text()
+    page = write_pages(*places, datasets=["ct"], models=["2wl"]).read_text()
     assert "Inspection of the models" in page and page.count('<details class="model">') == 1
     assert "<script>alert" not in page
     assert "&lt;b&gt;age&lt;/b&gt;" in page
@@ -182,10 +183,10 @@ def test_given_probabilities_are_not_computed_again() -> None:
     given = np.tile([0.9, 0.1], (200, 1))
     found = inspect(fitted, views, y, ["a", "b"], predicted=given, sample=np.arange(50), n_repeats=2)
     assert found.confusion[:, 0].sum() == 200
-    assert found.calibration["count"].tolist() == [200]
-    assert set(found.worst["p_true"]) == {0.1} and (y[found.worst["row"]] == 1).all()
+    assert found.tables["calibration"]["count"].tolist() == [200]
+    assert set(found.tables["worst"]["p_true"]) == {0.1} and (y[found.tables["worst"]["row"]] == 1).all()
     alone = inspect(fitted, views[:50], y[:50], ["a", "b"], n_repeats=2)
-    pd.testing.assert_frame_equal(found.importance, alone.importance)
+    pd.testing.assert_frame_equal(found.tables["importance"], alone.tables["importance"])
 
 
 def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> None:
@@ -198,7 +199,7 @@ def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> Non
     kept.rename(tmp_path / "results/digits_rows/earlyboost" / FOLDER)
     places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
     cells = [("digits_rows", "earlyboost")]
-    page = write_report(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()
+    page = write_pages(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()
     shown = page[page.index('<h2 id="models">') : page.index('<h2 id="others">')]
     assert shown.count('<details class="model">') == 1
 

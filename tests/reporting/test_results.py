@@ -13,16 +13,8 @@ from hypothesis import strategies as st
 
 from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results
 from usboost.errors import UsboostError
-from usboost.reporting import paper_summary as paper
-from usboost.reporting.results import (
-    COLUMNS,
-    collect,
-    missing,
-    profiles,
-    read_trace,
-    table3,
-    write_csv,
-)
+from usboost.report import paper
+from usboost.report.results import COLUMNS, collect, missing, profiles, read_trace, table3, write_csv
 
 
 def _seed(seed: int, test: dict[str, float | None], **more: object) -> dict[str, object]:
@@ -68,7 +60,7 @@ def test_columns_order_and_gbm(tmp_path: Path) -> None:
     frame = collect(tmp_path, DATASETS, tuple(reversed(MODELS)))
     assert tuple(frame.columns) == COLUMNS
     assert ",".join(COLUMNS) == (
-        "dataset,model,seed,split,metric,value,relative_improvement_pct,rounds,fit_seconds"
+        "dataset,model,seed,split,metric,value,relative_improvement_pct,best_round,rounds,fit_seconds"
     )
     order = frame.drop_duplicates(["dataset", "model"])[["dataset", "model"]].to_numpy().tolist()
     assert order == [[d, m] for d in DATASETS for m in ("baseline", "bfv_dnn", "gbm", *MODELS[2:])]
@@ -105,8 +97,8 @@ def test_csv_has_six_digits_and_empty_cells(tmp_path: Path) -> None:
     path = tmp_path / "out" / "results.csv"
     write_csv(collect(tmp_path, ["ct"], ["2wl"]), path)
     assert path.read_text().splitlines()[1:] == [
-        "ct,2wl,0,test,f1,0.333333,,5,1.5",
-        "ct,2wl,0,test,auc,,,5,1.5",
+        "ct,2wl,0,test,f1,0.333333,,,5,1.5",
+        "ct,2wl,0,test,auc,,,,5,1.5",
     ]
     write_csv(collect(tmp_path, ["ct"], ["2wl"]).head(1), path)
     assert len(path.read_text().splitlines()) == 2

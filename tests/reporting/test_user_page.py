@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
 from tests.reporting import fit, write_card, write_cell, write_rows
 from tests.reporting.test_html import _Page
 from usboost.evaluation.task import TASKS
-from usboost.reporting.html import write_report
-from usboost.reporting.page import Origin, Run
-from usboost.reporting.results import chosen, collect
-from usboost.reporting.standing import standings
+from usboost.report.blocks import Origin, RunLink
+from usboost.report.pages import write_pages
+from usboost.report.results import chosen, collect, ranked_fits
 
 MODELS = ("baseline", "lgbm_s", "linear_trees", "2wl")
 
@@ -51,13 +51,13 @@ def results(tmp_path: Path) -> Path:
 
 
 def _report(results: Path, **more: Any) -> Path:
-    return write_report(results, results.parent / "prepared", results.parent / "out", models=MODELS, **more)
+    return write_pages(results, results.parent / "prepared", results.parent / "out", models=MODELS, **more)
 
 
 def test_validation_chooses_and_test_reports(results: Path) -> None:
     frame = collect(results, ["user_table"], MODELS)
     assert chosen(frame, "user_table", "f1") == ("linear_trees", 0)
-    assert [each.model for each in standings(frame, results, "user_table", "f1")] == [
+    assert [each.model for each in ranked_fits(frame, results, "user_table", "f1")] == [
         *("linear_trees", "2wl", "lgbm_s", "baseline")
     ]
     page = _Page(_report(results, datasets=["user_table"]).read_text())
@@ -70,7 +70,7 @@ def test_validation_chooses_and_test_reports(results: Path) -> None:
 def test_the_papers_page_chooses_by_validation_too(tmp_path: Path) -> None:
     for model, val, test in (("baseline", 0.9, 0.5), ("2wl", 0.6, 0.99)):
         write_cell(tmp_path / "results", "ct", model, [_scored(val, test)], "paper")
-    html = write_report(
+    html = write_pages(
         tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=("baseline", "2wl")
     ).read_text()
     assert "Selected on CT (validation F1 0.9000) Baseline" in _Page(html).text
@@ -87,7 +87,7 @@ def test_a_part_of_a_model_is_not_chosen(tmp_path: Path) -> None:
 
 def test_differences_have_intervals_and_a_test(results: Path) -> None:
     frame = collect(results, ["user_table"], MODELS)
-    best, level, *behind = standings(frame, results, "user_table", "f1")
+    best, level, *behind = ranked_fits(frame, results, "user_table", "f1")
     value, low, high = best.test["f1"]
     assert value == pytest.approx(0.9)  # 6 of 60 rows are wrong, 3 of each class
     assert low < value < high
@@ -119,10 +119,40 @@ def test_a_tie_and_probabilities_worse_than_the_priors_are_said(results: Path) -
     assert "The largest class has 50" in text
 
 
+def test_the_prior_is_not_worse_than_itself(results: Path) -> None:
+    for model, loss in (("prior", 0.70), ("baseline", 0.71), ("2wl", 0.1)):
+        scores = {split: {"f1": 0.5, "log_loss": loss} for split in ("val", "test")}
+        write_cell(results, "user_table", model, [fit(0, 0.5) | {"scores": scores}], "user")
+    splits = {split: {"rows": 60, "classes": {"a": 30, "b": 30}} for split in ("train", "val", "test")}
+    write_card(
+        results.parent / "prepared", "user_table", "user", classes=["a", "b"], splits=splits, columns={}
+    )
+    prepared, out = results.parent / "prepared", results.parent / "out"
+    page = write_pages(results, prepared, out, datasets=["user_table"], models=("prior", "baseline", "2wl"))
+    text = _Page(page.read_text()).text
+    assert "test log-loss above 0.6931: Baseline." in text
+
+
+def test_under_best_round_is_the_one_that_is_scored(results: Path) -> None:
+    html = _report(results, datasets=["user_table"]).read_text()
+    assert html.count('data-name="best round">30<small class="under">of 37</small>') == 4
+    assert ">rounds<" not in html
+
+
+def test_an_accuracy_of_1_has_an_interval_with_a_width(results: Path) -> None:
+    write_rows(results, "user_table", "linear_trees", [])
+    best = ranked_fits(collect(results, ["user_table"], MODELS), results, "user_table", "f1")[0]
+    value, low, high = best.test["accuracy"]
+    assert value == 1.0 and high == pytest.approx(1.0)
+    assert low == pytest.approx(binomtest(60, 60).proportion_ci(0.95, method="wilson").low)
+    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
+    assert "1.000 0.940 to 1.000" in text and "1.000 to 1.000" not in text
+
+
 def test_what_was_read_and_what_made_it(results: Path) -> None:
     runs = (
-        Run("MLflow", "f" * 32, "http://127.0.0.1:5000/#/experiments/1/runs/x"),
-        Run("Prefect", "0123456789", "javascript:alert(1)"),
+        RunLink("MLflow", "f" * 32, "http://127.0.0.1:5000/#/experiments/1/runs/x"),
+        RunLink("Prefect", "0123456789", "javascript:alert(1)"),
     )
     origin = Origin("boosting@user_table-2wl", {"prepared": "md5:" + "0" * 32}, runs)
     html = _report(results, datasets=["user_table"], origins={("user_table", "2wl", 0): origin}).read_text()
@@ -143,13 +173,13 @@ def test_two_reports_lead_to_each_other(results: Path) -> None:
     paper = own.with_name("paper.html")
     assert 'href="paper.html"' in own.read_text() and 'href="index.html"' in paper.read_text()
     assert " on CT" not in _Page(own.read_text()).text
-    alone = write_report(results, results, results.parent / "alone", datasets=["ct"], models=("baseline",))
+    alone = write_pages(results, results, results.parent / "alone", datasets=["ct"], models=("baseline",))
     assert "Selected on CT" in _Page(alone.read_text()).text and not alone.with_name("paper.html").exists()
 
 
 def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
     (results / "user_table/2wl/rows.parquet").unlink()
-    found = standings(collect(results, ["user_table"], MODELS), results, "user_table", "f1")
+    found = ranked_fits(collect(results, ["user_table"], MODELS), results, "user_table", "f1")
     assert found[1].test["f1"][0] == 0.99 and found[1].p_holm is None
     assert all(each.p_holm is not None for each in found[2:])
     assert "Linear + trees" in _report(results, datasets=["user_table"]).read_text()
@@ -190,7 +220,7 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
     frame, task = collect(numbers, ["user_table"], MODELS), TASKS["regression"]
     gained = frame.query("model == 'linear_trees' and metric == 'rmse' and split == 'val'")
     assert gained["relative_improvement_pct"].item() == pytest.approx(75)  # 1000 instead of 4000
-    best, level, *behind = standings(frame, numbers, "user_table", "rmse", task)
+    best, level, *behind = ranked_fits(frame, numbers, "user_table", "rmse", task)
     assert [each.model for each in (best, level, *behind)] == ["linear_trees", "2wl", "lgbm_s", "baseline"]
     assert level.within_noise and level.difference and level.difference[1] < 0 < level.difference[2]
     for each in behind:
@@ -239,7 +269,7 @@ def test_whether_images_help_is_one_answer_and_its_ground(results: Path, mistake
 def test_a_question_asked_of_one_model_alone_is_not_adjusted(results: Path) -> None:
     write_rows(results, "user_table", "lgbm_s", range(14))
     frame = collect(results, ["user_table"], MODELS)
-    found = {each.model: each for each in standings(frame, results, "user_table", "f1")}
+    found = {each.model: each for each in ranked_fits(frame, results, "user_table", "f1")}
     each = found["lgbm_s"]
     assert each.p is not None and each.p_holm is not None and each.p < each.p_holm
     rest = sorted(other.p for other in found.values() if other.p is not None)

@@ -32,9 +32,9 @@ from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.learners.networks.images.backbones import Backbone
 from usboost.models.persistence import load, save
-from usboost.reporting import figures
-from usboost.reporting.html import write_report
-from usboost.reporting.inspection.page import sample_images
+from usboost.report import figures
+from usboost.report.inspection import sample_images
+from usboost.report.pages import write_pages
 from usboost.table import prepared as user_table
 from usboost.table import user_table as table_of_user
 from usboost.table.spec import TableSpec
@@ -360,7 +360,7 @@ def test_a_report_of_hostile_names(tmp_path: Path) -> None:
     card["splits"]["train"]["classes"] = dict.fromkeys(HOSTILE, 3)
     card |= {name: name for name in HOSTILE} | {"sources": dict.fromkeys(HOSTILE, "ab" * 32)}
     (prepared / dataset / "card.json").write_text(json.dumps(card))
-    page = write_report(
+    page = write_pages(
         results, prepared, tmp_path / "out", datasets=[dataset], models=[model], cells=[(dataset, model)]
     )
     html = page.read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.learners.networks.images.pretrained import read_weights
 from usboost.models import persistence
-from usboost.reporting.html import write_report
+from usboost.report.pages import write_pages
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     (cell / "scores.json").write_text(json.dumps(document))
     (tmp_path / "out").write_text("a file")
     with pytest.raises(UsboostError, match="out"):
-        write_report(tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
+        write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
     assert (tmp_path / "out").read_text() == "a file"
 
 

@@ -32,8 +32,8 @@ from usboost.learners.networks.images.pretrained import read_weights
 from usboost.models import persistence
 from usboost.models.methods import boosted_features
 from usboost.multimodal.fit.prepared import bundle_of
-from usboost.reporting.html import write_report
-from usboost.reporting.results import read_cell, read_trace
+from usboost.report.pages import write_pages
+from usboost.report.results import read_cell, read_trace
 from usboost.table import prepared as user_table
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_columns
@@ -320,7 +320,7 @@ def test_a_report_about_a_card_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]
     for bomb in bombs:
         (tmp_path / "prepared" / "ct" / "card.json").write_bytes(bomb)
         with pytest.raises(UsboostError):
-            write_report(
+            write_pages(
                 tmp_path / "results", tmp_path / "prepared", tmp_path / "out", datasets=["ct"], models=["2wl"]
             )
 

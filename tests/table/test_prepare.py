@@ -23,7 +23,7 @@ from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.trees.learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.reporting.inspection.page import PER_CLASS, sample_images
+from usboost.report.inspection import PER_CLASS, sample_images
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.columns.encoding import Encoding

@@ -217,7 +217,7 @@ def _echo_scores(model: str, fitted: Fitted) -> None:
 
 def show_members(model: Any, classes: bool) -> None:
     """Say what the members of an ensemble are worth; nothing of another model."""
-    from usboost.multimodal.report import members
+    from usboost.report import members
 
     rows = members.cells(model)
     if not rows:

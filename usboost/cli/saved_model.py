@@ -112,7 +112,7 @@ def report(
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
         loaded = _loaded(model, table, imports, text_model)
-        from usboost.multimodal.report.report import write_report
+        from usboost.report.model_page import write_report
 
         with progress("scoring") as show, progress("covering") as looking:
             scored = write_report(

@@ -182,7 +182,7 @@ class _Multimodal(_Fitted):
     def explain(self, X: Any, against: Any = None) -> pd.DataFrame:
         """What each column adds to the margin of each row's answer, with X's index.
 
-        Shapley values, see `usboost.models.inspection.shapley`. The margin of a class is its log-odds, and of
+        Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds, and of
         more than two classes its score less the mean of the others'; a number's is the number.
 
         Parameters

@@ -1,18 +1,23 @@
-"""Inspection of a fitted model: importance of its views, calibration, worst mistakes."""
+"""Inspect a fitted model on many rows: contributions, permutation importance, calibration, worst mistakes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
-from usboost.data.views import Views
+from usboost.data.table import Table
+from usboost.data.views import View, Views
 from usboost.errors import UsboostError
+from usboost.evaluation.intervals import wilson
+from usboost.evaluation.names import LOWER_IS_BETTER
 from usboost.evaluation.task import TASKS
-from usboost.learners.missing_views import predict
+from usboost.learners.base import view_names
+from usboost.learners.missing_views import predict, prepare
 from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 
@@ -23,7 +28,7 @@ _RARE = 5  # a value with fewer samples counts as rare
 
 
 def view_contributions(model: BoostedWeakLearners, X: Views | Mapping[str, Any]) -> pd.DataFrame:
-    """Contribution of each view's learner to the scores, round by round.
+    """Return the contribution of each view's learner to the scores, round by round.
 
     Returns
     -------
@@ -47,7 +52,7 @@ def view_contributions(model: BoostedWeakLearners, X: Views | Mapping[str, Any])
 def view_importance(
     model: ViewsEstimator, X: Views | Mapping[str, Any], y: np.ndarray, n_repeats: int = 5, seed: int = 0
 ) -> pd.DataFrame:
-    """Permutation importance: the loss of score when a view's rows are shuffled as a whole.
+    """Return the permutation importance of views: the loss of score when a view's rows are shuffled.
 
     Parameters
     ----------
@@ -72,13 +77,10 @@ def view_importance(
         raise UsboostError(f"{len(codes)} labels but {len(views)} rows of views")
     if n_repeats < 1:
         raise UsboostError(f"n_repeats must be at least 1, not {n_repeats}")
-    # a page of what is kept of models needs neither them nor torch
-    from usboost.models.inspection.permutation import Together, permutation_importance, predictor
-
     found = permutation_importance(
         predictor(model, views, lambda seen: task.predict(model, seen)),
         lambda predicted: task.score(codes, predicted),
-        [Together(name, (name,)) for name in views.names],
+        [ColumnGroup(name, (name,)) for name in views.names],
         task.shuffled,
         len(codes),
         n_repeats=n_repeats,
@@ -87,8 +89,127 @@ def view_importance(
     return found.rename(columns={"name": "view"})
 
 
+@dataclass(frozen=True)
+class ColumnGroup:
+    """Views and columns that are shuffled together.
+
+    Attributes
+    ----------
+    name : in the answer.
+    views : whole views; columns : single columns by the view that has them.
+    """
+
+    name: str
+    views: tuple[str, ...] = ()
+    columns: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+Predict = Callable[[ColumnGroup, np.ndarray | None], np.ndarray]
+"""Predict with a group shuffled into this order, int64 (n,); with None as it is."""
+
+
+def permutation_importance(
+    predict: Predict,
+    score: Callable[[np.ndarray], Mapping[str, float]],
+    groups: Sequence[ColumnGroup],
+    metrics: Sequence[str],
+    n: int,
+    *,
+    n_repeats: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Return the loss of score when each group is shuffled among n rows.
+
+    Parameters
+    ----------
+    predict : see `predictor`.
+    score : of what was predicted.
+    metrics : scores to look at.
+
+    Returns
+    -------
+    DataFrame with columns name, metric, mean, std
+        Score before minus score after, with the sign turned where lower is better, so that positive means
+        that the group matters; ``std`` is over the shuffles (NaN for one).
+    """
+    rng, rows = np.random.default_rng(seed), []
+    before = score(predict(ColumnGroup(""), None))
+    for group in groups:
+        after = [score(predict(group, rng.permutation(n))) for _ in range(n_repeats)]
+        for metric in metrics:
+            sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
+            losses = [sign * (before[metric] - found[metric]) for found in after]
+            spread = np.std(losses, ddof=1) if n_repeats > 1 else np.nan
+            rows.append((group.name, metric, float(np.mean(losses)), float(spread)))
+    return pd.DataFrame(rows, columns=["name", "metric", "mean", "std"])
+
+
+def predictor(model: Any, views: Views, predict: Callable[[Views], np.ndarray]) -> Predict:
+    """Return the function that predicts for the views when parts of them are shuffled.
+
+    Of a boosted model, which is a sum over its start and its learners, only those predict again that read
+    something that is shuffled; one that reads shuffled views alone has its own outputs shuffled.
+
+    Parameters
+    ----------
+    predict : the model's answers to any views.
+    """
+    from usboost.boosting.loop import ensemble_scores
+    from usboost.models.methods.weak_learners import BoostedWeakLearners
+
+    if not isinstance(model, BoostedWeakLearners):
+        return lambda group, order: predict(shuffled(views, group, order))
+    learners, n_outputs, start = model._learners(), model._n_outputs(), ""  # no learner has that name
+    reads = {name: view_names(name, learner) for name, learner in learners.items()}
+    if model.start_ is not None:
+        reads[start] = tuple(model.start_.views)
+
+    def output(name: str, seen: Views) -> np.ndarray:
+        if name == start:
+            return np.asarray(model._start_f(seen))
+        read = prepare(learners[name], model.reading_(seen, [name])[name])
+        return ensemble_scores(model.stages_, {name: read}, (len(seen), n_outputs))
+
+    outputs = {name: output(name, views) for name in reads}
+
+    def part(name: str, group: ColumnGroup, order: np.ndarray | None) -> np.ndarray:
+        touched = any(view in group.views or group.columns.get(view) for view in reads[name])
+        if order is None or not touched:
+            return outputs[name]
+        if set(reads[name]) <= set(group.views):
+            return outputs[name][order]
+        return output(name, shuffled(views, group, order))
+
+    return lambda group, order: model._of_f(reduce(np.add, (part(name, group, order) for name in reads)))
+
+
+def shuffled(views: Views, group: ColumnGroup, order: np.ndarray | None) -> Views:
+    """Return the views with a group in another order; one view under two names stays one."""
+    if order is None:
+        return views
+    out, made = views, dict[tuple[int, frozenset[str]], View]()
+    for name in views.names:
+        columns = frozenset(group.columns.get(name, ()))
+        if name in group.views:
+            out = out.with_view(name, views[name][order])
+        elif columns:
+            key = id(views[name]), columns
+            if key not in made:
+                table = views[name]
+                assert isinstance(table, Table)  # images have no columns
+                moved = np.array([column in columns for column in table.names])
+                numeric, codes = moved[: table.n_numeric], moved[table.n_numeric :]
+                made[key] = replace(
+                    table,
+                    numeric=np.where(numeric, table.numeric[order], table.numeric),
+                    codes=np.where(codes, table.codes[order], table.codes),
+                )
+            out = out.with_view(name, made[key])
+    return out
+
+
 def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> pd.DataFrame:
-    """Reliability diagram: predicted probabilities against observed frequencies, in bins.
+    """Bin predicted probabilities against observed frequencies: a reliability diagram.
 
     Parameters
     ----------
@@ -103,39 +224,34 @@ def calibration(y: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> p
         "low", "high" (the bin), "count", "predicted" (mean probability), "observed" (frequency of
         the class) and its 95 % interval after Wilson, "observed_low" and "observed_high".
     """
-    predicted, true = _binned(y, probabilities)
+    if len(y) != len(probabilities):
+        raise UsboostError(f"{len(y)} labels but {len(probabilities)} rows of probabilities")
+    if probabilities.shape[1] == 2:
+        predicted, true = probabilities[:, 1], y == 1
+    else:
+        answers = probabilities.argmax(axis=1)
+        predicted, true = probabilities[np.arange(len(y)), answers], answers == y
     edges = np.linspace(0, 1, n_bins + 1)
     bins = np.clip(np.searchsorted(edges, predicted, side="right") - 1, 0, n_bins - 1)
     rows = []
     for k in np.unique(bins):
         inside = bins == k
-        n, observed = int(inside.sum()), int(true[inside].sum())
-        low, high = binomtest(observed, n).proportion_ci(0.95, method="wilson")
-        rows.append((edges[k], edges[k + 1], n, float(predicted[inside].mean()), observed / n, low, high))
+        n, observed = int(inside.sum()), float(true[inside].mean())
+        rows.append((edges[k], edges[k + 1], n, predicted[inside].mean(), observed, *wilson(observed, n)))
     names = ["low", "high", "count", "predicted", "observed", "observed_low", "observed_high"]
     return pd.DataFrame(rows, columns=names)
 
 
 def expected_calibration_error(bins: pd.DataFrame) -> float:
-    """Mean |predicted − observed| over the samples, from what `calibration` returns."""
+    """Return the mean |predicted − observed| over the samples, from the bins of `calibration`."""
     gaps = (bins["predicted"] - bins["observed"]).abs()
     return float((gaps * bins["count"]).sum() / bins["count"].sum())
-
-
-def _binned(y: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The probabilities to bin, and whether the sample is of their class."""
-    if len(y) != len(probabilities):
-        raise UsboostError(f"{len(y)} labels but {len(probabilities)} rows of probabilities")
-    if probabilities.shape[1] == 2:
-        return probabilities[:, 1], y == 1
-    predicted = probabilities.argmax(axis=1)
-    return probabilities[np.arange(len(y)), predicted], predicted == y
 
 
 def worst_samples(
     y: np.ndarray, probabilities: np.ndarray, n: int = 12, predicted: np.ndarray | None = None
 ) -> pd.DataFrame:
-    """The wrongly classified samples whose true class has the lowest probability, worst first.
+    """Return the wrongly classified samples whose true class has the lowest probability, worst first.
 
     Parameters
     ----------
@@ -164,7 +280,7 @@ def worst_samples(
 
 
 def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[str]:
-    """The most informative columns about the label, most first: those to show of a sample.
+    """Return the columns that are most informative about the label, most first: those to show of a sample.
 
     Ranked by mutual information with it, numbers cut at their tenths and rare values taken together, less
     what chance gives: (k − 1)(M − 1)/2n nats for k values and M classes or tenths (Miller and Madow).
@@ -183,12 +299,15 @@ def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[
         np.add.at(counts, (codes, labels), 1)
         counts = counts[counts.any(axis=1)]
         chance = (len(counts) - 1) * (counts.shape[1] - 1) / (2 * max(1, len(y)))
-        found[name] = _mutual_information(counts) - chance
+        # mutual information in nats of two variables whose values occur together so often
+        both, total = counts[counts > 0], counts.sum()
+        expected = np.outer(counts.sum(axis=1), counts.sum(axis=0))[counts > 0]
+        found[name] = float((both * np.log(both * total / expected)).sum() / total) - chance
     return sorted(found, key=lambda name: -found[name])[:n]
 
 
 def _tenths(column: pd.Series) -> np.ndarray:
-    """Codes of a column's values, int64 from 0; of numbers that have many, of the tenths they lie in."""
+    """Return codes of a column's values, int64 from 0; of many numbers, of the tenths they lie in."""
     if not pd.api.types.is_numeric_dtype(column) or column.nunique() <= 10:
         return pd.factorize(column, use_na_sentinel=False)[0]
     values = column.to_numpy(np.float64, na_value=np.nan)
@@ -196,11 +315,3 @@ def _tenths(column: pd.Series) -> np.ndarray:
     edges = np.unique(np.quantile(values[present], np.linspace(0, 1, 11))) if present.any() else np.zeros(1)
     codes = np.maximum(np.searchsorted(edges, values, side="left") - 1, 0)
     return np.where(present, codes, len(edges))
-
-
-def _mutual_information(counts: np.ndarray) -> float:
-    """In nats, of two variables whose values occur together so often, (k, M), none of k never."""
-    total = counts.sum()
-    both = counts[counts > 0]
-    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0))[counts > 0]
-    return float((both * np.log(both * total / expected)).sum() / total)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
-from usboost.models.inspection.shapley import check_explainable, direction, shapley
+from usboost.models.inspection.attribution import check_explainable, direction, shapley
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.table.columns.encoding import SUFFIX
 from usboost.table.source import Source

@@ -1,0 +1,1 @@
+"""Reports: blocks and figures of records, and the pages that choose them."""

@@ -1,0 +1,310 @@
+"""Inspect a fitted model and keep that in files for the report; sample images of a prepared dataset."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+from PIL import Image
+
+from usboost.data.views import Views
+from usboost.datasets.store import CLEAN, LABEL, task_of
+from usboost.errors import UsboostError
+from usboost.evaluation.metrics import confusion
+from usboost.evaluation.names import number
+from usboost.evaluation.task import TASKS
+from usboost.models.estimator import ViewsEstimator
+from usboost.models.inspection.inspect import (
+    calibration,
+    expected_calibration_error,
+    view_contributions,
+    view_importance,
+    worst_samples,
+)
+from usboost.report import model_figures as figures
+from usboost.report.figures import to_svg
+
+FOLDER = "inspection"
+"""In a cell's folder of results."""
+
+FILE = "inspection.json"
+_DIGITS = "%.9g"  # an error is the difference of two numbers
+_KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int}
+_OF_VIEWS = {
+    "contributions": ("round", "view", "contribution"),
+    "importance": ("view", "metric", "mean", "std"),
+}
+COLUMNS = 8  # of a sample
+SHUFFLES = 5  # of each view
+WORST = 12
+_MOST_VIEWS = 4  # a sequence has a view a frame
+_LARGEST = 4_000_000  # bytes of an image or a table that a page takes
+TABLES: dict[str, dict[str, tuple[str, ...]]] = {
+    "classification": {
+        **_OF_VIEWS,
+        "calibration": ("low", "high", "count", "predicted", "observed", "observed_low", "observed_high"),
+        "worst": ("row", "true", "predicted", "p_true", "p_predicted"),
+    },
+    "regression": {**_OF_VIEWS, **dict.fromkeys(("predicted", "worst"), ("row", "true", "predicted"))},
+}
+"""The tables of each task, with their columns; kept as CSV."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One fitted model on one set of samples.
+
+    Attributes
+    ----------
+    classes : their names; none where a number is predicted, which is called `label`.
+    tables : by the names in `TABLES`: contributions and importance of the views, empty where there is one
+        alone; calibration and worst as `usboost.models.inspection.inspect` gives them; of a number the true
+        and the predicted ones of the samples, or of as many as a figure shows, and the worst.
+    confusion : counts (M, M), a row a true class; of a number (0, 0).
+    """
+
+    classes: list[str]
+    label: str
+    tables: dict[str, pd.DataFrame]
+    confusion: np.ndarray
+
+    @property
+    def figures(self) -> dict[str, tuple[str, Callable[[str], Figure]]]:
+        """Return by name the title of each figure, and the function that draws it."""
+        found: dict[str, tuple[str, Callable[[str], Figure]]] = {}
+        own = self.tables
+        if not own["contributions"].empty:
+            draw = partial(figures.contributions, own["contributions"])
+            found["contributions"] = "Contribution of each view", draw
+        if not own["importance"].empty:
+            draw = partial(figures.importance, own["importance"])
+            found["importance"] = "Permutation importance of each view", draw
+        if not self.classes:
+            true, predicted = (own["predicted"][name].to_numpy() for name in ("true", "predicted"))
+            scatter, rest = figures.predicted_against_true, figures.residuals
+            found["predicted"] = "Predicted against true", lambda _: scatter(true, predicted, self.label)
+            found["residuals"] = "Residuals", lambda _: rest(true, predicted, None, self.label)
+            return found
+        error = expected_calibration_error(own["calibration"])
+        draw = partial(figures.calibration, own["calibration"])
+        found["calibration"] = f"Calibration (expected error {error:.3f})", draw
+        if len(self.classes) <= figures.MOST_CLASSES:
+            found["confusion"] = "Confusion matrix", partial(figures.confusion, self.confusion, self.classes)
+        return found
+
+    def texts(self, row: Any) -> dict[str, str]:
+        """Write a row of the worst."""
+        if self.classes:
+            true, predicted = self.classes[int(row.true)], self.classes[int(row.predicted)]
+            p_true, p_predicted = f"{row.p_true:.3f}", f"{row.p_predicted:.3f}"
+        else:
+            true, predicted, error = number(row.true), number(row.predicted), row.predicted - row.true
+            p_true, p_predicted = "", ("+" if error >= 0 else "−") + number(abs(error))
+        return {"true": true, "predicted": predicted, "p_true": p_true, "p_predicted": p_predicted}
+
+
+def inspect(
+    model: ViewsEstimator,
+    X: Views,
+    y: np.ndarray,
+    classes: Sequence[str],
+    *,
+    label: str = "the label",
+    predicted: np.ndarray | None = None,
+    sample: np.ndarray | None = None,
+    n_repeats: int = SHUFFLES,
+) -> Inspection:
+    """Inspect a fitted model on n samples.
+
+    Parameters
+    ----------
+    y : int array of shape (n,), codes as a classifier was fitted to; or floats
+    classes : their names; none where a number is predicted
+    label : the name of that number
+    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,), if known; else they are
+        computed
+    sample : positions of the samples on which views are shuffled and learners measured, which takes
+        further predictions; all by default
+    n_repeats : shuffles per view
+    """
+    from usboost.models.methods.weak_learners import BoostedWeakLearners
+
+    if predicted is None:
+        predicted = TASKS["classification" if classes else "regression"].predict(model, X)
+    some, labels = (X, y) if sample is None else (X[sample], y[sample])
+    several = 1 < len(X.names) <= _MOST_VIEWS
+    boosted = isinstance(model, BoostedWeakLearners)
+    tables = {
+        "contributions": view_contributions(model, some) if boosted else pd.DataFrame(),
+        "importance": view_importance(model, some, labels, n_repeats) if several else pd.DataFrame(),
+    }
+    if classes:
+        counts = confusion(y, predicted.argmax(axis=1), len(classes))
+        tables["calibration"], tables["worst"] = calibration(y, predicted), worst_samples(y, predicted, WORST)
+        return Inspection(list(classes), label, tables, counts)
+    frame = pd.DataFrame({"row": np.arange(len(y)), "true": y, "predicted": predicted})
+    largest = np.argsort(-np.abs(predicted - y), kind="stable")[:WORST]
+    tables["predicted"] = frame.iloc[figures.drawn_rows(len(y))].reset_index(drop=True)
+    tables["worst"] = frame.iloc[largest].reset_index(drop=True)
+    return Inspection([], label, tables, np.zeros((0, 0), dtype=np.int64))
+
+
+def write(
+    found: Inspection,
+    folder: Path,
+    rows: pd.DataFrame | None = None,
+    images: Mapping[int, bytes] | None = None,
+) -> None:
+    """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` for the report.
+
+    Parameters
+    ----------
+    rows : raw values of the samples, for those that are shown; a page shows the first columns
+    images : PNG files by the samples' positions
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in found.tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False, float_format=_DIGITS)
+    if found.classes:
+        names = pd.Index(found.classes, name="true")
+        pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
+    for name, (title, draw) in found.figures.items():
+        (folder / f"{name}.svg").write_text(to_svg(draw(title)))
+    shown = []
+    for place, row in enumerate(found.tables["worst"].itertuples()):
+        about: dict[str, Any] = {"values": {}, "image": None}
+        if rows is not None:
+            values = rows.iloc[int(row.row)]
+            texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+            texts = (text if len(text) <= 60 else f"{text[:59]}…" for text in texts)
+            about["values"] = dict(zip(map(str, values.index), texts, strict=True))
+        if images and int(row.row) in images:
+            about["image"] = f"worst-{place:02d}.png"
+            (folder / about["image"]).write_bytes(images[int(row.row)])
+        shown.append(about)
+    what = {"classes": found.classes} if found.classes else {"task": "regression", "label": found.label}
+    document = {**what, "shown": shown}
+    (folder / FILE).write_text(json.dumps(document, indent=1) + "\n")
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """Read what a page shows: figures as SVG and the worst samples; None if nothing was kept.
+
+    Raises `UsboostError` if a file there is damaged.
+    """
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        document = json.loads(_bytes(folder / FILE))
+        task = document.get("task", "classification")
+        tables = {name: _table(folder / f"{name}.csv", columns) for name, columns in TABLES[task].items()}
+        classes, counts = [str(name) for name in document.get("classes", ())], np.zeros((0, 0), np.int64)
+        if task == "classification":
+            counts = _table(folder / "confusion.csv").iloc[:, 1:].astype(np.int64).to_numpy()
+        if counts.shape != (len(classes), len(classes)) or bool(classes) != (task == "classification"):
+            raise ValueError("the tables are not of these classes")
+        found = Inspection(classes, str(document.get("label", "")), tables, counts)
+        worst = [
+            {
+                **found.texts(row),
+                "values": [(str(k), str(v)) for k, v in about["values"].items()][:8],
+                "image": _png(_bytes(folder / Path(about["image"]).name)) if about["image"] else None,
+            }
+            for row, about in zip(found.tables["worst"].itertuples(), document["shown"], strict=True)
+        ]
+        drawn = [
+            (title.partition(" (")[0], _bytes(folder / f"{name}.svg").decode())
+            for name, (title, _) in found.figures.items()
+        ]
+    except UsboostError:
+        raise
+    except Exception as error:  # a damaged table can make pandas and matplotlib raise nearly anything
+        raise UsboostError(f"{folder} is damaged ({type(error).__name__}); train this model again") from error
+    return {"figures": drawn, "worst": worst}
+
+
+def _table(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a table with at least these columns, or an empty one."""
+    text = _bytes(path).decode()
+    if not text.strip():
+        return pd.DataFrame()
+    return pd.read_csv(io.StringIO(text)).astype({name: _KINDS.get(name, float) for name in columns})
+
+
+def _bytes(path: Path) -> bytes:
+    if path.stat().st_size > _LARGEST:
+        raise UsboostError(f"{path} is larger than anything the training flow writes; train this model again")
+    return path.read_bytes()
+
+
+def _png(encoded: bytes) -> str:
+    """Return an image as an address that holds it."""
+    return "data:image/png;base64," + base64.b64encode(encoded).decode()
+
+
+PER_CLASS = 6
+LARGEST_SIDE = 4096
+SIDE = 128  # pixels shown; smaller images are enlarged without blurring
+
+
+def sample_images(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return for each class its name and up to `PER_CLASS` training images as PNG data URIs.
+
+    Where a number is predicted, for each third of the training rows by it, and where that lies. The class is
+    that before any label was switched, where the dataset keeps it. Empty where the dataset has no images,
+    or they cannot be read.
+    """
+    if "images" not in card:
+        return []
+    try:
+        shard = Path(card["images"]["splits"]["train"]["shards"][0]["file"]).name
+        images = pq.read_table(folder / "images" / "train" / shard, columns=["image"])["image"]
+        names = pq.read_schema(folder / "train.parquet").names
+        column = CLEAN if CLEAN in names else LABEL
+        labels = pq.read_table(folder / "train.parquet", columns=[column])[column].to_numpy()[: len(images)]
+        there = images.is_valid().to_numpy()
+    except (OSError, KeyError, IndexError, TypeError, ValueError, pa.ArrowException):
+        return []
+    out, names = [], card["classes"]
+    if task_of(card) == "regression":
+        ends = np.quantile(labels, [0, 1 / 3, 2 / 3, 1])
+        labels = np.searchsorted(ends[1:3], labels)
+        names = [f"{number(low)} to {number(high)}" for low, high in pairwise(ends)]
+    for code, name in enumerate(names):
+        rows = [int(row) for row in ((labels == code) & there).nonzero()[0][:PER_CLASS]]
+        try:
+            out.append((str(name), [_png_uri(images[row].as_py()) for row in rows]))
+        except Exception:  # a damaged image can make Pillow's decoders raise nearly anything
+            return []
+    return out
+
+
+def _png_uri(encoded: bytes) -> str:
+    with Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG")) as opened:
+        if max(opened.size) > LARGEST_SIDE:
+            raise ValueError("a sample image is larger than prepared ones are")
+        image = opened.convert("RGB" if opened.mode == "RGB" else "L")
+    return _png(as_shown(image))
+
+
+def as_shown(image: Image.Image) -> bytes:
+    """Return a PNG file of an image, enlarged without blurring, or made smaller."""
+    scale = max(1, SIDE // max(image.size))
+    shown = image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+    if max(shown.size) > SIDE:
+        shown.thumbnail((SIDE, SIDE))
+    out = io.BytesIO()
+    shown.save(out, "PNG", optimize=True)
+    return out.getvalue()

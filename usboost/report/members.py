@@ -1,0 +1,101 @@
+"""The members of an ensemble in print: weights, losses, what each adds, times, sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from usboost.evaluation.names import number
+from usboost.models.methods.fold_fits import ROWS, Member
+
+NAME = "member"
+"""The first column."""
+
+
+def heads(classes: bool) -> dict[str, str]:
+    """Return the columns of `cells`, and the title of each."""
+    titles = {NAME: NAME, "weight": "weight", "loss": "log-loss" if classes else "RMSE"}
+    titles |= {"without": "without it", "fits": "fits", "seconds": "seconds"}
+    return titles | {"predicting": f"{ROWS:,} rows", "size": "size"}
+
+
+def cells(model: Any) -> list[dict[str, str]]:
+    """Return a row for each member, those of weight first, and the blend; none without members."""
+    members: dict[str, Member] = getattr(model, "members_", {})
+    if not members:
+        return []
+    ranked = sorted(members.items(), key=lambda item: (-item[1].weight, item[1].loss or np.inf))
+    rows = [
+        {
+            NAME: name,
+            "weight": f"{each.weight:.2f}" if each.weight else "–",
+            "loss": _loss(model, each.loss),
+            "without": _loss(model, each.without),
+            "fits": _fits(each),
+            "seconds": f"{each.seconds:,.1f}",
+            "predicting": _seconds(each.predicting) if each.fits else "–",
+            "size": _size(model.bytes_.get(name, 0)),
+        }
+        for name, each in ranked
+    ]
+    kept = [each for each in members.values() if each.weight]
+    blend = {
+        NAME: "blend",
+        "weight": f"{sum(each.weight for each in kept):.2f}",
+        "loss": _loss(model, model.blend_loss_),
+        "without": "–",
+        "fits": f"{sum(each.fits + each.full_refits for each in kept)}",
+        "seconds": f"{sum(each.seconds for each in members.values()):,.1f}",
+        "predicting": _seconds(sum(each.predicting for each in kept)),
+        "size": _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
+    }
+    return [*rows, blend]
+
+
+def notes(model: Any) -> list[str]:
+    """Return sentences on how the table is to be read, and on what is kept."""
+    if not getattr(model, "members_", {}):
+        return []
+    lines = [
+        "Losses are of rows that a fit stopped on and was not fitted to; the blend's chose its weights. "
+        "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
+        "images take theirs beside it, once for all."
+    ]
+    if any(each.full_refits for each in model.members_.values()):
+        lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")
+    lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
+    weights = [each.weight for each in model.members_.values() if each.weight]
+    if len(weights) == 1:
+        lines.append("No blend was better than the best member beyond noise, so that one is all there is.")
+    if model.alone_ is not None:
+        (name,) = model.weights_
+        before = sum(each.predicting for each in model.members_.values() if each.weight)
+        lines.append(
+            f"For fast predictions {name} alone is kept, fitted once more to the rows of all folds: "
+            f"{ROWS:,} rows take {_seconds(model.alone_)} instead of {_seconds(before)}."
+        )
+    return lines
+
+
+def _fits(member: Member) -> str:
+    if not member.fits:
+        return "left out" if member.left_out else "no time"
+    whole = f" + {member.full_refits:d}" if member.full_refits else ""
+    return f"{member.fits}{whole}{', cut short' if member.cut else ''}"
+
+
+def _loss(model: Any, loss: float | None) -> str:
+    if loss is None:
+        return "–"
+    # of numbers it is the mean square of what is left of standardised ones
+    scale = getattr(model, "target_scale_", None)
+    return number(loss if scale is None else scale * float(np.sqrt(loss)))
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2g} s" if value < 10 else f"{value:,.0f} s"
+
+
+def _size(value: int) -> str:
+    return f"{value / 1e6:,.1f} MB" if value else "–"

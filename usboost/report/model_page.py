@@ -1,0 +1,243 @@
+"""Write a fitted model's scores and inspection on labelled rows as one self-contained page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from usboost.data.progress import Progress
+from usboost.errors import UsboostError, option
+from usboost.evaluation.intervals import answer_intervals, wilson
+from usboost.evaluation.metrics import confusion, per_class, score_answers
+from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number, number_of_label
+from usboost.evaluation.slices import FEW, score_slices, table_of
+from usboost.files import write_atomically
+from usboost.models import catalogue
+from usboost.models.inspection.inspect import view_contributions
+from usboost.models.methods.weak_learners import BoostedWeakLearners
+from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.predict import Scored, score_table
+from usboost.report import blocks, importance, members, model_figures
+from usboost.report.blocks import Section, html
+from usboost.report.figures import data_uri, to_svg
+from usboost.report.rows import Maps, explained_block, worst_block
+from usboost.table.columns.slices import read_slices
+from usboost.table.notes import notes_of_rows
+from usboost.table.source import TableFile, require
+
+
+def write_report(
+    bundle: Bundle,
+    table: Path,
+    out: Path,
+    *,
+    label: str | None = None,
+    strict: bool = False,
+    images_root: Path | None = None,
+    occlusion_maps: bool = False,
+    by_column: str | None = None,
+    progress: Progress | None = None,
+    looking: Progress | None = None,
+) -> Scored:
+    """Score a model on labelled rows and write the page.
+
+    Parameters
+    ----------
+    label : column of the true answers; by default that of the training table.
+    out : an ``.html`` file; appears when it is complete.
+    strict : refuse values and images that cannot be read, instead of counting them as missing.
+    images_root : see `usboost.table.source.TableFile`.
+    occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
+        fifty predictions an image.
+    by_column : a column of the table, read by the model or not, by whose groups the rows are scored, too; see
+        `usboost.table.columns.slices`.
+    progress : called with (rows done, rows).
+    looking : called with (covered images predicted, in all).
+
+    Returns
+    -------
+    The rows that were scored.
+
+    Raises
+    ------
+    UsboostError
+        As `score_table`; if the page cannot be written there; if there is no column `by_column`; or if where
+        a model looks is asked of one that reads no images or predicts a number.
+    """
+    table, out = Path(table), Path(out)
+    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
+        raise UsboostError(f"{out} must be an .html file")
+    if occlusion_maps and bundle.reader.images is None:
+        raise UsboostError(
+            f"the model reads no images, so it looks nowhere; leave out {option('occlusion_maps')}"
+        )
+    if occlusion_maps and not bundle.card.classes:
+        raise UsboostError(
+            "where a model looks is the change of a class's probability, but this one predicts a number; "
+            f"leave out {option('occlusion_maps')}"
+        )
+    label = label or bundle.card.label
+    if by_column is not None:
+        require(TableFile.open(table), [by_column])
+    scored = score_table(bundle, table, label, strict=strict, images_root=images_root, progress=progress)
+    if by_column is not None:
+        form, kind = bundle.reader.formats.get(by_column), bundle.card.columns.get(by_column)
+        missing = bundle.reader.missing
+        found = read_slices(scored.file, by_column, scored.rows, missing=missing, kind=kind, form=form)
+        slices = score_slices(bundle.task, scored.labels, scored.predicted, found.names, found.codes)
+        scored = replace(scored, slices=slices)
+    maps = Maps(occlusion_maps, looking)
+    write_atomically(out, render(bundle, scored, table, label, maps, by_column).encode())
+    return scored
+
+
+def render(
+    bundle: Bundle, scored: Scored, table: Path, label: str, maps: Maps, by_column: str | None = None
+) -> str:
+    """Return the page: HTML that loads nothing from the network and runs no script; as `write_report`."""
+    card, best_round = bundle.card, getattr(bundle.model, "best_round_", 0)
+    rows = importance.sample(scored, bundle)
+    views = scored.views[rows]
+    held = {
+        metric_name(name): number(value)
+        for name in METRICS_OF[card.task]
+        if (value := card.scores.get(name)) is not None
+    }
+    threshold = None if card.threshold is None else f"{card.threshold:.4g}"
+    lacks = [f"{scored.unlabelled:,} rows have no {label} and are not scored"] if scored.unlabelled else []
+    lacks += [f"{n:,} of {len(scored):,} rows have no image in {c}" for c, n in scored.without.items() if n]
+    if card.classes:
+        counts = np.bincount(scored.labels, minlength=len(card.classes))
+        answers = [f"{name} {count:,}" for name, count in zip(card.classes, counts, strict=True)]
+    else:
+        low, middle, high = map(number_of_label, np.quantile(scored.labels, [0, 0.5, 1]))
+        answers = [f"{low} to {high}", f"median {middle}"]
+    told = {"card": card, "label": label, "classes": card.classes, "held": held, "threshold": threshold}
+    intro = html(
+        "model_intro",
+        **told,
+        what=catalogue.about(card.model),
+        n=len(scored),
+        table=table.name,
+        same=scored.file.digest() == card.sha256,
+        tiles=tiles(bundle, scored),
+        f1=f1_of(card.classes) if card.classes else "",
+        answers=answers,
+        lacks=[*lacks, *notes_of_rows(scored.tally)],
+        ensemble=bool(getattr(bundle.model, "members_", {})),
+    )
+    sections = _of_classes(bundle, scored, threshold) if card.classes else []
+    if not card.classes:
+        margin = None if card.margin is None else (card.margin[0], card.margin[1])
+        predicted, rest = blocks.predictions(scored.labels, scored.predicted, margin, label)
+        sections.append(Section("predicted", "Predicted against true", predicted, "Predicted and true"))
+        sections.append(Section("residuals", "Residuals", rest, "Residuals"))
+    if scored.slices:
+        name = f"Scores by {by_column}"
+        shown = blocks.table(name, str(by_column), **table_of(scored.slices))
+        sections.append(Section("slices", name, shown + html("slices", few=FEW), name))
+    if own := members.cells(bundle.model):
+        heads, notes = members.heads(bool(card.classes)), members.notes(bundle.model)
+        shown = html("members", members=own, heads=heads, notes=notes)
+        sections.append(Section("members", "Members", shown, "Members"))
+    start = getattr(bundle.model, "start_", None) is not None
+    curve, learners = "", _contributions(bundle, views)
+    if card.history:
+        curve = data_uri(to_svg(model_figures.learning_curve(card.history, best_round)))
+    rounds = ""
+    if curve or learners:
+        rounds = html("learning", curve=curve, contributions=learners, best_round=best_round, start=start)
+    shuffled = importance.permutation_block(bundle, views, scored.labels[rows])
+    mistakes = worst_block(bundle, scored, maps)
+    single = explained_block(bundle, scored, maps, with_note=not mistakes)
+    kind = "Misclassified rows of the highest loss" if card.classes else "Rows of the largest error"
+    sections += [
+        Section("importance", "Permutation importance", shuffled, "Permutation importance"),
+        Section("gain", "Split gain", importance.gain_block(bundle, start=start), "Split gain"),
+        Section("rounds", "Learning curve", rounds, "Learning curve"),
+        Section("worst", kind, mistakes, "Worst rows"),
+        Section("explained", "Single rows explained", single, "Single rows"),
+    ]
+    title = f"Predicting {label} with {catalogue.title(card.model)}"
+    return blocks.page(title, intro, sections, html("model_made_from", card=card, table=table.name))
+
+
+def _of_classes(bundle: Bundle, scored: Scored, threshold: str | None) -> list[Section]:
+    """Return the sections of predicted classes alone."""
+    classes, n = bundle.card.classes, len(scored)
+    answers = bundle.codes(scored.predicted)
+    counts = per_class(confusion(scored.labels, answers, len(classes)))
+    shown = blocks.confusion(scored.labels, answers, classes)
+    by_class = {key: values.tolist() for key, values in counts.items()}
+    shown += html("classes", classes=classes, found=by_class, threshold=threshold)
+    reliability = blocks.calibration(scored.labels, scored.predicted, classes)
+    sections = [
+        Section("confusion", "Confusion matrix", shown, "Confusion matrix"),
+        Section("calibration", "Calibration", reliability, "Calibration"),
+    ]
+    if bundle.card.least is not None:
+        sets = bundle.sets(scored.predicted)
+        held, sizes = float(sets[np.arange(n), scored.labels].mean()), sets.sum(axis=1)
+        shares = {"held": held, "ends": wilson(held, n), "one": float((sizes == 1).mean())}
+        body = html("sets", least=bundle.card.least, size=float(sizes.mean()), **shares)
+        sections.append(Section("sets", "Sets of classes", body, "Sets of classes"))
+    return sections
+
+
+def _contributions(bundle: Bundle, views: Any) -> str:
+    """Draw each learner's contribution, for a boosted model with several."""
+    if not isinstance(bundle.model, BoostedWeakLearners):
+        return ""
+    frame = view_contributions(bundle.model, views)
+    if frame["view"].nunique() < 2:
+        return ""
+    named = frame.assign(view=frame["view"].map(importance.learner_titles(bundle)))
+    return data_uri(to_svg(model_figures.contributions(named, "Contribution of each learner")))
+
+
+def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
+    """Return name, value, ends of the interval, and the prior's value, of each score of the task.
+
+    Of two classes also the area under precision and recall, the balanced accuracy and, where the card has a
+    threshold, the scores of the answers at it.
+    """
+    before, two = prior(bundle, scored), len(bundle.card.classes) == 2
+    found, simple = (
+        bundle.task.intervals(scored.labels, scored.predicted),
+        bundle.task.score(scored.labels, before),
+    )
+    if two:
+        found |= answer_intervals(scored.labels, bundle.codes(scored.predicted), scored.predicted[:, 1])
+        simple |= score_answers(scored.labels, bundle.codes(before), before[:, 1])
+        if bundle.card.threshold is None:
+            del found["answer_f1"], found["answer_accuracy"]
+
+    def text(value: float) -> str:
+        return number(value) if np.isfinite(value) else "–"
+
+    return [
+        {
+            "name": metric_name(key),
+            "value": text(value),
+            "span": f"{text(low)} to {text(high)}" if low < high else "",
+            "prior": text(simple[key]),
+        }
+        for key, (value, low, high) in found.items()
+    ]
+
+
+def prior(bundle: Bundle, scored: Scored) -> np.ndarray:
+    """Return the prior's predictions for the rows: float64 (n, M), or (n,).
+
+    Of the training rows as the card has it, else of these rows.
+    """
+    n, classes = len(scored), bundle.card.classes
+    given = np.array(bundle.card.prior)
+    if not classes:
+        return np.full(n, given[0] if len(given) else scored.labels.mean())
+    if not len(given):
+        given = np.bincount(scored.labels, minlength=len(classes)) / n
+    return np.tile(given, (n, 1))

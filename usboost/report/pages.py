@@ -1,0 +1,261 @@
+"""Write the pipeline's report: pages of a user's table and of the papers' datasets, figures, a CSV file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from usboost.datasets.store import task_of
+from usboost.evaluation import selection
+from usboost.evaluation.names import f1_of
+from usboost.evaluation.statistics import LEVEL
+from usboost.evaluation.task import TASKS
+from usboost.files import write_atomically
+from usboost.models import catalogue
+from usboost.report import blocks, figures, paper
+from usboost.report.blocks import DEMO, Key, Origin, ReportData, Section, html
+from usboost.report.inspection import FOLDER as INSPECTION
+from usboost.report.inspection import read as read_inspection
+from usboost.report.inspection import sample_images
+from usboost.report.results import (
+    RankedFit,
+    collect,
+    dataset_name,
+    missing,
+    profiles,
+    ranked_fits,
+    read_cell,
+    read_rows,
+    read_trace,
+    tied,
+    write_csv,
+)
+
+USER_TABLE = "user_table"
+"""The dataset that is a user's table."""
+
+INDEX, PAPER = "index.html", "paper.html"
+
+
+def write_pages(
+    results: Path,
+    prepared: Path,
+    out: Path,
+    *,
+    datasets: Sequence[str],
+    models: Sequence[str],
+    cells: Sequence[tuple[str, str]] = (),
+    origins: Mapping[Key, Origin] | None = None,
+) -> Path:
+    """Write ``results.csv``, ``index.html`` and ``figures/*.png``, each atomically.
+
+    A user's table has a page of its own; where other datasets are reported, too, these are on
+    ``paper.html``, and the pages lead to each other.
+
+    Raises `UsboostError` if no cell has scores or a file cannot be read; then nothing is written.
+
+    Parameters
+    ----------
+    results : folder with ``<dataset>/<model>/scores.json``, ``trace.parquet`` and ``rows.parquet``.
+    prepared : folder with ``<dataset>/card.json``.
+    out : folder to write into; made if need be.
+    datasets, models : what the report is about; cells without scores are named on the page.
+    cells : (dataset, model) pairs of the other two papers, in a section of their own.
+    origins : by (dataset, model, seed), what made a fit's scores.
+
+    Returns
+    -------
+    The path of ``index.html``. Equal inputs give equal bytes.
+    """
+    results, prepared, out = Path(results), Path(prepared), Path(out)
+    datasets = list(dict.fromkeys(datasets))
+    frame = collect(results, datasets, models)
+    cards = {d: card for d in datasets if (card := blocks.read_card(prepared / d / "card.json")) is not None}
+    own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
+    pngs, pages = dict[str, bytes](), dict[str, str]()
+    for part, further, name in ((own, (), INDEX), (others, cells, PAPER if own else INDEX)):
+        if not part and not further:
+            continue
+        trained = {d: list(models) for d in part}
+        for d, m in further:
+            trained.setdefault(d, []).append(m)
+        inspections: dict[str, dict[str, Any]] = {}
+        for d, names in trained.items():
+            read = {m: read_inspection(results / d / m / INSPECTION) for m in catalogue.ordered(names)}
+            if found := {m: each for m, each in read.items() if each is not None}:
+                inspections[d] = found
+        data = ReportData(
+            frame[frame["dataset"].isin(part)],
+            results,
+            part,
+            models,
+            further,
+            cards={d: cards[d] for d in part if d in cards},
+            images={d: shown for d in part if (shown := sample_images(prepared / d, cards.get(d, {})))},
+            drawings=_drawn(results, part, models, cards, pngs),
+            inspections=inspections,
+            origins={key: each for key, each in (origins or {}).items() if (key[0] in own) == (part == own)},
+            other_page=(PAPER if part == own else INDEX) if own and (others or cells) else None,
+        )
+        pages[name] = render(data) if part == own else paper.render(data)
+    extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
+    extra = [part[part["model"] != catalogue.BASELINE] for part in extra]
+    write_csv(pd.concat([frame, *extra]), out / "results.csv")
+    for name, png in pngs.items():
+        write_atomically(out / "figures" / name, png)
+    for name, page in pages.items():
+        write_atomically(out / name, page.encode())
+    return out / INDEX
+
+
+def _drawn(
+    results: Path,
+    datasets: Sequence[str],
+    models: Sequence[str],
+    cards: Mapping[str, Mapping[str, Any]],
+    pngs: dict[str, bytes],
+) -> dict[str, dict[str, str]]:
+    """Draw the figures of a page as SVG, by name and dataset; add them as PNG to `pngs` by file."""
+    demo = paper.is_demo(profiles(results, datasets, models), {d: cards[d] for d in datasets if d in cards})
+    found: dict[str, dict[str, str]] = {}
+    for dataset in datasets:
+        traces = {
+            m: t for m in catalogue.ordered(models) if (t := read_trace(results, dataset, m)) is not None
+        }
+        share, score = blocks.noise(cards.get(dataset, {})), TASKS[task_of(cards.get(dataset, {}))].chooses
+        baseline = traces.get(catalogue.BASELINE)
+        best = None if baseline is None else float(baseline.loc[baseline["best"], f"{score}_val"].median())
+        drawn = figures.draw(
+            traces,
+            f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset),
+            baseline=best,
+            ceiling=1 - share if share else None,
+            layouts=dataset != USER_TABLE,
+            score=score,
+        )
+        for name, figure in drawn.items():
+            found.setdefault(name, {})[dataset] = figures.to_svg(figure)
+            pngs[f"{re.sub(r'[^A-Za-z0-9_.-]', '_', dataset)}_{name}.png"] = figures.to_png(figure)
+    return found
+
+
+def render(data: ReportData) -> str:
+    """Return the page of a user's table: HTML that loads nothing from the network and runs no script."""
+    frame, results, (dataset,) = data.frame, data.results, data.datasets
+    card = data.cards.get(dataset, {})
+    task = TASKS[task_of(card)]
+    metric = task.chooses  # as in `promote` when nothing else is asked for
+    fits = ranked_fits(frame, results, dataset, metric, task)
+    best = fits[0] if fits else None
+    rows = read_rows(results, dataset, best.model, best.seed) if best else None
+    roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
+    label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
+    prior, tie, warning, worse = selection.prior_log_loss(card, "test"), "", "", list[str]()
+    if best is not None:
+        tie = selection.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric])
+        test = {name: value for name, (value, *_) in best.test.items()}
+        warning = selection.probability_note(best.val, test, card)
+        losses = {each.model: each.test["log_loss"][0] for each in fits if "log_loss" in each.test}
+        losses.pop("prior", None)  # it is no worse than itself, whatever the last digits of its own are
+        worse = [m for m, loss in losses.items() if prior and selection.worse_than_prior(loss, prior)]
+    clear = {e.model: e.difference[0] for e in fits if e.difference is not None and not e.within_noise}
+    given = {
+        "fits": fits,
+        "metric": metric,
+        "metrics": [metric, *(each for each in task.metrics if each != metric)],
+        "numbers": task.name == "regression",
+        "label": label,
+        "table": next(iter(card.get("sources", {})), "your table"),
+        "n_test": 0 if rows is None else len(rows[0]),
+    }
+    constant = None if rows is None else task.constant(rows[0])
+    intro = html("user_intro", demo=profile == "demo", constant=constant, tie=tie, warning=warning, **given)
+    models = html(
+        "user_models",
+        **given,
+        dataset=dataset,
+        alone=_alone(fits) if "images" in card else None,
+        behind=[model for model, lead in clear.items() if lead > 0],
+        ahead=[model for model, lead in clear.items() if lead < 0],
+        worse=worse,
+        prior=prior,
+        # where the test rows lack a class
+        no_auc=bool(fits) and all(np.isnan(each.test.get("auc", (0.0,))[0]) for each in fits),
+        f1=f1_of(classes) if len(classes) > 1 else "that of the label",
+        two=len(classes) == 2,
+        level=LEVEL,
+        absent=[model for _, model in missing(results, data.datasets, data.models)],
+        traced={key[:2] for key in data.origins},
+    )
+    lead = Markup("<p>{} on the test rows.</p>").format(catalogue.title(best.model)) if best else Markup()
+    confused, predicted, rest = Markup(), Markup(), Markup()
+    if rows is not None and classes:
+        confused = lead + blocks.confusion(rows[0], rows[1].argmax(axis=1), classes)
+    elif rows is not None and best is not None:
+        cell = read_cell(results, dataset, best.model)
+        margin = next((fit.margin for fit in (cell.seeds if cell else []) if fit.seed == best.seed), None)
+        predicted, rest = blocks.predictions(*rows, margin, label)
+        predicted = lead + predicted
+    read = html("user_read", read=_read(card), profile=profile, **given)
+    following = html("user_next", dataset=dataset, registered=f"usboost-{profile}-{dataset}")
+    sections = [
+        Section("results", "The models", models, "Models"),
+        Section("read", "What was read", read, "What was read"),
+        Section("confusion", "Confusion matrix", confused, "Confusion matrix"),
+        Section("predicted", "Predicted against true", predicted, "Predicted and true"),
+        Section("residuals", "Residuals", rest),
+        *data.sections(numbers=task.name == "regression").values(),
+        Section("next", "Next", following, "Next"),
+    ]
+    tabs = Markup('<b>Your data</b><a href="{}">The paper</a>').format(data.other_page)
+    title = f"Your data: predicting {label}" + (f": {DEMO}" if profile == "demo" else "")
+    return blocks.page(title, intro, sections, html("made_from", rows=True), tabs if data.other_page else "")
+
+
+def _alone(fits: Sequence[RankedFit]) -> tuple[RankedFit, str] | None:
+    """Return the best model of the columns alone, and the verdict on whether images help.
+
+    Whether they help is one question, asked of one difference, so its p-value is not adjusted for the others.
+    """
+    each = next((each for each in fits[1:] if each.model in catalogue.WITHOUT_IMAGES), None)
+    if each is None or each.difference is None or each.p is None:
+        return None
+    if each.p >= LEVEL:
+        return each, "Images: no difference beyond noise"
+    return each, "Images help" if each.difference[0] > 0 else "Images do harm"
+
+
+def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what the models read as (name, text)."""
+    splits = {name: entry.get("rows", 0) for name, entry in card.get("splits", {}).items()}
+    facts = [
+        ("Rows", ", ".join(f"{rows:,} {_SPLITS.get(name, name)}" for name, rows in splits.items())),
+        ("Split", str(card.get("split", "–"))),
+        *([("Classes", ", ".join(map(str, card["classes"])))] if card.get("classes") else []),
+    ]
+    columns = {name: entry for name, entry in card.get("columns", {}).items() if entry.get("view")}
+    for kind, words in _KINDS:
+        named = [str(name) for name, entry in columns.items() if entry.get("kind") == kind]
+        if named:
+            more = f" and {len(named) - _COLUMNS} more" if len(named) > _COLUMNS else ""
+            facts.append((words, ", ".join(named[:_COLUMNS]) + more))
+    if images := card.get("images"):
+        size = images.get("size")
+        at = f", at {size[0]} × {size[1]} pixels" if isinstance(size, list) and len(size) == 2 else ""
+        facts.append(("Images", ", ".join(map(str, images.get("columns", ["image"]))) + at))
+        if without := {part: n for part, n in images.get("without", {}).items() if n}:
+            facts.append(("Without an image", ", ".join(f"{n:,} {part}" for part, n in without.items())))
+    if dropped := [*card.get("roles", {}).get("dropped", []), *card.get("left_out", {})]:
+        facts.append(("Not read", ", ".join(map(str, dropped))))
+    return facts
+
+
+_SPLITS = {"train": "training", "val": "validation", "test": "test"}
+_KINDS = (("number", "Numbers"), ("category", "Categories"), ("date", "Dates"), ("text", "Texts"))
+_COLUMNS = 40

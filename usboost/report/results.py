@@ -1,0 +1,404 @@
+"""Read the training flow's records: scores, traces and test rows; rank the fits by validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
+
+from usboost.errors import UsboostError
+from usboost.evaluation import selection
+from usboost.evaluation.intervals import Interval
+from usboost.evaluation.names import LOWER_IS_BETTER
+from usboost.evaluation.statistics import LEVEL, holm, paired_interval, randomization_test
+from usboost.evaluation.task import TASKS, Task
+from usboost.files import write_atomically
+from usboost.models import catalogue
+
+COLUMNS = (
+    *("dataset", "model", "seed", "split", "metric", "value"),
+    *("relative_improvement_pct", "best_round", "rounds", "fit_seconds"),
+)
+DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
+DATASET_NAMES |= {"user_table": "your table", "iris": "Iris", "digits_rows": "digits by rows"}
+DATASET_NAMES |= {"pendigits": "pen digits", "gunpoint": "GunPoint"}
+TRACE_COLUMNS = (
+    *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
+)
+
+_SPLITS = ("train", "val", "test")
+_METRICS = ("f1", "f1_tuned", "accuracy", "auc", "log_loss", "rmse", "mae", "r2")
+_KEY = ["dataset", "seed", "split", "metric"]
+
+DATASET_ABOUT = {
+    "ci_a": "census income, a table; its columns are divided into U and S at random",
+    "ci_b": "the same rows as CI-A; backward elimination divides the columns",
+    "ct": "forest cover types, each row with an image of drawn shapes (U) and its columns (S)",
+    "mi": "dogs against other animals: ImageNet images (U) with generated numbers (S)",
+    "rw": "the paper’s private dataset",
+}
+"""The paper's datasets in a few words."""
+
+Scores = dict[str, dict[str, float | None]]
+
+
+class SeedScores(BaseModel):
+    """One fit: its cost, its scores, {split: {metric: value}}, and what made it.
+
+    ``margin`` is added to a predicted number for the ends of its interval.
+    """
+
+    seed: int
+    rounds: int | None = None
+    best_round: int | None = None
+    fit_seconds: float | None = None
+    scores: Scores
+    margin: tuple[float, float] | None = None
+    gbm: Scores | None = None
+    made: dict[str, Any] | None = None
+
+
+class CellScores(BaseModel):
+    """One `scores.json`: every seed of one model on one dataset."""
+
+    dataset: str
+    model: str
+    profile: Literal["demo", "user", "paper"]
+    seeds: list[SeedScores] = Field(min_length=1)
+
+
+def dataset_name(dataset: str) -> str:
+    """Return the name that a table prints; an unknown dataset's is its own."""
+    return DATASET_NAMES.get(dataset, dataset)
+
+
+def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
+    """Read the scores of one model on one dataset; None if the training flow has not written them.
+
+    A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's file unless it has a
+    folder of its own.
+
+    Raises `UsboostError` if the file is not what the training flow writes, or lies in another cell's folder.
+    """
+    path = Path(results) / dataset / model / "scores.json"
+    if not path.is_file():
+        entry = catalogue.model_with_part(model)
+        whole = read_cell(results, dataset, entry.name) if entry else None
+        # rounds and seconds belong to the network trained on the GBM's leaf values, so they stay empty
+        fits = whole.seeds if whole else []
+        alone = [SeedScores(seed=fit.seed, scores=fit.gbm) for fit in fits if fit.gbm]
+        if whole is None or not alone:
+            return None
+        return CellScores(dataset=dataset, model=model, profile=whole.profile, seeds=alone)
+    try:
+        cell = CellScores.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
+    if (cell.dataset, cell.model) != (dataset, model):
+        raise UsboostError(
+            f"{path} holds the scores of {cell.model} on {cell.dataset}; move it there or train again"
+        )
+    seeds = [fit.seed for fit in cell.seeds]
+    if len(set(seeds)) < len(seeds):
+        raise UsboostError(f"{path} holds a seed twice among {seeds}; train this model again")
+    return cell
+
+
+def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the (dataset, model) cells without scores, in table order."""
+    cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in catalogue.ordered(models)]
+    return [(dataset, model) for dataset, model in cells if read_cell(results, dataset, model) is None]
+
+
+def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
+    """Return the profiles, "demo", "user" or "paper", of the cells and of the baselines."""
+    cells = (read_cell(results, d, m) for d in datasets for m in (catalogue.BASELINE, *models))
+    return {cell.profile for cell in cells if cell is not None}
+
+
+def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
+    """Read every score into a row, with its relative improvement over the baseline.
+
+    Raises `UsboostError` if no cell has scores, or a scores file cannot be read.
+
+    Parameters
+    ----------
+    results : folder
+        Holds ``<dataset>/<model>/scores.json``.
+    datasets, models : names of folders
+        What to read; cells not there are skipped (`missing` lists them). With a model come its parts
+        that were scored, ``gbm`` with ``bfv_dnn``.
+
+    Returns
+    -------
+    DataFrame with the columns `COLUMNS`
+        Sorted by dataset (as given), model (`catalogue.ordered`), seed, split and metric.
+        ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
+        seed, split and metric, with the sign turned for metrics that are better when lower; NaN
+        where there is no baseline or it is 0.
+    """
+    datasets = list(dict.fromkeys(datasets))
+    models = catalogue.ordered(catalogue.with_parts(models))
+    frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
+    if frame.empty:
+        raise UsboostError(
+            f"no scores.json found under {results} for the datasets {', '.join(datasets) or '(none)'} "
+            f"and the models {', '.join(models) or '(none)'}; run the training flow first"
+        )
+    baselines = _rows(read_cell(results, dataset, catalogue.BASELINE) for dataset in datasets)
+    baselines = baselines[[*_KEY, "value"]].rename(columns={"value": "baseline"})
+    frame = frame.merge(baselines, on=_KEY, how="left", validate="many_to_one")
+    sign = np.where(frame["metric"].isin(LOWER_IS_BETTER), -1.0, 1.0)
+    base = frame["baseline"].where(frame["baseline"] != 0)
+    # + 0.0: a turned sign makes no −0 of the baseline's own zero
+    frame["relative_improvement_pct"] = 100.0 * sign * (frame["value"] - base) / base.abs() + 0.0
+    orders: dict[Any, Sequence[str]] = {
+        "dataset": datasets,
+        "model": models,
+        "split": [*_SPLITS, *sorted(set(frame["split"]) - set(_SPLITS))],
+        "metric": [*_METRICS, *sorted(set(frame["metric"]) - set(_METRICS))],
+    }
+    frame = frame.sort_values(
+        ["dataset", "model", "seed", "split", "metric"],
+        key=lambda column: column.map(orders[column.name].index) if column.name in orders else column,
+    )
+    return frame[list(COLUMNS)].reset_index(drop=True)
+
+
+def _rows(cells: Iterable[CellScores | None]) -> pd.DataFrame:
+    columns = [name for name in COLUMNS if name != "relative_improvement_pct"]
+    rows = [
+        [cell.dataset, cell.model, fit.seed, split, metric, value, *(getattr(fit, k) for k in columns[-3:])]
+        for cell in cells
+        if cell is not None
+        for fit in cell.seeds
+        for split, scores in fit.scores.items()
+        for metric, value in scores.items()
+    ]
+    return pd.DataFrame(rows, columns=columns).astype(
+        {"seed": "int64", "best_round": "Int64", "rounds": "Int64"}
+        | {"value": "float64", "fit_seconds": "float64"}
+        | dict.fromkeys(("dataset", "model", "split", "metric"), "str")
+    )
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Write what `collect` returns as CSV: floats with 6 significant digits, NaN empty, atomically."""
+    write_atomically(path, frame.to_csv(index=False, float_format="%.6g", lineterminator="\n").encode())
+
+
+def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
+    """Return mean and standard deviation over seeds, per dataset and model, of one metric on one split.
+
+    Returns
+    -------
+    DataFrame in the order of `frame`
+        Columns dataset, model, and for each of ``value`` and ``improvement`` (in %): ``_mean``,
+        ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have one.
+    """
+    cut = frame[(frame["split"] == split) & (frame["metric"] == metric)]
+    cells = cut.groupby(["dataset", "model"], sort=False)
+    summary: dict[str, pd.Series] = {}
+    for name, column in (("value", "value"), ("improvement", "relative_improvement_pct")):
+        summary |= {f"{name}_mean": cells[column].mean(), f"{name}_std": cells[column].std(ddof=1)}
+        summary[f"{name}_seeds"] = cells[column].count()
+    return pd.DataFrame(summary).reset_index()
+
+
+def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | None:
+    """Return model and seed of the dataset's best fit by its validation score, which `promote` takes, too.
+
+    A part that is scored beside a model is no fit of its own. None where nothing has a validation score.
+
+    Parameters
+    ----------
+    frame : what `collect` returns.
+    """
+    return selection.best(_fits(frame, dataset), metric)
+
+
+def tied(frame: pd.DataFrame, dataset: str, metric: str) -> list[str]:
+    """Return the models with a fit that is level with `chosen`'s before the log-loss decides."""
+    return list(dict.fromkeys(model for model, _ in selection.tied(_fits(frame, dataset), metric)))
+
+
+def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict[str, float]]]:
+    """Return each (model, seed) with its validation scores by metric."""
+    rows = frame[(frame["dataset"] == dataset) & (frame["split"] == "val")]
+    return [
+        ((str(model), int(seed)), dict(zip(fit["metric"], fit["value"], strict=True)))
+        for (model, seed), fit in rows.groupby(["model", "seed"], sort=False)
+        if catalogue.model_with_part(str(model)) is None
+    ]
+
+
+def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
+    """Read one model's `trace.parquet`, long over rounds; None if there is none.
+
+    Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round,
+    and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
+    scores.json, or the highest ``f1_val`` where that is not given.
+
+    Raises `UsboostError` if the file cannot be read or has no seed and round.
+    """
+    path = Path(results) / dataset / model / "trace.parquet"
+    if not path.is_file():
+        return None
+    try:
+        trace = pd.read_parquet(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+    absent = [name for name in ("seed", "round") if name not in trace]
+    if absent:
+        raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
+    for name in TRACE_COLUMNS:
+        try:
+            trace[name] = trace[name].astype("float64") if name in trace else np.nan
+        except (ValueError, TypeError):
+            raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
+    trace = trace.sort_values(["seed", "round"], ignore_index=True)
+    cell = read_cell(results, dataset, model)
+    rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}
+    trace["best"] = False
+    for seed, one in trace.groupby("seed"):
+        best = one.index[one["round"] == rounds[seed]] if rounds.get(seed) is not None else one.index[:0]
+        if best.empty and one["f1_val"].notna().any():
+            best = pd.Index([one["f1_val"].idxmax()])
+        trace.loc[best, "best"] = True
+    return trace
+
+
+TestRows = tuple[np.ndarray, np.ndarray]
+"""Labels (n,), and probabilities (n, M) or predicted numbers (n,)."""
+
+
+def read_rows(results: Path, dataset: str, model: str, seed: int) -> TestRows | None:
+    """Read a fit's test rows: labels (n,) and probabilities (n, M), or numbers (n,); None if there are none.
+
+    Raises `UsboostError` if the file cannot be read.
+    """
+    path = Path(results) / dataset / model / "rows.parquet"
+    if not path.is_file():
+        return None
+    try:
+        frame = pd.read_parquet(path)
+        rows = frame[frame["seed"] == seed]
+        if "prediction" in frame:
+            numbers = rows["label"].to_numpy(np.float64), rows["prediction"].to_numpy(np.float64)
+            return numbers if len(rows) and all(np.isfinite(each).all() for each in numbers) else None
+        names = [f"p_{k}" for k in range(len(frame.columns) - 2)]
+        labels, probabilities = rows["label"].to_numpy(np.int64), rows[names].to_numpy(np.float64)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsboostError(f"{path} is not what training writes; train this model again") from error
+    if not len(labels) or labels.min() < 0 or labels.max() >= len(names):
+        return None
+    return labels, probabilities
+
+
+@dataclass(frozen=True)
+class RankedFit:
+    """A model's best fit, the one that validation chooses among its seeds.
+
+    Attributes
+    ----------
+    val, test : scores by metric; those of the test rows with intervals, NaN where there is none.
+    best_round, rounds, seconds : the round that is used, those made, and the cost; NaN if not known.
+    difference : the chosen model's lead in the test score, of which more is better; None for the chosen one.
+    p, p_holm : of the difference, by the randomization test: as it is, for a question that is asked of this
+        model alone, and adjusted for all models but the chosen one.
+    """
+
+    model: str
+    seed: int
+    val: dict[str, float]
+    test: dict[str, Interval]
+    best_round: float
+    rounds: float
+    seconds: float
+    difference: Interval | None = None
+    p: float | None = None
+    p_holm: float | None = None
+
+    @property
+    def within_noise(self) -> bool:
+        return self.p_holm is not None and not self.p_holm < LEVEL
+
+
+def ranked_fits(
+    frame: pd.DataFrame, results: Path, dataset: str, metric: str, task: Task = TASKS["classification"]
+) -> list[RankedFit]:
+    """Rank the models of a dataset by their validation scores, the chosen one first.
+
+    Parameters
+    ----------
+    frame : what `collect` returns.
+    metric : what chooses and what differences are of: f1 or accuracy, or one of a regression's.
+    task : what is predicted.
+    """
+    part = frame[frame["dataset"] == dataset]
+    rows: dict[tuple[str, int], TestRows | None] = {}
+    found: list[RankedFit] = []
+    for model in catalogue.ordered(part["model"]):
+        fit = chosen(part[part["model"] == model], dataset, metric)
+        if fit is None:
+            continue
+        rows[fit] = tested = read_rows(results, dataset, *fit)
+        own = part[(part["model"] == model) & (part["seed"] == fit[1])]
+        scores = {
+            split: dict(zip(of["metric"], of["value"], strict=True)) for split, of in own.groupby("split")
+        }
+        test: dict[str, Interval] = {k: (v, np.nan, np.nan) for k, v in scores.get("test", {}).items()}
+        if tested is not None:
+            test |= task.intervals(*tested)
+        best_round, made, seconds = own[["best_round", "rounds", "fit_seconds"]].astype("float64").iloc[0]
+        found.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
+    # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
+    found.sort(key=lambda each: selection.rank(each.val, metric), reverse=True)
+    if not found:
+        return []
+    leads = leads_of(rows, (found[0].model, found[0].seed), metric, task)
+    return [replace(each, **leads.get((each.model, each.seed), {})) for each in found]
+
+
+def leads_of(
+    rows: Mapping[tuple[str, int], TestRows | None],
+    best: tuple[str, int],
+    metric: str,
+    task: Task = TASKS["classification"],
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the best fit's lead over each other one: difference, p and p_holm of `RankedFit`.
+
+    Parameters
+    ----------
+    rows : what `read_rows` returns of each (model, seed); one without, or with other test rows, is left out.
+    metric, task : as in `ranked_fits`.
+    """
+    own = rows[best]
+    if own is None:
+        return {}
+    labels, mine = own[0], task.answers(own[1])
+    gain = task.gain(metric, own[1])
+    others = {
+        fit: task.answers(one[1])
+        for fit, one in rows.items()
+        if fit != best and one is not None and np.array_equal(one[0], labels)
+    }
+    p = [randomization_test(labels, mine, other, gain) for other in others.values()]
+    return {
+        fit: {
+            "difference": (
+                gain(labels, mine) - gain(labels, other),
+                *paired_interval(labels, mine, other, gain),
+            ),
+            "p": float(alone),
+            "p_holm": float(adjusted),
+        }
+        for (fit, other), alone, adjusted in zip(others.items(), p, holm(p), strict=True)
+    }

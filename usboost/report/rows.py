@@ -1,0 +1,275 @@
+"""Rows of a model's report: those predicted worst, and three explained, with images as they are read."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from markupsafe import Markup
+from PIL import Image
+
+from usboost.data.images import Images
+from usboost.data.pooled_images import PooledImages
+from usboost.data.progress import Progress
+from usboost.errors import UsboostError
+from usboost.evaluation.names import number, number_of_label
+from usboost.learners.networks.images.backbones import Backbone
+from usboost.models.inspection.attribution import SHARE, Occlusion, check_explainable, occlusions
+from usboost.models.inspection.inspect import worst_samples
+from usboost.multimodal.fit.bundle import Bundle
+from usboost.multimodal.predict.explain import AGAINST, FEWEST, explain, reference_of
+from usboost.multimodal.predict.predict import Scored
+from usboost.report import model_figures
+from usboost.report.blocks import html
+from usboost.table.images import ImageColumns, ImageReader
+
+SIDE = 256  # pixels of the longer side of an image of the table; a larger one is scaled to it
+WORST, EXPLAINED_COLUMNS = 12, 8
+"""Rows shown of those predicted worst, and columns shown of a row that is explained."""
+
+_VALUES = 8  # columns shown of a row that is predicted worst
+
+_ASPECTS = {
+    "crop": "the largest square in its centre",
+    "pad": "all of it on a grey square",
+    "stretch": "all of it, stretched to a square",
+}
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Whether to cover parts of each image and predict again, and who is called with (predicted, in all)."""
+
+    drawn: bool = False
+    progress: Progress | None = None
+
+
+def images_of(
+    bundle: Bundle,
+    scored: Scored,
+    rows: Sequence[int],
+    maps: Maps,
+) -> dict[int, list[dict[str, Any]]]:
+    """Return the images of some rows, one for each column of images; empty for a model without any.
+
+    Returns
+    -------
+    By row, for each column: its name and the path, original and original_size as the table has it, read and
+    read_size as the model reads it, heat and change of maps; images as data URIs, sizes "width × height".
+    """
+    form = bundle.reader.images
+    if form is None:
+        return {}
+    found: dict[tuple[int, str, int], Occlusion] = {}
+    if maps.drawn:
+        found = occlusions(bundle.model, scored.views, rows, progress=maps.progress)
+    out: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
+    readers = form.readers(scored.file)
+    for reader, (view, k) in zip(readers, _places(form), strict=True):
+        images = _column(scored, view, k)
+        for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
+            heat_of = found.get((row, view, k))
+            out[row].append(_shown(reader, images, scored, row, heat_of))
+    return out
+
+
+def _note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
+    """Return a note on how all images are read and maps are drawn; empty for a model without images."""
+    form = bundle.reader.images
+    if form is None:
+        return ""
+    backbone = getattr(bundle.model, "backbone", None)
+    network, network_side = "", 0
+    if isinstance(backbone, Backbone):
+        side = backbone.spec(_column(scored, form.names[0], 0))["size"] or form.size
+        network, network_side = backbone.name, 0 if side == form.size else side
+    unused = getattr(bundle.model, "left_out_", ())
+    return html(
+        "images_note",
+        form=form,
+        aspect=_ASPECTS[form.aspect],
+        network=network,
+        network_side=network_side,
+        left_out=[c for c, (view, _) in zip(form.columns, _places(form), strict=True) if view in unused],
+        maps=maps,
+        share=SHARE,
+        heat=model_figures,
+    )
+
+
+def _places(form: ImageColumns) -> list[tuple[str, int]]:
+    """Return the view of each column of images, and its place there."""
+    if len(form.names) == len(form.columns):
+        return [(name, 0) for name in form.names]
+    return [(form.names[0], k) for k in range(len(form.columns))]
+
+
+def _column(scored: Scored, view: str, k: int) -> Images:
+    found = scored.views[view]
+    column = found.columns[k] if isinstance(found, PooledImages) else found
+    assert isinstance(column, Images)  # as a user's tables are read
+    return column
+
+
+def _shown(
+    reader: ImageReader, images: Images, scored: Scored, row: int, occlusion: Occlusion | None
+) -> dict[str, Any]:
+    cell = scored.frame[reader.column].iloc[row] if reader.needs_cells else None
+    found = {"column": reader.column, "path": cell if isinstance(cell, str) else None, "read": None}
+    if images.absent is not None and images.absent[row]:
+        return found
+    cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
+    original = reader.thumbnail(int(scored.rows[row]), cells, SIDE)
+    if original is None:  # it went away since it was scored
+        return found
+    small, (width, height) = original
+    pixels = images.decode(slice(row, row + 1))[0]
+    plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    found |= {
+        "original": _uri(small, is_photo=small.size != (width, height)),
+        "original_size": f"{width:,} × {height:,}",
+        "read": _uri(plain, is_photo=plain.width > SIDE),
+        "read_size": f"{plain.width:,} × {plain.height:,}",
+        "heat": None,
+    }
+    if occlusion is not None:
+        mean = occlusion.heat()
+        ends = (f"{value + 0.0:+.3f}".replace("-", "−") for value in (-mean.max(), -mean.min()))
+        found["heat"] = _uri(model_figures.overlay(pixels, mean), is_photo=plain.width > SIDE)
+        found["change"] = " to ".join(ends)
+    return found
+
+
+def _uri(image: Image.Image, *, is_photo: bool) -> str:
+    """Return an image within a page: PNG keeps each pixel, a JPEG of one with many is far smaller."""
+    kind, encoded = "jpeg" if is_photo else "png", io.BytesIO()
+    image.save(encoded, kind.upper(), **({"quality": 85} if is_photo else {}))
+    return f"data:image/{kind};base64," + base64.b64encode(encoded.getvalue()).decode()
+
+
+def worst(bundle: Bundle, scored: Scored, maps: Maps | None = None) -> list[dict[str, Any]]:
+    """Return wrong rows whose true class got the lowest probability, or those of the largest error."""
+    if bundle.card.classes:
+        answers = bundle.codes(scored.predicted)
+        rows = worst_samples(scored.labels, scored.predicted, WORST, answers)["row"].tolist()
+    else:
+        errors = np.abs(scored.predicted - scored.labels)
+        rows = [int(row) for row in np.argsort(-errors, kind="stable")[:WORST] if errors[row]]
+    texts = {row: answer(bundle, scored, row) for row in rows}
+    images = images_of(bundle, scored, rows, maps or Maps())
+    columns = list(bundle.card.columns)[:_VALUES]
+    return [
+        {
+            "number": int(scored.rows[row]) + 1,
+            **texts[row],
+            "images": images.get(row, []),
+            "columns": [(name, value_of(scored.frame[name].iloc[row])) for name in columns],
+        }
+        for row in rows
+    ]
+
+
+def worst_block(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
+    """Return the block of `worst`; empty where there are none."""
+    if not (found := worst(bundle, scored, maps)):
+        return ""
+    note = _note(bundle, scored, maps)
+    return html("worst", rows=found, classes=bundle.card.classes, note=note, wide=maps.drawn)
+
+
+def answer(bundle: Bundle, scored: Scored, row: int) -> dict[str, str]:
+    """Return the texts of what was predicted for a row, and what is true; of numbers with the error."""
+    predicted, label = scored.predicted[row], scored.labels[row]
+    if not bundle.card.classes:
+        error = predicted - label
+        return {
+            "predicted": number(predicted),
+            "p_predicted": ("+" if error >= 0 else "−") + number(abs(error)),
+            "truth": number_of_label(label),
+            "p_truth": "",
+            "colour": "",
+        }
+    code, names = int(bundle.codes(predicted[None])[0]), bundle.card.classes
+    return {
+        "predicted": names[code],
+        "p_predicted": f"{predicted[code]:.3f}",
+        "truth": names[label],
+        "p_truth": f"{predicted[label]:.3f}",
+        "colour": "true" if code == label else "predicted",
+    }
+
+
+def value_of(value: Any) -> str:
+    """Return a value of the table, short: of a number that is given in more digits, also as text, six."""
+    text = f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    if re.fullmatch(r"-?[0-9]+\.[0-9]{5,}(e-?[0-9]+)?", text):
+        text = f"{float(text):g}"
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def explained_block(bundle: Bundle, scored: Scored, maps: Maps, *, with_note: bool) -> Markup | str:
+    """Return the block of `three_rows` explained; empty for a model that cannot be, or for very few rows."""
+    try:
+        check_explainable(bundle.model, bundle.card.model)
+    except UsboostError:
+        return ""
+    if len(scored) < FEWEST:
+        return ""
+    classes, chosen = bundle.card.classes, three_rows(bundle, scored)
+    rows = np.array([row for _, row in chosen])
+    found = explain(bundle, scored.views[rows], reference_of(scored.views), scored.predicted[rows])
+    write = (lambda value: f"{value:.2f}".replace("-", "−")) if classes else number
+    images, largest = images_of(bundle, scored, rows.tolist(), maps), np.abs(found.values).max() or 1.0
+    shown = []
+    for k, (kind, row) in enumerate(chosen):
+        columns, others = found.largest(k, EXPLAINED_COLUMNS), len(found.names) - EXPLAINED_COLUMNS
+        if others > 0:
+            rest = float(found.values[k].sum()) - sum(value for _, value in columns)
+            columns.append((f"{others:,} others", rest))
+        bars = [
+            {
+                "name": name,
+                "value": value_of(scored.frame[name].iloc[row]) if name in bundle.card.columns else "",
+                "adds": ("+" if value >= 0 else "−") + write(abs(value)),
+                "sign": "adds" if value >= 0 else "takes",
+                "width": f"{100 * abs(value) / largest:.1f}",
+            }
+            for name, value in columns
+        ]
+        ends = {"mean": write(found.mean[k]), "margin": write(found.mean[k] + found.values[k].sum())}
+        about = {"kind": kind, "number": int(scored.rows[row]) + 1, "images": images.get(row, [])}
+        shown.append({**about, **answer(bundle, scored, row), **ends, "columns": bars})
+    note, against = _note(bundle, scored, maps) if with_note else "", min(AGAINST, len(scored))
+    given = {"rows": shown, "classes": classes, "note": note, "against": against}
+    return html("explained", **given, wide=maps.drawn)
+
+
+def three_rows(bundle: Bundle, scored: Scored) -> list[tuple[str, int]]:
+    """Return the kind, in words, and the position of rows that are worth a look; each row once.
+
+    Of classes: the most certain one that is right, the most certain one that is wrong, and the least certain.
+    Of numbers: those of the least and the largest error, and of the largest prediction.
+    """
+    labels, predicted = scored.labels, scored.predicted
+    if not bundle.card.classes:
+        errors = np.abs(predicted - labels)
+        places = (errors.argmin(), errors.argmax(), predicted.argmax())
+        kinds = dict(zip(("least error", "largest error", "largest prediction"), map(int, places)))
+    else:
+        answers = bundle.codes(predicted)
+        sure, kinds = predicted[np.arange(len(labels)), answers], dict[str, int]()
+        for name, rows in (("right", answers == labels), ("wrong", answers != labels)):
+            if rows.any():
+                kinds[name] = int(np.flatnonzero(rows)[sure[rows].argmax()])
+        top = np.sort(predicted, axis=1)
+        kinds["uncertain"] = int((top[:, -1] - top[:, -2]).argmin())
+    first: dict[int, str] = {}
+    for name, row in kinds.items():
+        first.setdefault(row, name)
+    return [(name, row) for row, name in first.items()]
