@@ -32,7 +32,7 @@ from tasks.folders import results_folder, work_folder  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
 from tasks.prepared import task_of  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
-from usboost.evaluation.names import metric_name, number  # noqa: E402
+from usboost.evaluation.ranking import metric_name, number  # noqa: E402
 
 SHOWN = ("f1", "log_loss", "rmse", "r2")
 """The scores of the test split that a line has."""

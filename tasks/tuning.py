@@ -27,7 +27,7 @@ from tasks.settings import Settings, editor
 from usboost.datasets import store
 from usboost.datasets.store import is_user_table
 from usboost.errors import UsboostError
-from usboost.evaluation.names import check_metric, metric_name, number
+from usboost.evaluation.ranking import check_metric, metric_name, number
 from usboost.files import write_atomically
 from usboost.models.entry import read_settings
 from usboost.multimodal import tune as tuned

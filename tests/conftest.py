@@ -20,7 +20,7 @@ from tests.flows.local.detached import end_below
 from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.models import persistence
 
 LIBRARY = (

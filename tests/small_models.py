@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures

@@ -20,14 +20,13 @@ from usboost.data.images import Images
 from usboost.data.views import Frame, Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.estimators import RegressorLearner
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.regressors import RegressorLearner
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.codeword import CodewordExponential
+from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.signs import Exponential
-from usboost.losses.squared import Squared
+from usboost.losses.exponential import CodewordExponential, Exponential
+from usboost.losses.regression import Squared
 from usboost.models.entry import LOSSES
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import save

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from usboost.data.views import Views as Views
     from usboost.errors import UsboostError as UsboostError
     from usboost.errors import UsboostWarning as UsboostWarning
-    from usboost.learners.networks.images.backbones import Backbone as Backbone
+    from usboost.learners.networks.backbones import Backbone as Backbone
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
-    from usboost.learners.trees.learner import TreeLearner as TreeLearner
+    from usboost.learners.tree_learner import TreeLearner as TreeLearner
     from usboost.models.baselines.linear import RidgeBaseline as RidgeBaseline
     from usboost.models.baselines.trees import LightGBMBaseline as LightGBMBaseline
     from usboost.models.baselines.trees import LightGBMBaselineRegressor as LightGBMBaselineRegressor
@@ -77,7 +77,7 @@ __version__ = "0.1.0"
 
 # the module of each name; the imports above are for type checkers and editors and never run
 _MODULES = {
-    "Backbone": "usboost.learners.networks.images.backbones",
+    "Backbone": "usboost.learners.networks.backbones",
     "BoostedFeatureNetworkClassifier": "usboost.models.methods.bfv_network",
     "BoostedFeatureNetworkRegressor": "usboost.models.methods.bfv_network",
     "BoostedFeatures": "usboost.models.methods.boosted_features",
@@ -101,7 +101,7 @@ _MODULES = {
     "SplitColumns": "usboost.models.split_columns",
     "SplitColumnsRegressor": "usboost.models.split_columns",
     "Table": "usboost.data.table",
-    "TreeLearner": "usboost.learners.trees.learner",
+    "TreeLearner": "usboost.learners.tree_learner",
     "TwoBranchNetworkClassifier": "usboost.models.methods.two_branch",
     "TwoBranchNetworkRegressor": "usboost.models.methods.two_branch",
     "TwoWeakLearnerClassifier": "usboost.models.methods.two_weak_learner",

@@ -25,7 +25,7 @@ from usboost.data.views import Frame, Views
 from usboost.datasets import census_demo, covertype, image_store, store
 from usboost.datasets.image_encoding import encode_files
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures

@@ -34,10 +34,9 @@ from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import FittedNetwork, NetworkLearner
-from usboost.learners.trees.engines import quiet_lightgbm
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner, quiet_lightgbm
 from usboost.losses.base import Line
-from usboost.losses.codeword import CodewordExponential
+from usboost.losses.exponential import CodewordExponential
 from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

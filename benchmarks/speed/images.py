@@ -12,9 +12,9 @@ import torch
 from skimage import data
 
 from usboost.data.images import Images
-from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.images.image_network import FrozenNetwork, ImageNetwork
+from usboost.learners.networks import embeddings
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.image_network import FrozenNetwork, ImageNetwork
 
 
 def crops(n: int, side: int) -> Images:

@@ -10,10 +10,10 @@ import pandas as pd
 from scipy import stats
 
 from usboost.errors import UsboostError
-from usboost.evaluation import names
+from usboost.evaluation import ranking
 
 DRAWS = 1000
-NAMES = names.NAMES | {"f1": "F1 at ½"}
+NAMES = ranking.NAMES | {"f1": "F1 at ½"}
 SHOWN = {metric: NAMES[metric] for metric in ("f1", "f1_tuned", "log_loss")}
 
 

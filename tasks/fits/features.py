@@ -21,8 +21,8 @@ from tasks.settings import Settings
 from usboost.data.table import CodedTable, Table
 from usboost.datasets import store
 from usboost.errors import UsboostError
+from usboost.evaluation.statistics import deviation, mean
 from usboost.evaluation.task import TASKS
-from usboost.evaluation.weighted import deviation, mean
 from usboost.files import replacing
 from usboost.models.build import boosted_features
 from usboost.models.methods.boosted_features import BoostedFeatures, GradientBoostedTrees, save_gbm

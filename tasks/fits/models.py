@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import Settings, Table2, Training, TrainingSizes
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.models import build as builders
 from usboost.models.build import Parts
 from usboost.models.entry import Entry, LearnerSpec

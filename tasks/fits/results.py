@@ -19,8 +19,8 @@ from tasks.folders import metrics_file, prepared_folder, results_folder
 from tasks.prepared import task_of
 from tasks.settings import Settings
 from usboost.datasets import store
-from usboost.evaluation import selection
-from usboost.evaluation.names import metric_name, number
+from usboost.evaluation import ranking
+from usboost.evaluation.ranking import metric_name, number
 from usboost.files import replacing, write_atomically
 from usboost.models import catalogue
 from usboost.report.results import dataset_name
@@ -155,7 +155,7 @@ def best_fits(settings: Settings) -> Iterator[str]:
             continue
         task = task_of(dataset)
         fits = [(name, record) for name in settings.models_of(dataset) for record in records(dataset, name)]
-        best = selection.best(((each, _chosen_by(each[1])) for each in fits), task.chooses)
+        best = ranking.best(((each, _chosen_by(each[1])) for each in fits), task.chooses)
         if best is not None:
             name, record = best
             test = record["scores"]["test"]

@@ -23,7 +23,7 @@ from prefect.logging.handlers import APILogHandler
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
-from usboost.evaluation.names import metric_name
+from usboost.evaluation.ranking import metric_name
 
 SECONDS = 2.0
 """Between two updates of a progress artifact."""

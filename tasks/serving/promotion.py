@@ -20,8 +20,8 @@ from tasks.prepared import task_of
 from tasks.tracking.description import of_score
 from usboost.datasets import store
 from usboost.errors import UsboostError
-from usboost.evaluation import selection
-from usboost.evaluation.names import check_metric, number
+from usboost.evaluation import ranking
+from usboost.evaluation.ranking import check_metric, number
 from usboost.models import catalogue
 from usboost.multimodal.fit import bundle as bundles
 from usboost.multimodal.fit.card import Card
@@ -51,7 +51,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     """Register the best fit of a dataset and give it the alias, if it beats the model that has it.
 
     The best is the finished run with the best validation score, as in the report
-    (`usboost.evaluation.selection`). Candidate and alias holder are compared by their validation scores, too,
+    (`usboost.evaluation.ranking`). Candidate and alias holder are compared by their validation scores, too,
     so that the test split, which no choice has seen, says how good the champion is.
 
     Raises `UsboostError` if the metric is none of the task, or there is no finished run on the current data.
@@ -67,7 +67,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     data = tracking.digest(prepared_folder(dataset))
     fits = _candidates(dataset, model, metric, data)
     scored = [(run, scores_of(_scores(run), "val")) for run in fits]
-    candidate = selection.best(scored, metric)
+    candidate = ranking.best(scored, metric)
     if candidate is None:
         raise UsboostError(
             f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
@@ -78,11 +78,11 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
         f"{number(scores[f'test_{metric}'])} on the test split"
     )
-    tied = {run.data.tags["model"] for run in selection.tied(scored, metric)}
+    tied = {run.data.tags["model"] for run in ranking.tied(scored, metric)}
     card = store.read_card(prepared_folder(dataset))
     notes = (
-        selection.tie_note(len(tied), metric, scores[f"val_{metric}"]),
-        selection.probability_note(scores_of(scores, "val"), scores_of(scores, "test"), card),
+        ranking.tie_note(len(tied), metric, scores[f"val_{metric}"]),
+        ranking.probability_note(scores_of(scores, "val"), scores_of(scores, "test"), card),
     )
     noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
     if holder is not None and holder.run_id == candidate.info.run_id:
@@ -91,7 +91,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
         held = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
         if metric in held:
             against = f"version {holder.version} ({number(held[metric])} on the validation split)"
-            if selection.best([("held", held), ("new", scores_of(scores, "val"))], metric) == "held":
+            if ranking.best([("held", held), ("new", scores_of(scores, "val"))], metric) == "held":
                 return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
             outcome += f", better than {against}"
     elif holder is not None:

@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from usboost.boosting.callbacks import TOGETHER, Callback, Interrupt, TimeLimit
 from usboost.boosting.rounds import Round
-from usboost.learners.regressors import RegressorLearner
+from usboost.learners.estimators import RegressorLearner
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 
 X, Y = make_classification(200, 6, random_state=0)

@@ -21,9 +21,9 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.steps import Bayes
 from usboost.data.images import Images
 from usboost.errors import UsboostError
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 from usboost.models.methods.earlyboost import EarlyBoostClassifier

@@ -11,9 +11,9 @@ import pytest
 
 from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -113,7 +113,7 @@ def test_parts_inside_parts_are_found():
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
         "usboost.models.methods.two_weak_learner",
         f"{learners}.learner",
-        f"{learners}.images.backbones",
+        f"{learners}.backbones",
     }
     assert "usboost.models.methods.boosted_features" in modules_of(
         BoostedFeatureNetworkClassifier(BoostedFeatures())
@@ -127,7 +127,7 @@ def test_parts_inside_parts_are_found():
 def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path, monkeypatch):
     (tmp_path / "own_learner.py").write_text(
         "import numpy\nimport json\nfrom own_helper import twice\n"
-        "from usboost.learners.trees.learner import TreeLearner\nclass Mine(TreeLearner):\n    pass\n"
+        "from usboost.learners.tree_learner import TreeLearner\nclass Mine(TreeLearner):\n    pass\n"
     )
     (tmp_path / "own_helper.py").write_text("def twice(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -136,7 +136,7 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
     model = TwoWeakLearnerClassifier({"S": own_learner.Mine()})
     found = closure(modules_of(model))
     assert found["own_learner"] == tmp_path / "own_learner.py"
-    assert {"own_helper", "usboost.learners.trees.learner"} <= set(found)
+    assert {"own_helper", "usboost.learners.tree_learner"} <= set(found)
     assert not [name for name in found if name.split(".")[0] in ("numpy", "json", "sklearn")]
     assert code_digest(model) != code_digest(TwoWeakLearnerClassifier({"S": TreeLearner()}))
 
@@ -144,10 +144,10 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
 @pytest.mark.parametrize(
     ("file", "void"),
     [
-        ("learners/trees/fitted.py", True),
+        ("learners/forest.py", True),
         ("learners/networks/train.py", True),
         ("boosting/steps.py", True),
-        ("losses/codeword.py", True),
+        ("losses/exponential.py", True),
         ("data/views.py", True),
         ("errors.py", True),
         ("models/boosted/two_weak_learner.py", True),
@@ -158,7 +158,7 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
         ("models/baselines/estimators.py", False),
         ("models/baselines/packages.py", False),
         ("models/baselines/linear.py", True),
-        ("datasets/census.py", False),
+        ("datasets/census/prepare.py", False),
         ("__init__.py", False),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_change_voids_a_checkpoint_if_the_fit_runs_it(tmp_path, file, void):
 FITS = {
     "two weak learners": """
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 learners = {"U": NetworkLearner(hidden=(4,), device="cpu"), "S": TreeLearner()}
 model = TwoWeakLearnerClassifier(learners, target="newton", loss="cross_entropy", n_rounds=2)

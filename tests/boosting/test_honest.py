@@ -20,8 +20,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.ridge import RidgeLearner
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.codeword import CodewordExponential
+from usboost.learners.tree_learner import TreeLearner
+from usboost.losses.exponential import CodewordExponential
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
 ROUNDS, SHRINKAGE = 12, 0.3

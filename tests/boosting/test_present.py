@@ -19,13 +19,12 @@ from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import Learner, Target
-from usboost.learners.missing_views import PresentRows, predict, prepare, trainer, weighted_sum
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.base import Learner, PresentRows, Target, predict, prepare, trainer, weighted_sum
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.ridge import RidgeLearner
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.codeword import CodewordExponential
+from usboost.learners.tree_learner import TreeLearner
+from usboost.losses.exponential import CodewordExponential
 from usboost.models.inspection.inspect import view_contributions, view_importance
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

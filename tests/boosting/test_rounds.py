@@ -16,7 +16,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.losses.codeword import CodewordExponential
+from usboost.losses.exponential import CodewordExponential
 
 
 class Linear:

@@ -17,9 +17,9 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.codeword import CodewordExponential
-from usboost.losses.squared import Squared
+from usboost.learners.tree_learner import TreeLearner
+from usboost.losses.exponential import CodewordExponential
+from usboost.losses.regression import Squared
 
 
 def data(n: int = 120, frames: int = 4, seed: int = 0) -> tuple[Views, np.ndarray]:

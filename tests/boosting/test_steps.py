@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from usboost.boosting.steps import Bayes, Fixed, Newton, step_rule
 from usboost.errors import UsboostError
-from usboost.losses.codeword import CodewordExponential
-from usboost.losses.squared import Squared
+from usboost.losses.exponential import CodewordExponential
+from usboost.losses.regression import Squared
 
 
 def problem(n_classes, n_views, seed, n=60, noise=1.5):

@@ -20,10 +20,9 @@ from usboost.boosting.targets import (
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.codeword import CodewordExponential
+from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.signs import Exponential
+from usboost.losses.exponential import CodewordExponential, Exponential
 
 
 def sample(n_classes, seed=0, n=12):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from usboost.errors import FEW, MOST, UsboostError, choices, listed
-from usboost.evaluation.names import check_metric
+from usboost.evaluation.ranking import check_metric
 from usboost.learners.base import LEARNERS
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings

@@ -13,7 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files import arrays
-from usboost.learners.trees.bins import Bins
+from usboost.learners.histogram import Bins
 from usboost.models.sharded import fit_sharded
 
 RNG = np.random.default_rng(0)

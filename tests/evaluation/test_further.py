@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import average_precision_score, get_scorer, make_scorer
 
 from usboost.errors import UsboostError
-from usboost.evaluation.names import LOWER_IS_BETTER, NAMES, RANKING, SCIKIT, check_metric
+from usboost.evaluation.ranking import LOWER_IS_BETTER, NAMES, RANKING, SCIKIT, check_metric
 from usboost.evaluation.task import TASKS
 
 OF_CLASSES = [

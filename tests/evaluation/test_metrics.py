@@ -12,7 +12,6 @@ from sklearn.metrics import (
     f1_score,
     log_loss,
     mean_absolute_error,
-    mean_pinball_loss,
     precision_recall_fscore_support,
     r2_score,
     roc_auc_score,
@@ -28,12 +27,10 @@ from usboost.evaluation.metrics import (
     confusion,
     f1,
     per_class,
-    pinball,
     score,
     score_regression,
 )
-from usboost.evaluation.names import LOWER_IS_BETTER, REGRESSION_METRICS, check_metric
-from usboost.evaluation.selection import best
+from usboost.evaluation.ranking import LOWER_IS_BETTER, REGRESSION_METRICS, best, check_metric
 
 rows = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.7, 1.0])), min_size=1)
 
@@ -110,8 +107,6 @@ def test_scores_of_a_regression_are_scikit_learns(rows: list[tuple[float, float]
     assert np.isclose(found["rmse"], root_mean_squared_error(y, predicted))
     assert np.isclose(found["mae"], mean_absolute_error(y, predicted))
     assert np.isclose(found["r2"], r2_score(y, predicted))
-    for alpha in (0.1, 0.5, 0.9):
-        assert np.isclose(pinball(y, predicted, alpha), mean_pinball_loss(y, predicted, alpha=alpha))
 
 
 def test_equal_targets_have_no_r2_and_predictions_are_finite() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from usboost.evaluation.slices import ALL, score_slices, table_of, table_of_models
-from usboost.evaluation.task import TASKS
+from usboost.evaluation.task import ALL, TASKS, score_slices, table_of, table_of_models
 
 RNG = np.random.default_rng(0)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from usboost.evaluation import metrics, selection
+from usboost.evaluation import metrics, ranking
 from usboost.evaluation.statistics import corrected_t_test, holm, paired_interval, randomization_test
 
 
@@ -105,10 +105,10 @@ def test_validation_scores_choose_and_ties_have_an_order():
         ("none", {"f1": float("nan"), "log_loss": 0.1}),
         ("nothing", {}),
     ]
-    assert selection.best(fits, "f1") == "b"
-    assert selection.best(fits, "log_loss") == "none"
-    assert selection.best([fits[0], fits[2]], "log_loss") == "c"
-    assert selection.best(fits[3:], "f1") is None
+    assert ranking.best(fits, "f1") == "b"
+    assert ranking.best(fits, "log_loss") == "none"
+    assert ranking.best([fits[0], fits[2]], "log_loss") == "c"
+    assert ranking.best(fits[3:], "f1") is None
 
 
 def test_what_is_level_with_the_best_is_known_and_a_sum_in_another_order_is_level():
@@ -118,11 +118,11 @@ def test_what_is_level_with_the_best_is_known_and_a_sum_in_another_order_is_leve
         ("c", {"f1": 0.2, "log_loss": 0.1}),
         ("none", {}),
     ]
-    assert selection.best(fits, "f1") == "b"
-    assert selection.tied(fits, "f1") == ["a", "b"] and selection.tied(fits, "log_loss") == ["c"]
-    assert selection.tied(fits[3:], "f1") == [] == selection.tied([], "f1")
-    assert selection.tie_note(1, "f1", 0.3) == "" and "2 models tie at validation F1 0.3000" in (
-        selection.tie_note(2, "f1", 0.3)
+    assert ranking.best(fits, "f1") == "b"
+    assert ranking.tied(fits, "f1") == ["a", "b"] and ranking.tied(fits, "log_loss") == ["c"]
+    assert ranking.tied(fits[3:], "f1") == [] == ranking.tied([], "f1")
+    assert ranking.tie_note(1, "f1", 0.3) == "" and "2 models tie at validation F1 0.3000" in (
+        ranking.tie_note(2, "f1", 0.3)
     )
 
 
@@ -135,9 +135,9 @@ def test_probabilities_are_compared_with_the_priors():
     known = log_loss(test, prior.predict_proba(np.zeros((12, 1))))
     counts = {"train": [50, 30, 20], "test": [5, 5, 2]}
     card = {"splits": {k: {"classes": dict(zip("abc", n, strict=True))} for k, n in counts.items()}}
-    assert selection.prior_log_loss(card, "test") == pytest.approx(known)
+    assert ranking.prior_log_loss(card, "test") == pytest.approx(known)
     worse, better = {"log_loss": known + 0.01}, {"log_loss": known - 0.01}
-    assert f"against {known:.4f} on the test split" in selection.probability_note({}, worse, card)
-    assert selection.probability_note(worse, better, card) == ""
+    assert f"against {known:.4f} on the test split" in ranking.probability_note({}, worse, card)
+    assert ranking.probability_note(worse, better, card) == ""
     for odd in ({}, {"splits": {"train": {"rows": 3}, "test": {"rows": 3}}}, {"splits": [1]}):
-        assert selection.prior_log_loss(odd, "test") is None
+        assert ranking.prior_log_loss(odd, "test") is None

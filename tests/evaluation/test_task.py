@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, mean_absolute_error, r2_score
 
-from usboost.evaluation.names import LOWER_IS_BETTER
+from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.task import TASKS
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from usboost.evaluation import weighted
+from usboost.evaluation import statistics
 from usboost.evaluation.intervals import intervals, regression_intervals
 from usboost.evaluation.metrics import auc, best_threshold, score, score_regression
 
@@ -35,20 +35,20 @@ def test_moments_and_quantiles(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values, counts = rng.normal(size=31), rng.integers(1, 5, 31)
     whole, weights = np.repeat(values, counts), counts.astype(float)
-    assert weighted.mean(values, weights) == pytest.approx(whole.mean())
-    assert weighted.deviation(values, weights) == pytest.approx(whole.std())
-    assert weighted.median(values, weights) == pytest.approx(np.median(whole))
+    assert statistics.mean(values, weights) == pytest.approx(whole.mean())
+    assert statistics.deviation(values, weights) == pytest.approx(whole.std())
+    assert statistics.median(values, weights) == pytest.approx(np.median(whole))
     for level in (0.0, 0.1, 0.37, 0.9, 1.0):
-        assert weighted.quantile(values, level, weights) == pytest.approx(np.quantile(whole, level))
+        assert statistics.quantile(values, level, weights) == pytest.approx(np.quantile(whole, level))
     for equal in (np.full(31, 1e-4), np.full(31, 1.0)):
-        assert weighted.quantile(values, 0.37, equal) == pytest.approx(np.quantile(values, 0.37))
-        assert weighted.effective_sample_size(equal) == pytest.approx(31)
-    mean, variance = weighted.column_moments(values[:, None], weights)
+        assert statistics.quantile(values, 0.37, equal) == pytest.approx(np.quantile(values, 0.37))
+        assert statistics.effective_sample_size(equal) == pytest.approx(31)
+    mean, variance = statistics.column_moments(values[:, None], weights)
     np.testing.assert_allclose([mean[0], variance[0]], [whole.mean(), whole.var()])
-    error = weighted.error_of_mean(values, weights)
-    assert error == pytest.approx(weighted.error_of_mean(values, 1e3 * weights))
-    plain = weighted.error_of_mean(values, np.ones(31))
-    assert plain == pytest.approx(weighted.error_of_mean(values), rel=0.03)
+    error = statistics.error_of_mean(values, weights)
+    assert error == pytest.approx(statistics.error_of_mean(values, 1e3 * weights))
+    plain = statistics.error_of_mean(values, np.ones(31))
+    assert plain == pytest.approx(statistics.error_of_mean(values), rel=0.03)
 
 
 def test_intervals_draw_rows_with_their_weights() -> None:

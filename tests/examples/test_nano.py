@@ -11,7 +11,7 @@ import pytest
 
 from usboost import NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier, Views
 from usboost.boosting.steps import Newton
-from usboost.losses.codeword import CodewordExponential
+from usboost.losses.exponential import CodewordExponential
 
 PAGE = Path(__file__).parents[2] / "examples/nano.py"
 nano = SimpleNamespace(**runpy.run_path(str(PAGE)))

@@ -16,7 +16,7 @@ from tests.conftest import contents
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
 from usboost.datasets import store
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BFV
 from usboost.report.inspection import read
 from usboost.table import demo as user_demo

@@ -29,7 +29,7 @@ from tests.warm import Warm
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from flows.local import runtime
 from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.flows.user_table import asked, served
-from usboost.evaluation import selection
+from usboost.evaluation import ranking
 from usboost.report.pages import write_pages
 from usboost.report.results import chosen, collect, read_cell
 from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
@@ -92,7 +92,7 @@ def promoted(fitted: Workspace) -> Workspace:
     """The worst on validation promoted first, then the best; MLflow's test scores say the opposite."""
     results = fitted.folder / "data/results"
     fits = {model: read_cell(results, "user_table", model).seeds[0] for model in MODELS}
-    ranked = sorted(MODELS, key=lambda model: selection.rank(fits[model].scores["val"], "f1"))
+    ranked = sorted(MODELS, key=lambda model: ranking.rank(fits[model].scores["val"], "f1"))
     assert fits[ranked[0]].scores["val"]["f1"] < fits[ranked[-1]].scores["val"]["f1"]
     ids = ",".join(fits[model].made["mlflow_run"] for model in ranked)
     fitted.run(sys.executable, "-c", UPSIDE_DOWN, ids, **store(fitted))

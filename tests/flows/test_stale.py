@@ -67,12 +67,12 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     workspace.run("dvc", "init", "--quiet", "--no-scm")
     workspace.run("dvc", "commit", "--force", "--quiet")
     assert stale(workspace) == set()
-    bytecode = code / "usboost/learners/trees/__pycache__/forest.cpython.pyc"
+    bytecode = code / "usboost/learners/__pycache__/forest.cpython.pyc"
     bytecode.parent.mkdir()
     bytecode.write_text("compiled")
     edit(code / "flows/fit.py")
     assert stale(workspace) == set()
-    comment(code / "usboost/learners/trees/fitted.py")
+    comment(code / "usboost/learners/forest.py")
     assert stale(workspace) == {"fit@ci_a", "fit@iris"}
     edit(code / "usboost/datasets/census.py")
     edit(code / "usboost/report/pages.py")
@@ -117,7 +117,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         return {name for name in before if before[name] != known[name]}
 
     assert len(set(known.values())) == len(MODELS) + 1
-    for file in ("usboost/losses/codeword.py", "usboost/learners/trees/fitted.py", "tasks/fits/scores.py"):
+    for file in ("usboost/losses/exponential.py", "usboost/learners/forest.py", "tasks/fits/scores.py"):
         comment(code / file)
     assert changed() == set()
     # how fits are run, shown and logged, and the command line, change no number
@@ -135,9 +135,9 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         "usboost/report/pages.py",
     ]
     assert changed(*shown) == set()
-    edited = ("usboost/losses/codeword.py", "usboost/datasets/census.py")
+    edited = ("usboost/losses/exponential.py", "usboost/datasets/census.py")
     assert changed(*edited) == {"2wl", "1wl_u", "data"}
-    assert changed("usboost/learners/trees/fitted.py") >= {"bfv_dnn", "2wl", "lgbm"}
+    assert changed("usboost/learners/forest.py") >= {"bfv_dnn", "2wl", "lgbm"}
     assert changed("tasks/fits/scores.py") == set(MODELS)
 
 
@@ -147,7 +147,7 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 class Tells(Callback):
@@ -170,7 +170,7 @@ def test_a_checkpoint_outlives_an_edit_of_the_command_line_but_not_of_its_learne
     assert fit().returncode == 0
     edit(code / "usboost/cli/app.py")
     edit(code / "usboost/report/pages.py")
-    learner = code / "usboost/learners/trees/fitted.py"
+    learner = code / "usboost/learners/forest.py"
     comment(learner)
     done = fit()
     assert (done.returncode, done.stdout) == (0, "resumed 3\n"), done.stderr

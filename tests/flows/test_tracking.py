@@ -22,7 +22,7 @@ from tests.warm import Warm
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.catalogue import model_colour
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

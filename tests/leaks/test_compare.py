@@ -10,7 +10,7 @@ import pytest
 
 from tests.leaks.probes import spoiled_table, training, watched
 from tests.multimodal.conftest import numbers
-from usboost.evaluation.names import METRICS
+from usboost.evaluation.ranking import METRICS
 from usboost.models.base import ViewsClassifier
 from usboost.multimodal.compare import compare as comparing
 from usboost.multimodal.compare.compare import compare, folds_of

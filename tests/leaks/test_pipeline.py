@@ -28,7 +28,7 @@ from usboost.data.images import Images
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.evaluation import metrics
-from usboost.learners.networks.images.backbones import Backbone, embedded
+from usboost.learners.networks.backbones import Backbone, embedded
 
 ROOT = Path(__file__).parents[2]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())

@@ -11,9 +11,9 @@ import pytest
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.networks.images import finetuning
-from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.images.embeddings import image_digests
+from usboost.learners.networks import finetuning
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.models.tuned_images import fit_weighted

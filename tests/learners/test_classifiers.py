@@ -21,7 +21,7 @@ from usboost.data.table import Table
 from usboost.data.views import Frame
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target
-from usboost.learners.classifiers import ClassifierLearner, FittedClassifiers
+from usboost.learners.estimators import ClassifierLearner, FittedClassifiers
 
 ESTIMATORS = [
     DecisionTreeClassifier(max_depth=3, random_state=0),
@@ -131,9 +131,9 @@ def test_arrays_and_back(estimator: Any, tmp_path: Path) -> None:
 def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
     view, signs, weights = frame()
     model, _ = fitted(GaussianNB(), view, Target(signs, weights))
-    with pytest.raises(UsboostError, match="a GaussianNB has no file form; use a DecisionTreeClassifier"):
+    with pytest.raises(UsboostError, match="a GaussianNB has no file form; use a single tree"):
         model.to_arrays()
-    with pytest.raises(UsboostError, match="unknown kind of weak classifier 'spell'"):
+    with pytest.raises(UsboostError, match="unknown kind of weak estimator 'spell'"):
         FittedClassifiers.from_arrays({}, {"rules": ["spell"]})
 
 

@@ -10,14 +10,14 @@ from sklearn.linear_model import Ridge
 
 from usboost.data.table import Table
 from usboost.learners.base import LeafValues, Target
+from usboost.learners.estimators import RegressorLearner
+from usboost.learners.histogram import numeric_bins
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.regressors import RegressorLearner
 from usboost.learners.ridge import RidgeLearner
 from usboost.learners.spectrum import GRID, Spectrum
-from usboost.learners.trees.bins import numeric_bins
-from usboost.learners.trees.histogram import HistogramGrower, Limits
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.piecewise_linear import PiecewiseLinear
+from usboost.learners.tree_grower import HistogramGrower, Limits
+from usboost.learners.tree_learner import TreeLearner
+from usboost.losses.quantile import PiecewiseLinear
 
 N = 150
 

@@ -10,8 +10,7 @@ from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.engines import drawn_columns
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner, drawn_columns
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 ENGINES = ("lightgbm", "histogram", "sklearn")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usboost.losses.base import simplex_codewords
-from usboost.losses.codeword import CodewordExponential
-from usboost.losses.squared import Squared
+from usboost.losses.exponential import CodewordExponential
+from usboost.losses.regression import Squared
 
 
 def literal_risk(f, y, codewords):

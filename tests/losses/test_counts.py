@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.piecewise_linear import PiecewiseLinear
-from usboost.losses.regression import Huber
-from usboost.losses.signs import Exponential
-from usboost.losses.squared import Squared
+from usboost.losses.exponential import CodewordExponential, Exponential
+from usboost.losses.quantile import PiecewiseLinear
+from usboost.losses.regression import Huber, Squared
 
 N = 40
 LOSSES = {

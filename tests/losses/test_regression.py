@@ -11,9 +11,8 @@ from scipy.optimize import linprog
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.errors import UsboostError
 from usboost.losses.base import RegressionLoss
-from usboost.losses.piecewise_linear import PiecewiseLinear
-from usboost.losses.regression import REGRESSION_LOSSES, Huber, best_constant, regression_loss
-from usboost.losses.squared import Squared
+from usboost.losses.quantile import PiecewiseLinear
+from usboost.losses.regression import REGRESSION_LOSSES, Huber, Squared, best_constant, regression_loss
 from usboost.testing import check_loss
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from usboost.boosting.steps import ClosedForm, Newton, step_rule
 from usboost.errors import UsboostError
-from usboost.losses.signs import Exponential
+from usboost.losses.exponential import Exponential
 
 
 def problem(

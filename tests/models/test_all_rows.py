@@ -9,7 +9,7 @@ import pytest
 
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier

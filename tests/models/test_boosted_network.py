@@ -22,8 +22,8 @@ from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.squared import Squared
+from usboost.learners.tree_learner import TreeLearner
+from usboost.losses.regression import Squared
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 
 

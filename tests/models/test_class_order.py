@@ -15,7 +15,7 @@ from tests.conftest import make_views
 from usboost.learners.base import FittedLearner
 from usboost.learners.networks import learner as networks
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

@@ -11,13 +11,11 @@ from scipy.sparse import csr_array
 from usboost.boosting.targets import MOST_OUTPUTS, NewtonDirection
 from usboost.data.table import Table
 from usboost.errors import Unsuited
-from usboost.learners import indicators
-from usboost.learners.indicators import frequent, with_indicators
-from usboost.learners.spectrum import GRID, Spectrum
-from usboost.learners.trees.engines import MOST_TREES
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.codeword import MANY, CodewordExponential
+from usboost.learners import spectrum
+from usboost.learners.spectrum import GRID, Spectrum, frequent, with_indicators
+from usboost.learners.tree_learner import MOST_TREES, TreeLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
+from usboost.losses.exponential import MANY, CodewordExponential
 from usboost.models.baselines import trees
 from usboost.models.baselines.linear import LinearBaseline, Multinomial
 from usboost.models.baselines.trees import ForestBaseline
@@ -41,7 +39,7 @@ def test_sparse_rows_are_the_dense_ones(monkeypatch: pytest.MonkeyPatch, first: 
     dense = with_indicators(numbers, codes, (12, 3), first)
     assert isinstance(dense, np.ndarray) and dense.dtype == np.float32
     np.testing.assert_array_equal(dense, wanted)
-    monkeypatch.setattr(indicators, "WIDE", 5)
+    monkeypatch.setattr(spectrum, "WIDE", 5)
     sparse = with_indicators(numbers, codes, (12, 3), first)
     assert isinstance(sparse, csr_array) and sparse.dtype == np.float32
     np.testing.assert_array_equal(sparse.toarray(), wanted)
@@ -49,8 +47,8 @@ def test_sparse_rows_are_the_dense_ones(monkeypatch: pytest.MonkeyPatch, first: 
 
 
 def test_numbers_and_the_most_frequent_levels_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indicators, "WIDE", 3)
-    monkeypatch.setattr(indicators, "MOST_LEVELS", 2)
+    monkeypatch.setattr(spectrum, "WIDE", 3)
+    monkeypatch.setattr(spectrum, "MOST_LEVELS", 2)
     numbers = np.array([[0.5], [0.0], [0.25], [0.0], [3.0]], dtype=np.float32)
     rows = with_indicators(numbers, np.array([[4], [2], [2], [0], [0]]), (5,))
     assert frequent(rows).tolist() == [0, 1, 3]

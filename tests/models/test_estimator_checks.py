@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier

@@ -27,7 +27,7 @@ from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor

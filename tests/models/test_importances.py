@@ -17,8 +17,8 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.trees.learner import TreeLearner
-from usboost.learners.trees.tree import Tree
+from usboost.learners.tree import Tree
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models import persistence
 from usboost.models.baselines.trees import LightGBMBaseline
 

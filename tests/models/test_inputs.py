@@ -10,9 +10,9 @@ from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

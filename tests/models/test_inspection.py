@@ -15,7 +15,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.task import TASKS
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.inspection import inspect as inspection
 from usboost.models.inspection.inspect import (
     calibration,

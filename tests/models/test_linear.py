@@ -15,7 +15,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, Multinomial
 from usboost.models.inspection.inspect import view_contributions
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

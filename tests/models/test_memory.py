@@ -104,8 +104,8 @@ def test_a_fit_to_a_table_on_disk_takes_less_than_the_table() -> None:
             table = Table.on_disk(parts())
             return {"X": Views(U=table, S=table), "y": (table.numeric[:, 0] > 0).astype(np.uint8)}
 
-        import usboost.shards.together
-        usboost.shards.together.SAMPLE_ROWS = 2_000  # of which bins are made, in memory
+        import usboost.shards.threads
+        usboost.shards.threads.SAMPLE_ROWS = 2_000  # of which bins are made, in memory
         few = Table.from_numeric(rng.normal(size=(999, 200)))
         fit_sharded(model, lambda k: {"X": Views(U=few, S=few), "y": few.numeric[:, 0] > 0}, 2)
         before, most, ended = status("RssAnon"), 0, threading.Event()

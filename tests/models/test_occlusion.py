@@ -12,8 +12,8 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks import embeddings
+from usboost.learners.networks.backbones import Backbone
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inspection.attribution import occlusions
 

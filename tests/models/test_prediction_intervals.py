@@ -12,7 +12,7 @@ from tests.conftest import reloaded
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import LightGBMBaselineRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor

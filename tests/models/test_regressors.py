@@ -22,7 +22,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.ridge import RidgeLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import LightGBMBaselineRegressor

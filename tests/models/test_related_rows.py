@@ -13,7 +13,7 @@ from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor, ScikitBaseline
 from usboost.models.baselines.trees import ForestBaseline, LightGBMBaseline

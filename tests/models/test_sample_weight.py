@@ -16,7 +16,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.ridge import RidgeLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor
 from usboost.models.baselines.trees import (

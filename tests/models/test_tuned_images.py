@@ -13,8 +13,8 @@ from usboost.boosting.callbacks import TimeLimit
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.networks.images import embeddings, finetuning
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks import embeddings, finetuning
+from usboost.learners.networks.backbones import Backbone
 from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.persistence import load, save

@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import ScikitBaseline
 from usboost.models.baselines.trees import ForestBaseline, ForestBaselineRegressor

@@ -12,7 +12,7 @@ from usboost.boosting.context import FitContext
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, RidgeBaseline, _turns
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.methods.weak_learners import fit_start

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import accepted, environment, numbers, run, until
-from usboost.evaluation.names import RANKING
+from usboost.evaluation.ranking import RANKING
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.compare.finished_fits import FITS, KeptFits, Scores
 from usboost.multimodal.fit.fit import build

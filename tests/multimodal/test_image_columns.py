@@ -18,9 +18,9 @@ from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets import store
 from usboost.datasets.sampling import stratified_parts, stream
 from usboost.errors import UsboostError
-from usboost.learners.networks.images.embeddings import forget
+from usboost.learners.networks.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.bundle import Bundle

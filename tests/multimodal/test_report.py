@@ -16,7 +16,7 @@ from PIL import Image
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
-from usboost.evaluation.names import metric_name, number
+from usboost.evaluation.ranking import metric_name, number
 from usboost.models.inspection.inspect import calibration, expected_calibration_error
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.predict.predict import score_table

@@ -20,7 +20,7 @@ from sklearn.metrics import (
 from tests.multimodal.conftest import accepted, numbers, refused
 from tests.multimodal.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
-from usboost.evaluation.names import number, number_of_label
+from usboost.evaluation.ranking import number, number_of_label
 from usboost.models.inspection.inspect import ColumnGroup, predictor, shuffled
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.table_fit import MOST, history_of

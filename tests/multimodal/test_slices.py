@@ -8,7 +8,7 @@ import pytest
 
 from tests.multimodal.conftest import accepted, numbers, refused, run
 from usboost.evaluation.metrics import score
-from usboost.evaluation.names import number
+from usboost.evaluation.ranking import number
 from usboost.multimodal.compare.compare import compare, folds_of
 from usboost.multimodal.fit import bundle
 from usboost.multimodal.fit.fit import by_name

@@ -16,7 +16,7 @@ from tests.conftest import contents, encoded
 from tests.multimodal.conftest import accepted, environment, numbers, run, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
-from usboost.learners.networks.images.embeddings import forget
+from usboost.learners.networks.embeddings import forget
 from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import ForestBaselineRegressor, LightGBMBaseline

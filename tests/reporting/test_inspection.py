@@ -13,8 +13,8 @@ import pytest
 from tests.conftest import make_views
 from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
-from usboost.evaluation.names import number
-from usboost.learners.trees.learner import TreeLearner
+from usboost.evaluation.ranking import number
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 from usboost.report import model_figures as drawn
 from usboost.report.inspection import FILE, FOLDER, TABLES, inspect, read, write

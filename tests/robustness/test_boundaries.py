@@ -30,7 +30,7 @@ from usboost.datasets import image_folders as image_tree
 from usboost.datasets.image_folders import open_tree
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.models.persistence import load, save
 from usboost.report import figures
 from usboost.report.inspection import sample_images

@@ -20,7 +20,7 @@ from usboost.datasets import store
 from usboost.datasets.sources import RemoteFile, find_source
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.learners.networks.images.pretrained import read_weights
+from usboost.learners.networks.architectures import read_weights
 from usboost.models import persistence
 from usboost.report.pages import write_pages
 

@@ -26,9 +26,9 @@ from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
-from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.images.embeddings import forget
-from usboost.learners.networks.images.pretrained import read_weights
+from usboost.learners.networks.architectures import read_weights
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.embeddings import forget
 from usboost.models import persistence
 from usboost.models.methods import boosted_features
 from usboost.multimodal.fit.prepared import bundle_of

@@ -29,25 +29,23 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.loop import fit_error
 from usboost.boosting.rounds import Round
-from usboost.boosting.shared import shared_line, shared_risk
+from usboost.boosting.steps import shared_line, shared_risk
 from usboost.boosting.targets import trimmed
 from usboost.data.encoding import TableEncoder
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.evaluation.weighted import column_moments, deviation, error_of_mean, mean, median, quantile
+from usboost.evaluation.statistics import column_moments, deviation, error_of_mean, mean, median, quantile
 from usboost.learners.base import Target
+from usboost.learners.histogram import Bins
 from usboost.learners.spectrum import Solution, Spectrum
-from usboost.learners.trees.bins import Bins
-from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.piecewise_linear import PiecewiseLinear
-from usboost.losses.regression import Huber
-from usboost.losses.squared import Squared
+from usboost.losses.exponential import CodewordExponential
+from usboost.losses.quantile import PiecewiseLinear
+from usboost.losses.regression import Huber, Squared
 from usboost.models.inputs import Projection
 from usboost.models.sharded import fit_sharded
-from usboost.shards import here as here_module
-from usboost.shards.here import here
-from usboost.shards.thresholds import reached
-from usboost.shards.together import Link, Stopped, run
+from usboost.shards import collective as here_module
+from usboost.shards.collective import grouped_quantiles, world
+from usboost.shards.threads import Link, ShardStopped, run
 
 N = CUTS[-1]
 RNG = np.random.default_rng(7)
@@ -122,7 +120,7 @@ def test_quantiles_of_leaves_and_steps_are_those_of_all_rows(loss: PiecewiseLine
 
 
 def test_steps_of_many_rows_are_those_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("usboost.shards.together.SAMPLE_ROWS", 400)
+    monkeypatch.setattr("usboost.shards.threads.SAMPLE_ROWS", 400)
     loss, y, direction = PiecewiseLinear.absolute(), RNG.normal(size=(N, 1)), RNG.normal(size=(N, 1))
     y += 2 * direction
 
@@ -153,7 +151,7 @@ def test_sums_in_the_order_of_a_number_reach_an_amount_at_the_same_row() -> None
         enough = np.flatnonzero(ends >= wanted[group])
         return rows[enough[0] if len(enough) else -1][0]
 
-    for found in each(lambda rows: reached(values[rows], held[rows], wanted, groups[rows])):
+    for found in each(lambda rows: grouped_quantiles(values[rows], held[rows], wanted, groups[rows])):
         assert found.tolist() == [smallest(0), smallest(1), smallest(2), 0.0]
 
 
@@ -257,18 +255,18 @@ def test_bins_are_those_of_all_rows_and_of_a_sample_of_many(monkeypatch: pytest.
         assert np.array_equal(found.highest, whole.highest)
         assert np.array_equal(found.lowest, whole.lowest)
     monkeypatch.setattr(here_module, "SAMPLE_ROWS", 200)
-    monkeypatch.setattr("usboost.shards.together.SAMPLE_ROWS", 200)
+    monkeypatch.setattr("usboost.shards.threads.SAMPLE_ROWS", 200)
     found = each(work)
     codes = np.concatenate([bins.codes for bins in found])
     for k in range(16):  # whatever the sample, a bin's ends are those of all its rows
         inside = matrix[codes[:, 0] == k, 0]
         assert (found[0].lowest[k], found[0].highest[k]) == (inside.min(), inside.max())
-    chosen = np.concatenate(each(lambda rows: rows.start + here().sample(rows.stop - rows.start)))
+    chosen = np.concatenate(each(lambda rows: rows.start + world().sample(rows.stop - rows.start)))
     assert 150 < len(chosen) < 250
     halves: dict[int, np.ndarray] = {}
 
     def half(k: int) -> None:
-        halves[k] = k * (N // 2) + here().sample(N // 2 if k == 0 else N - N // 2)
+        halves[k] = k * (N // 2) + world().sample(N // 2 if k == 0 else N - N // 2)
 
     run(half, Link(2))
     assert np.array_equal(np.concatenate([halves[0], halves[1]]), chosen)
@@ -401,7 +399,7 @@ def test_shards_end_though_other_processes_cannot_be_told() -> None:
         if shard == 0:
             raise UsboostError("a mistake")
         try:
-            here().sum(1.0)
+            world().sum(1.0)
         finally:
             ended.set()
 
@@ -415,17 +413,17 @@ def test_an_interrupted_shard_does_not_give_up_the_turn_of_another() -> None:
 
     def work(shard: int) -> None:
         while shard == 0 or passed[0] >= passed[1]:
-            here().sum(1.0)
+            world().sum(1.0)
             passed[shard] += 1
         time.sleep(0.2)  # until the main thread, shard 0, waits for its turn
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         time.sleep(0.2)
         try:
-            here().sum(1.0)
+            world().sum(1.0)
         except BaseException as error:
             ended.append(type(error))
             raise
 
     with pytest.raises(KeyboardInterrupt):
         run(work, Link(2))
-    assert ended == [Stopped]
+    assert ended == [ShardStopped]

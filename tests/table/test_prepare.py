@@ -21,7 +21,7 @@ from usboost.datasets.sources import sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.report.inspection import PER_CLASS, sample_images
 from usboost.table import demo as user_demo

@@ -14,9 +14,9 @@ import pytest
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import is_mapped
-from usboost.shards import here as here_module
-from usboost.shards import together
-from usboost.shards.together import Link, run
+from usboost.shards import collective as here_module
+from usboost.shards import threads
+from usboost.shards.threads import Link, run
 from usboost.table.columns.encoding import Encoding
 from usboost.table.files import Parquet
 from usboost.table.shards import cuts, read_shard
@@ -132,7 +132,7 @@ def test_a_number_to_predict_lacks_in_some_rows(tmp_path: Path) -> None:
 
 
 def test_a_sample_decides_and_has_every_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (here_module, together):
+    for module in (here_module, threads):
         monkeypatch.setattr(module, "SAMPLE_ROWS", 60)
     table = frame().assign(y=lambda each: np.where(each.index.isin([31, 222]), "rare", each["y"]))
     path = written(tmp_path / "rows", table)

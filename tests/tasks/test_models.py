@@ -11,7 +11,7 @@ from tasks import settings
 from tasks.fits import models
 from tasks.settings import Model
 from usboost.errors import UsboostError
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models import catalogue
 from usboost.models.entry import TASKS
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
 from usboost.learners.search_space import Choice, Dimension, Integer, Real, Space
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models import build as builders
 from usboost.models import catalogue
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

@@ -1,4 +1,4 @@
-"""What may watch a fit, and stop it.
+"""Callbacks, which watch a fit and may stop it: early stopping, time limits, Ctrl-C, progress.
 
 A callback is any object with the three hooks of `Callback`; subclass it and override what is
 needed. The same callbacks serve boosting (a round is a stage) and whole networks (a round is an
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
-from usboost.evaluation.names import LOWER_IS_BETTER
+from usboost.evaluation.ranking import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from usboost.boosting.rounds import Round
@@ -67,26 +67,24 @@ class Callback:
         """After the last round, and after a failure."""
 
     def time_left(self) -> float:
-        """Seconds in which further fits may run, for a model that is made of several; 0 for no more."""
+        """Return the seconds in which further fits may run, for a model of several; 0 for no more."""
         return math.inf
 
 
-def tell(callbacks: Sequence[Callback], round_: Round) -> bool:
-    """Show a round to every callback; whether any asks to stop (the others still see it)."""
+def notify(callbacks: Sequence[Callback], round_: Round) -> bool:
+    """Show a round to every callback; return whether any asks to stop (the others still see it)."""
     answers = [callback.on_round(round_) for callback in callbacks]
     return any(answers)
 
 
-def resume(callbacks: Sequence[Callback], rounds: Sequence[Round]) -> bool:
-    """Show every callback the rounds of a checkpoint; whether any asks to stop."""
-    if not rounds:
-        return False
-    answers = [callback.on_resume(rounds) for callback in callbacks]
+def notify_resumed(callbacks: Sequence[Callback], rounds: Sequence[Round]) -> bool:
+    """Show every callback the rounds of a checkpoint, if any; return whether any asks to stop."""
+    answers = [callback.on_resume(rounds) for callback in callbacks if rounds]
     return any(answers)
 
 
 @contextmanager
-def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
+def begin_and_end(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
     """Begin and end the callbacks around a fit."""
     for callback in callbacks:
         callback.on_fit_begin(fit)
@@ -98,7 +96,7 @@ def watched(fit: Any, callbacks: Sequence[Callback]) -> Iterator[None]:
 
 
 def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, monitor: str) -> bool:
-    """Whether a round's metrics are better than the best so far.
+    """Return whether a round's metrics are better than the best so far.
 
     Names that begin with "risk" or with a score that is better lower ("log_loss", "rmse") are better lower.
     Ties are broken by ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is
@@ -157,18 +155,13 @@ class EarlyStopping(Callback):
     ) -> None:
         if isinstance(patience, Sequence) and (len(patience) != 2 or min(patience) < 0):
             raise UsboostError(f"patience is a number of rounds and a share of them, not {patience}")
-        self.monitor = monitor
-        self.patience = patience
-        self.least = least
-        self.before = before
-        self._clear()
-
-    def _clear(self) -> None:
-        self.best_round, self._moved = 0, 0
-        self._best = self._at_rest = self.before
+        self.monitor, self.patience = monitor, patience
+        self.least, self.before = least, before
+        self.on_fit_begin(None)
 
     def on_fit_begin(self, fit: Any) -> None:
-        self._clear()
+        self.best_round = self._moved = 0
+        self._best = self._at_rest = self.before
 
     def on_round(self, round_: Round) -> bool:
         if self.monitor not in round_.metrics:
@@ -176,15 +169,13 @@ class EarlyStopping(Callback):
             raise UsboostError(f"early stopping monitors {self.monitor!r}, which is not among {names}")
         if improves(round_.metrics, self._best, self.monitor):
             self.best_round, self._best = round_.index, round_.metrics
-            if self._at_rest is None or self._gained(self._at_rest, round_.metrics):
-                self._moved, self._at_rest = round_.index, round_.metrics
+            at_rest, now = self._at_rest, round_.metrics
+            if at_rest is None or abs(now[self.monitor] - at_rest[self.monitor]) >= self.least:
+                self._moved, self._at_rest = round_.index, now
         if self.patience is None:
             return False
         fewest, share = self.patience if isinstance(self.patience, Sequence) else (self.patience, 0.0)
         return round_.index - self._moved >= max(fewest, share * self._moved)
-
-    def _gained(self, before: Mapping[str, float], now: Mapping[str, float]) -> bool:
-        return abs(now[self.monitor] - before[self.monitor]) >= self.least
 
 
 class TimeLimit(Callback):
@@ -237,9 +228,7 @@ class Interrupt(Callback):
     """
 
     def __init__(self, told: Callable[[], None] | None = None) -> None:
-        self.told = told
-        self.pressed = False
-        self._first = 0.0
+        self.told, self.pressed, self._first = told, False, 0.0
 
     def on_fit_begin(self, fit: Any) -> None:
         self._before: Any = None
@@ -298,9 +287,7 @@ class ShowRounds(Callback):
     """
 
     def __init__(self, label: str = "", progress: Progress | None = None) -> None:
-        self.label = label
-        self.progress = progress
-        self._total = 0
+        self.label, self.progress, self._total = label, progress, 0
         self._bar: Any = None
 
     def on_fit_begin(self, fit: Any) -> None:

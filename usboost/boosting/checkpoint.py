@@ -28,12 +28,10 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.files.arrays import Arrays
 from usboost.learners.base import LEARNERS, check_writable
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 STATE_SECONDS = 5.0
 """Scores are written at most this often; rounds after them are predicted again, which is quick."""
-
-_IDENTITY = "identity.json"
 
 
 class Checkpoint:
@@ -66,9 +64,17 @@ class Checkpoint:
         self._written = -float("inf")
 
     def of_another_fit(self) -> bool:
-        """Whether the folder holds a fit with another identity than the one given."""
-        path = self.folder / _IDENTITY
-        return path.exists() and _read_json(path) != json.loads(json.dumps(self.identity))
+        """Return whether the folder holds a fit with another identity than the one given."""
+        identity = self._identity()
+        return identity is not None and identity != json.loads(json.dumps(self.identity))
+
+    def _identity(self) -> Any:
+        """Read the identity of the fit that the folder holds; None if it holds none."""
+        path = self.folder / "identity.json"
+        try:
+            return json.loads(path.read_text()) if path.exists() else None
+        except (OSError, ValueError) as error:
+            raise UsboostError(f"{path} cannot be read: {error}; remove its folder to begin anew") from error
 
     def begin(self, identity: Mapping[str, Any], learners: Mapping[str, Any] | None = None) -> None:
         """Take the folder for a fit with this identity (unless one was given).
@@ -85,30 +91,28 @@ class Checkpoint:
         """
         for name, learner in (learners or {}).items():
             check_writable(name, learner)
-        if here().number:
+        if world().number:
             return
         # as it is when it is read back: tuples are lists
         mine = json.loads(json.dumps(self.identity or identity))
-        path = self.folder / _IDENTITY
-        if path.exists():
-            found = _read_json(path)
-            if found != mine:
-                others = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
-                raise UsboostError(
-                    f"{self.folder} is the checkpoint of another fit ({', '.join(others)} differ); remove "
-                    "it, or choose another folder"
-                )
-        else:
-            write_atomically(path, json.dumps(mine, indent=1).encode())
+        found = self._identity()
+        if found is None:
+            write_atomically(self.folder / "identity.json", json.dumps(mine, indent=1).encode())
+        elif found != mine:
+            others = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
+            raise UsboostError(
+                f"{self.folder} is the checkpoint of another fit ({', '.join(others)} differ); remove "
+                "it, or choose another folder"
+            )
 
     def began(self) -> bool:
-        """Whether any round was kept."""
+        """Return whether any round was written."""
         return any(self.folder.glob("round-*.safetensors"))
 
     def rounds(self) -> list[Round]:
-        """The rounds that were kept, in order."""
+        """Read the rounds that were written, in order."""
         # by their number: where one between them is gone it is missed, and no gap is taken for the end
-        count = here().sum(0 if here().number else sum(1 for _ in self.folder.glob("round-*.safetensors")))
+        count = world().sum(0 if world().number else sum(1 for _ in self.folder.glob("round-*.safetensors")))
         return [self._read_round(index) for index in range(1, 1 + int(count))]
 
     def round_at(self, index: int) -> Round | None:
@@ -123,26 +127,23 @@ class Checkpoint:
         UsboostError
             If it cannot be written, as on a full disk; what was kept before stays.
         """
-        if not here().number:
-            self._keep(round_)
-        here().broadcast(b"")
-
-    def _keep(self, round_: Round) -> None:
-        arrays: Arrays = {}
-        document: dict[str, Any] = {
-            "index": round_.index,
-            "metrics": round_.metrics,
-            "seconds": round_.seconds,
-            **({"rows": round_.rows} if round_.rows else {}),
-        }
-        if round_.stage is not None:
-            arrays, document["stage"] = describe_stage(round_.stage)
-        self._write(self._file(round_.index), arrays, document)
+        if not world().number:
+            arrays: Arrays = {}
+            document: dict[str, Any] = {
+                "index": round_.index,
+                "metrics": round_.metrics,
+                "seconds": round_.seconds,
+                **({"rows": round_.rows} if round_.rows else {}),
+            }
+            if round_.stage is not None:
+                arrays, document["stage"] = describe_stage(round_.stage)
+            self._write(self._file(round_.index), arrays, document)
+        world().broadcast(b"")
 
     def state_is_due(self) -> bool:
-        """Whether the scores were written long enough ago to be written again."""
+        """Return whether the scores were written long enough ago to be written again."""
         # of several shards none has all of them
-        return here().count == 1 and time.monotonic() - self._written >= STATE_SECONDS
+        return world().count == 1 and time.monotonic() - self._written >= STATE_SECONDS
 
     def keep_state(self, index: int, arrays: Arrays, more: Mapping[str, Any] | None = None) -> None:
         """Replace the state by that after round `index`."""
@@ -150,9 +151,9 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def state(self) -> tuple[int, Arrays, dict[str, Any]] | None:
-        """Round, arrays and what else was kept with them; None before the first."""
+        """Read round, arrays and what else was kept with them; None before the first."""
         path = self.folder / "state.safetensors"
-        if here().count > 1 or not path.exists():
+        if world().count > 1 or not path.exists():
             return None
         arrays, document = _read(path)
         try:
@@ -162,7 +163,7 @@ class Checkpoint:
 
     def clear(self) -> None:
         """Remove the folder: the fit is done and its result elsewhere."""
-        if not here().number:
+        if not world().number:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, index: int) -> Path:
@@ -172,11 +173,20 @@ class Checkpoint:
         path = self._file(index)
         arrays, document = _read(path)
         try:
-            _check_kinds(document, path)
+            entries = [each for each in (document.get("stage") or {}).values() if isinstance(each, Mapping)]
         except AttributeError as error:
             raise _damaged(path, error) from error
+        for kind in (each.get("kind") for each in entries):
+            # no damage: whoever made the file knew it
+            if isinstance(kind, str) and kind not in LEARNERS:
+                raise UsboostError(
+                    f"{path} holds a weak learner of kind {kind!r}, which is not registered here; import the "
+                    "module that registers it, and run the same command again"
+                )
         try:
-            return _round_of(arrays, document)
+            stage = stage_of(arrays, document["stage"]) if "stage" in document else None
+            metrics, seconds = dict(document["metrics"]), dict(document["seconds"])
+            return Round(int(document["index"]), stage, metrics, seconds, tuple(document.get("rows", ())))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise _damaged(path, error) from error
 
@@ -184,23 +194,6 @@ class Checkpoint:
     def _write(path: Path, arrays: Arrays, document: Mapping[str, Any]) -> None:
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         write_atomically(path, save(contiguous, metadata={"document": json.dumps(document)}))
-
-
-def _round_of(arrays: Arrays, document: Mapping[str, Any]) -> Round:
-    stage = stage_of(arrays, document["stage"]) if "stage" in document else None
-    metrics, seconds = dict(document["metrics"]), dict(document["seconds"])
-    return Round(int(document["index"]), stage, metrics, seconds, tuple(document.get("rows", ())))
-
-
-def _check_kinds(document: Mapping[str, Any], path: Path) -> None:
-    """A learner that is not known here is no damage: whoever made the file knew it."""
-    entries = [entry for entry in (document.get("stage") or {}).values() if isinstance(entry, Mapping)]
-    for kind in (entry.get("kind") for entry in entries):
-        if isinstance(kind, str) and kind not in LEARNERS:
-            raise UsboostError(
-                f"{path} holds a weak learner of kind {kind!r}, which is not registered here; import the "
-                "module that registers it, and run the same command again"
-            )
 
 
 def _damaged(path: Path, error: Exception) -> UsboostError:
@@ -211,7 +204,7 @@ def _damaged(path: Path, error: Exception) -> UsboostError:
 
 def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     try:
-        content = here().broadcast(b"" if here().number else path.read_bytes())
+        content = world().broadcast(b"" if world().number else path.read_bytes())
         arrays = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         return arrays, json.loads(header["__metadata__"]["document"])
@@ -219,15 +212,8 @@ def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:
         raise _damaged(path, error) from error
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsboostError(f"{path} cannot be read: {error}; remove its folder to begin anew") from error
-
-
 def identity_of(model: Any, samples: Sequence[tuple[Any, ...]]) -> dict[str, str]:
-    """What decides a fit's result: digests of the model's parameters, of the data, and of the code.
+    """Return what decides a fit's result: digests of the model's parameters, of the data, and of the code.
 
     Code is that of the model's parts and of the views; of what has read and encoded the data, their digest
     tells enough.
@@ -244,22 +230,19 @@ def identity_of(model: Any, samples: Sequence[tuple[Any, ...]]) -> dict[str, str
             _digest(views[name], data)
         for column in columns:
             _digest(np.asarray(column), data)
+    parameters = json.dumps(described(model), sort_keys=True)
+    every = world().gather(np.frombuffer(data.digest(), dtype=np.uint8))
+    if len(every) > 1:  # of all shards' data
+        data = hashlib.sha256(b"".join(bytes(each) for each in every))
     return {
-        "parameters": _sha(json.dumps(described(model), sort_keys=True)),
-        "data": _of_all(data),
+        "parameters": hashlib.sha256(parameters.encode()).hexdigest(),
+        "data": data.hexdigest(),
         "code": code_digest(model, *kinds),
     }
 
 
-def _of_all(data: Any) -> str:
-    """The digest of all shards' data."""
-    own = data.digest()
-    every = [bytes(each) for each in here().gather(np.frombuffer(own, dtype=np.uint8))]
-    return hashlib.sha256(b"".join(every)).hexdigest() if len(every) > 1 else str(own.hex())
-
-
 def described(part: Any) -> Any:
-    """An estimator's class and parameters, and those of estimators inside it, as JSON.
+    """Describe an estimator's class and parameters, and those of estimators inside it, as JSON.
 
     Callbacks and checkpoints are left out: they do not change what is fitted.
     """
@@ -293,7 +276,3 @@ def _digest(part: Any, digest: Any) -> None:
             _digest(item, digest)
     else:
         digest.update(repr(part).encode())
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""Which code decides a fit: the modules that its parts come from, and all that these import.
+"""The code that decides a fit: the modules that its parts come from, and all that these import.
 
-A checkpoint's identity follows it, and so do the stages of dvc.yaml (see `tasks.stages`). Imports are
+A checkpoint's identity follows it, and so do the pipeline's fingerprints. Imports are
 read from the source, wherever they stand in it: at the top, in a function, behind TYPE_CHECKING, or as a
 string "module:Name" that is imported when it is asked for. Only the registries of parts are not followed:
 they name every learner and model, and what a fit uses of them is among its parts.
@@ -12,7 +12,7 @@ import ast
 import hashlib
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -99,7 +99,9 @@ def closure(
         imported, code = _read(file, module)
         if code:
             found[module] = file
-        waiting |= {*imported, *_parents(module)} - seen
+        # the packages that it lies in, too: their ``__init__`` runs before it
+        names = module.split(".")
+        waiting |= {*imported, *(".".join(names[:k]) for k in range(1, len(names)))} - seen
     return dict(sorted(found.items()))
 
 
@@ -124,16 +126,9 @@ def _source(module: str, packages: Collection[Path]) -> tuple[Path | None, bool]
     return file if file.is_file() else None, not {"site-packages", "dist-packages"} & set(file.parts)
 
 
-def _parents(module: str) -> Iterator[str]:
-    """The packages that a module lies in, whose ``__init__`` runs before it."""
-    while "." in module:
-        module = module.rpartition(".")[0]
-        yield module
-
-
 @cache
 def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
-    """What a source file may import, and a digest of its code, "" if it has none.
+    """Return what a source file may import, and a digest of its code, "" if it has none.
 
     Kept as first read, so that all fits of a process count as run by the code that it began with.
     """
@@ -166,13 +161,9 @@ class _Decisive(ast.NodeTransformer):
         return None if text else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        return None if any(map(_names_parts, node.targets)) else node
+        return None if any(isinstance(each, ast.Name) and each.id in PARTS for each in node.targets) else node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | None:
-        space = isinstance(node.target, ast.Name) and node.target.id == SPACE
-        in_a_class = "ClassVar" in ast.unparse(node.annotation)
-        return None if _names_parts(node.target) or (space and in_a_class) else node
-
-
-def _names_parts(target: ast.expr) -> bool:
-    return isinstance(target, ast.Name) and target.id in PARTS
+        name = node.target.id if isinstance(node.target, ast.Name) else ""
+        space = name == SPACE and "ClassVar" in ast.unparse(node.annotation)
+        return None if name in PARTS or space else node

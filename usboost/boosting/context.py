@@ -1,4 +1,4 @@
-"""What a fit is given besides its samples, and what comes of watching it."""
+"""The context of a fit: validation data, weights, callbacks and checkpoint; and its history."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from usboost.boosting.callbacks import Callback, EarlyStopping, History, Patienc
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 
 @dataclass(frozen=True)
 class FitContext:
-    """What a fit is given besides its samples.
+    """Everything that a fit is given besides its samples.
 
     Attributes
     ----------
@@ -37,8 +37,7 @@ class FitContext:
 
     @property
     def apart(self) -> Related | None:
-        """How they are related, for a part of a model that divides them; None where all are of one group or
-        time, so that it divides them by chance."""
+        """Return how they are related, for who divides them; None where they may be divided by chance."""
         return self.related if self.related is not None and self.related.several else None
 
     def watch(
@@ -48,14 +47,14 @@ class FitContext:
         least: float = 0.0,
         before: Mapping[str, float] | None = None,
     ) -> Watch:
-        """What watches the fit: its history, early stopping on `monitor` with validation data, callbacks.
+        """Watch the fit: its history, early stopping on `monitor` with validation data, callbacks.
 
         `least` is the gain that counts, of all validation samples together; `before` are the validation
         metrics before the first round, where that may be the best one.
         """
         stopping = None
         if monitor is not None and self.validation is not None:
-            rows = here().sum(len(self.validation[0]))
+            rows = world().sum(len(self.validation[0]))
             stopping = EarlyStopping(monitor, patience, least / rows, before)
         return Watch(History(), stopping, self.callbacks)
 
@@ -70,15 +69,15 @@ class Watch:
 
     @property
     def callbacks(self) -> list[Callback]:
-        """In the order in which they are called; the user's own last."""
+        """List them in the order in which they are called; the user's own last."""
         return [self._history, *([self._stopping] if self._stopping else []), *self._more]
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """Every round's metrics."""
+        """Return every round's metrics."""
         return self._history.rounds
 
     @property
     def best_round(self) -> int:
-        """The round with the best monitored metric; the last one if none is monitored."""
+        """Return the round with the best monitored metric; the last one if none is monitored."""
         return self._stopping.best_round if self._stopping else len(self._history.rounds)

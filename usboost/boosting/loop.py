@@ -1,45 +1,57 @@
 """The one stagewise loop: f ← f + Σ_v step_v · learner_v(view_v(x)).
 
 A boosting method is a loss, one learner per view, a target rule and a step rule; the loop knows
-nothing else of it.
+nothing else of it. `RoundWork.add` is a round: target, fit, search, take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from usboost.boosting.callbacks import Callback, resume, tell, watched
-from usboost.boosting.rounds import Clock, Round, Scores, Stage, digest_of
-from usboost.boosting.shared import shared_risk
-from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import TargetRule, check_target
-from usboost.boosting.work import Draws, RoundWork
+from usboost.boosting.callbacks import Callback, begin_and_end, notify, notify_resumed
+from usboost.boosting.rounds import BoostedSamples, Clock, Round, Stage, digest_of
+from usboost.boosting.steps import StepRule, shared_line, shared_risk
+from usboost.boosting.targets import TargetRule, TargetsAt, check_target, trimmed
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.learners.base import Learner, Target
-from usboost.learners.missing_views import PresentTrainer, predict, prepare, trainer, weighted_sum
-from usboost.losses.base import Loss
-from usboost.shards.here import here
+from usboost.learners.base import (
+    FittedLearner,
+    Learner,
+    PresentTrainer,
+    Target,
+    predict,
+    prepare,
+    trainer,
+    weighted_sum,
+)
+from usboost.losses.base import Line, Loss
+from usboost.shards.collective import world
 
 # learners by name, the same in every round or those of round 1, 2, …
 Learners = Mapping[str, Learner]
 Schedule = Callable[[int], Learners]
 
 # (stage, training data after the round, targets, outputs) -> metrics of the round
-Describe = Callable[[Stage, Scores, Sequence[Target], Sequence[np.ndarray]], dict[str, float]]
+Describe = Callable[[Stage, BoostedSamples, Sequence[Target], Sequence[np.ndarray]], dict[str, float]]
+
+LARGEST_RISK = 1e30
+"""Beyond this the targets, float32 in the learners, are about to overflow."""
+
+MOST_RISE = 1.1
+"""Steps searched on some samples may raise the risk of all at most by this factor."""
 
 
 def steps_and_fit_errors(
-    stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
+    stage: Stage, train: BoostedSamples, targets: Sequence[Target], outputs: Sequence[np.ndarray]
 ) -> dict[str, float]:
-    """Every learner's step and the weighted mean squared error of its fit."""
+    """Return every learner's step and the weighted mean squared error of its fit."""
     metrics = {f"step_{name}": step for name, step in stage.steps.items()}
     errors = [fit_error(target, output) for target, output in zip(targets, outputs)]
     return metrics | {f"fit_error_{name}": error for name, error in zip(stage.steps, errors)}
@@ -105,7 +117,7 @@ class StagewiseLoop:
         weights: np.ndarray | None = None,
         held_weights: np.ndarray | None = None,
     ) -> list[Stage]:
-        """All rounds' stages, until `n_rounds` or a callback's stop.
+        """Return all rounds' stages, until `n_rounds` or a callback's stop.
 
         Parameters
         ----------
@@ -124,55 +136,42 @@ class StagewiseLoop:
         check_target(self.target, self.loss)
         on_train = self._start(train, y, weights, *start[:1])
         on_validation = self._start(*validation, held_weights, *start[1:]) if validation else None
-        both = [scores for scores in (on_train, on_validation) if scores is not None]
+        both = [samples for samples in (on_train, on_validation) if samples is not None]
         trainers: dict[str, PresentTrainer] = {}
-        with watched(self, self.callbacks), here().pool() as pool:
+        with begin_and_end(self, self.callbacks), world().pool() as pool:
             done = self._resume(both)
             stages = [round_.stage for round_ in done]
-            stop, rows = here().highest(resume(self.callbacks, done)), here().rows_of_processes(len(y))
+            stop = world().highest(notify_resumed(self.callbacks, done))
+            rows = world().rows_of_processes(len(y))
             for index in range(len(stages) + 1, self.n_rounds + 1):
                 if stop:
                     break
-                kept = self._prepare(index, both)
-                trainers = {
-                    name: trainers[name]
-                    if name in kept and name in trainers
-                    else self._trainer(name, learner, on_train)
-                    for name, learner in self.learners_of(index).items()
-                }
-                with _naming(index):
+                trainers = self._trainers(index, on_train, self._prepare(index, both), trainers)
+                try:
                     round_ = self._round(index, on_train, on_validation, trainers, stages[-1:], pool)
-                    round_ = replace(round_, rows=rows)
-                here().agree(f"round {index}", partial(digest_of, round_))
-                # kept before a callback hears of it: what was told can then be resumed
+                except UsboostError as error:
+                    raise UsboostError(f"round {index}: {error}") from error
+                round_ = replace(round_, rows=rows)
+                world().agree(f"round {index}", partial(digest_of, round_))
+                # kept before a callback hears of it: what it was told of can then be resumed
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
                     if self.checkpoint.state_is_due():
-                        self.checkpoint.keep_state(index, {str(i): scores.f for i, scores in enumerate(both)})
-                stop = here().highest(tell(self.callbacks, round_))
+                        self.checkpoint.keep_state(index, {str(i): each.f for i, each in enumerate(both)})
+                stop = world().highest(notify(self.callbacks, round_))
         return stages
-
-    def learners_of(self, index: int) -> Learners:
-        """The learners of round `index`, from 1."""
-        return self.learners(index) if callable(self.learners) else self.learners
-
-    def _trainer(self, name: str, learner: Learner, train: Scores) -> PresentTrainer:
-        try:
-            return trainer(learner, train.prepared[name], self.loss.n_outputs)
-        except UsboostError as error:
-            raise UsboostError(f"learner {name!r}: {error}") from error
 
     def _round(
         self,
         index: int,
-        train: Scores,
-        validation: Scores | None,
+        train: BoostedSamples,
+        validation: BoostedSamples | None,
         trainers: Mapping[str, PresentTrainer],
         before: Sequence[Stage],
         pool: Executor,
     ) -> Round:
-        """One round; `before` holds the stage of the round before, if there is one."""
+        """Fit one round; `before` holds the stage of the round before, if there is one."""
         names, clock = list(trainers), Clock()
         work = RoundWork(self, train, self._draw(index, names, len(train.y)), before, pool, clock)
         stage, targets, outputs, risk = Stage({}, {}), [], [], 0.0
@@ -186,16 +185,11 @@ class StagewiseLoop:
         metrics = {"risk_train": risk, **self.describe(stage, train, targets, outputs)}
         if validation is not None:
             with clock("validation"):
-                metrics |= self._validate(stage, validation)
+                advance(validation.f, stage, validation.prepared)
+                more = self.evaluate(validation.f, validation.y) if self.evaluate is not None else {}
+                risk = shared_risk(self.loss, validation.f, validation.y, validation.counts())
+                metrics |= {"risk_val": risk, **{f"{name}_val": value for name, value in more.items()}}
         return Round(index, stage, metrics, clock.seconds())
-
-    def _validate(self, stage: Stage, validation: Scores) -> dict[str, float]:
-        advance(validation.f, stage, validation.prepared)
-        more = self.evaluate(validation.f, validation.y) if self.evaluate is not None else {}
-        return {
-            "risk_val": shared_risk(self.loss, validation.f, validation.y, validation.counts()),
-            **{f"{name}_val": value for name, value in more.items()},
-        }
 
     def _draw(self, index: int, names: Sequence[str], n: int) -> Draws:
         # one for each learner, the search, and the samples held out; by the index, not by what the
@@ -205,57 +199,230 @@ class StagewiseLoop:
         if self.step_fraction:
             held_out = np.zeros(n, dtype=bool)
             count = max(1, round(self.step_fraction * n))
-            held_out[np.random.default_rng(here().seed(drawn[-1])).permutation(n)[:count]] = True
+            held_out[np.random.default_rng(world().seed(drawn[-1])).permutation(n)[:count]] = True
         return Draws(dict(zip(names, drawn)), drawn[len(names)], held_out)
 
-    def _prepare(self, index: int, both: Sequence[Scores]) -> set[str]:
-        """Prepare the views of a round; the names of those that the round before had prepared."""
+    def learners_of(self, index: int) -> Learners:
+        """Return the learners of round `index`, from 1."""
+        return self.learners(index) if callable(self.learners) else self.learners
+
+    def _prepare(self, index: int, both: Sequence[BoostedSamples]) -> set[str]:
+        """Prepare the views of a round; return the names of those that the round before had prepared."""
         learners = self.learners_of(index)
         before = self.learners_of(index - 1) if index > 1 else {}
         known = both[0].prepared
         kept = {name for name, learner in learners.items() if before.get(name) is learner and name in known}
-        for scores in both:
-            scores.prepared = {
-                name: scores.prepared[name] if name in kept else prepare(learner, scores.views[name])
+        for samples in both:
+            samples.prepared = {
+                name: samples.prepared[name] if name in kept else prepare(learner, samples.views[name])
                 for name, learner in learners.items()
             }
         return kept
 
-    def _resume(self, both: Sequence[Scores]) -> list[Round]:
-        """The checkpoint's rounds, and the scores as they were after the last of them."""
+    def _trainers(
+        self, index: int, train: BoostedSamples, kept: set[str], before: Mapping[str, PresentTrainer]
+    ) -> dict[str, PresentTrainer]:
+        made = {}
+        for name, learner in self.learners_of(index).items():
+            if name in kept and name in before:
+                made[name] = before[name]
+                continue
+            try:
+                made[name] = trainer(learner, train.prepared[name], self.loss.n_outputs)
+            except UsboostError as error:
+                raise UsboostError(f"learner {name!r}: {error}") from error
+        return made
+
+    def _resume(self, both: Sequence[BoostedSamples]) -> list[Round]:
+        """Return the checkpoint's rounds, and bring the scores to where they were after the last of them."""
         done = self.checkpoint.rounds()[: self.n_rounds] if self.checkpoint is not None else []
         state = self.checkpoint.state() if self.checkpoint is not None and done else None
         start = 0
         if state is not None and state[0] <= len(done):
             start = state[0]
-            for i, scores in enumerate(both):
-                scores.f = state[1][str(i)]
-        # scores are kept less often than rounds: the last learners are asked again, which is quick
+            for i, samples in enumerate(both):
+                samples.f = state[1][str(i)]
+        # scores are kept less often than rounds: the last learners predict again, which is quick
         for round_ in done[start:]:
             self._prepare(round_.index, both)
-            for scores in both:
-                advance(scores.f, round_.stage, scores.prepared)
+            for samples in both:
+                advance(samples.f, round_.stage, samples.prepared)
         return done
 
     def _start(
         self, views: Views, y: np.ndarray, weights: np.ndarray | None, f: np.ndarray | None = None
-    ) -> Scores:
+    ) -> BoostedSamples:
         # a copy, as rounds move f in place
         f = np.zeros((len(views), self.loss.n_outputs)) if f is None else f.copy()
-        return Scores(views, y, f, weights)
+        return BoostedSamples(views, y, f, weights)
 
 
-@contextmanager
-def _naming(index: int) -> Iterator[None]:
-    """Says in which round a mistake came to light."""
-    try:
-        yield
-    except UsboostError as error:
-        raise UsboostError(f"round {index}: {error}") from error
+@dataclass(frozen=True)
+class Fits:
+    """Learners fitted to the same scores: their targets and their outputs on the training samples.
+
+    `unseen` are the outputs that the steps are searched on: those themselves, but of leave-one-out learners
+    what they give each sample as if it had not been in the fit.
+    """
+
+    learners: dict[str, FittedLearner]
+    targets: list[Target]
+    outputs: list[np.ndarray]
+    unseen: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Steps along the outputs of some fits, the risk there, and the line that it was searched on."""
+
+    fits: Fits
+    line: Line
+    steps: np.ndarray
+    risk: float
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The random numbers of a round; they follow from the loop's seed and the round's index alone.
+
+    Attributes
+    ----------
+    seeds : of each learner's fit; step_seed : of the search
+    held_out : bool (n,), samples that the learners do not see and steps are searched on, or None
+    """
+
+    seeds: dict[str, int]
+    step_seed: int
+    held_out: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class RoundWork:
+    """One round at work: target, fit, search, take."""
+
+    method: StagewiseLoop
+    train: BoostedSamples
+    draws: Draws
+    before: Sequence[Stage]
+    pool: Executor
+    clock: Clock
+
+    def add(self, trainers: Mapping[str, PresentTrainer]) -> Search:
+        """Fit the learners to the scores as they are, search their steps jointly, and take them.
+
+        Second-order targets depend on the steps (US Algorithm 2, j = 0 … N₂ − 1): each inner iteration fits
+        to the targets at the steps that the one before found, and the one of the lowest risk counts.
+        First-order targets do not look at the steps and have one pass.
+        """
+        targets_at = self.target(len(trainers))
+        steps, best = np.full(len(trainers), self.method.initial_step), None
+        for inner in range(max(1, self.method.target.n_inner)):
+            fits = self.fit(trainers, targets_at(steps))
+            found = self.search(fits, inner)
+            # as searched: shrinkage is on the step that is taken, not on what the next targets are made for
+            steps = found.steps
+            if best is None or found.risk < best.risk:
+                best = found
+        assert best is not None
+        return self.take(best)
+
+    def target(self, n_views: int) -> TargetsAt:
+        """Return what learners are fitted to at given steps: the rule's targets, of the samples they see."""
+        train, trim = self.train, self.method.trim
+        with self.clock("target"):
+            targets_at = self.method.target.targets(self.method.loss, train.f, train.y, n_views)
+
+        def seen(target: Target) -> Target:
+            if train.weights is not None:
+                target = replace(target, counts=train.weights)
+            return (trimmed(target, trim) if trim else target).without(self.draws.held_out)
+
+        def at(steps: np.ndarray) -> list[Target]:
+            targets = targets_at(steps)
+            # learners that share a target go on sharing it
+            once = {id(target): seen(target) for target in targets}
+            return [once[id(target)] for target in targets]
+
+        return at
+
+    def fit(self, trainers: Mapping[str, PresentTrainer], targets: list[Target]) -> Fits:
+        """Fit each learner to its target, all at the same time."""
+        # BLAS, torch and LightGBM let go of the interpreter
+        jobs = [
+            self.pool.submit(copy_context().run, self._fit_one, name, each, target)
+            for (name, each), target in zip(trainers.items(), targets)
+        ]
+        fitted, outputs, unseen = zip(*[job.result() for job in jobs])
+        return Fits(dict(zip(trainers, fitted)), targets, list(outputs), list(unseen))
+
+    def _fit_one(
+        self, name: str, trainer: PresentTrainer, target: Target
+    ) -> tuple[FittedLearner, np.ndarray, np.ndarray]:
+        start = self.before[0].learners.get(name) if self.before else None
+        if target.metric is not None and not trainer.takes_metric:
+            raise UsboostError(
+                f"learner {name!r} cannot be fitted in the metric of target 'newton' with three or more "
+                "classes; use target 'gradient', or a network or a tree (engine 'lightgbm')"
+            )
+        with self.clock(f"fit_{name}"):
+            fitted = trainer.fit(target, seed=self.draws.seeds[name], start=start)
+        with self.clock(f"predict_{name}"):
+            output = trainer.predict(fitted)
+            unseen = trainer.outputs(fitted) if trainer.leave_one_out else output
+        if not (np.isfinite(output).all() and np.isfinite(unseen).all()):
+            raise UsboostError(
+                f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
+            )
+        return fitted, output, unseen
+
+    def search(self, fits: Fits, inner: int) -> Search:
+        """Search the steps along the outputs, on samples that the learners have not seen if there are any."""
+        with self.clock("step"):
+            line = self._line(fits.unseen, self.draws.held_out)
+            seed = (self.draws.step_seed + inner) % 2**32
+            steps = self.method.step.search(line, len(fits.outputs), seed)
+            return Search(fits, line, steps, line.risk(steps))
+
+    def take(self, found: Search) -> Search:
+        """Move f by Σ_v shrinkage · step_v · learner_v; return the steps as taken, and the risk after."""
+        fits, line, steps = found.fits, found.line, self.method.shrinkage * found.steps
+        with self.clock("update"):
+            if self.draws.held_out is not None or any(a is not b for a, b in zip(fits.unseen, fits.outputs)):
+                # the steps were searched on other samples, or outputs, than those that they now move
+                line = self._line(fits.outputs, None)
+                steps = bounded(line, steps)
+            for step, output in zip(steps, fits.outputs):
+                self.train.f += step * output
+            # the line has numbers of its own, not a view of the f that was just moved: this is the risk after
+            risk = line.risk(steps)
+        # not `>=`: NaN is refused, too
+        if not risk < LARGEST_RISK:
+            shown = [round(step, 4) for step in steps.tolist()]
+            raise UsboostError(
+                f"the risk is no longer finite (steps {shown}); use a smaller shrinkage or a searched step "
+                "rule ('newton' never lets the risk rise)"
+            )
+        return Search(fits, line, steps, risk)
+
+    def _line(self, outputs: Sequence[np.ndarray], rows: np.ndarray | None) -> Line:
+        """Return the risk of some samples, or all, along learners' outputs."""
+        on = slice(None) if rows is None else rows
+        directions = [output[on].astype(np.float64) for output in outputs]
+        train = self.train
+        return shared_line(self.method.loss, train.f[on], train.y[on], directions, train.counts(on))
+
+
+def bounded(line: Line, steps: np.ndarray) -> np.ndarray:
+    """Return the steps, halved until the risk along the line is at most `MOST_RISE` times that of none."""
+    most = MOST_RISE * line.risk(np.zeros_like(steps))
+    # ends, as the steps reach 0 at last; NaN ends it at once, and is refused by its risk
+    while line.risk(steps) > most:
+        steps = steps / 2
+    return steps
 
 
 def advance(f: np.ndarray, stage: Stage, prepared: Mapping[str, Any]) -> None:
-    """f ← f + Σ_v step_v · learner_v, in place; f is float64 (n, D)."""
+    """Move f, float64 (n, D), in place: f ← f + Σ_v step_v · learner_v."""
     for name, learner in stage.learners.items():
         # a plain float would leave the product of a float32 output in float32
         f += np.float64(stage.steps[name]) * predict(learner, prepared[name], f.shape[1])
@@ -264,7 +431,7 @@ def advance(f: np.ndarray, stage: Stage, prepared: Mapping[str, Any]) -> None:
 def ensemble_scores(
     stages: Sequence[Stage], prepared: Mapping[str, Any], shape: tuple[int, int]
 ) -> np.ndarray:
-    """f = Σ_stages Σ_v step_v · learner_v, float64 of the given shape (n, D); all stages at once."""
+    """Return f = Σ_stages Σ_v step_v · learner_v, float64 of the given shape (n, D); all stages at once."""
     f = np.zeros(shape)
     for name, rows in prepared.items():
         having = [stage for stage in stages if name in stage.learners]
@@ -275,21 +442,18 @@ def ensemble_scores(
 
 
 def fit_error(target: Target, output: np.ndarray) -> float:
-    """Weighted mean squared error of a learner on its target, summed over outputs; in its metric, if any."""
-    return float(here().mean(*(_fit_error(target, output) if len(output) else (0.0, 0.0))))
-
-
-def _fit_error(target: Target, output: np.ndarray) -> tuple[float, float]:
-    """That of this shard's rows, and what they weigh."""
-    if target.metric is not None:
-        missing, metric = target.values - output, target.metric
-        if target.counts is not None:
-            metric = metric * target.counts[:, None, None]
+    """Return a learner's weighted mean squared error, summed over outputs; in the target's metric, if any."""
+    error, weight, missing = 0.0, float(len(output)), target.values - output
+    if len(output) and target.metric is not None:
+        metric = target.metric if target.counts is None else target.metric * target.counts[:, None, None]
         # over the mean of the n·D diagonal entries: in the identity metric it is the plain error below
-        squares, trace = np.einsum("ni,nij,nj->n", missing, metric, missing), np.einsum("nii->", metric)
-        return float(squares.mean() / (trace / metric[:, 0].size)), float(trace)
-    error, held = np.square(target.values - output), float(len(output))
-    if target.error_weights is not None:
-        weights = target.error_weights.reshape(len(error), -1)
-        error, held = error * (weights / weights.mean()), float(weights.sum())
-    return float(error.sum(axis=1).mean()), held
+        weight = float(np.einsum("nii->", metric))
+        squares = np.einsum("ni,nij,nj->n", missing, metric, missing)
+        error = float(squares.mean() / (weight / metric[:, 0].size))
+    elif len(output):
+        squares = np.square(missing)
+        if target.error_weights is not None:
+            weights = target.error_weights.reshape(len(output), -1)
+            squares, weight = squares * (weights / weights.mean()), float(weights.sum())
+        error = float(squares.sum(axis=1).mean())
+    return float(world().mean(error, weight))

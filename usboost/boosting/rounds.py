@@ -1,4 +1,4 @@
-"""What a round adds to the ensemble, and what it reports; the stages of models in files."""
+"""Rounds: what each adds to the ensemble and reports; the stages of models in files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import Arrays, read_arrays, write_arrays
 from usboost.learners.base import FittedLearner, kind_of, read_learner
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What one round adds to the ensemble: per view a fitted learner and its step."""
+    """The addition of one round to the ensemble: per view a fitted learner and its step."""
 
     learners: dict[str, FittedLearner]
     steps: dict[str, float]
@@ -30,7 +30,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Round:
-    """What happened in one round, for callbacks.
+    """A round as callbacks see it.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Round:
 
 
 @dataclass
-class Scores:
+class BoostedSamples:
     """The running predictions on one data set: a round then costs one learner, not the ensemble.
 
     `weights` say how many rows each sample stands for: positive float64 (n,), or None for 1.
@@ -73,7 +73,7 @@ class Clock:
     """Seconds spent in a round's named parts; a part that runs twice adds up."""
 
     def __init__(self) -> None:
-        self._start, self._before = time.perf_counter(), here().seconds()
+        self._start, self._before = time.perf_counter(), world().seconds()
         self._spent: dict[str, float] = {}
 
     @contextmanager
@@ -85,14 +85,14 @@ class Clock:
     def seconds(self) -> dict[str, float]:
         """By part, and their sum with all between them as "total"; on several shards see `Round`."""
         total = time.perf_counter() - self._start
-        shared = {part: spent - self._before[part] for part, spent in here().seconds().items()}
+        shared = {part: spent - self._before[part] for part, spent in world().seconds().items()}
         if shared:
             shared["fit"] = total - sum(shared.values())
         return {**self._spent, **shared, "total": total}
 
 
 def digest_of(round_: Round) -> str:
-    """Of what a round has fitted and found; its seconds do not count."""
+    """Digest what a round has fitted and found; its seconds do not count."""
     arrays, document = describe_stage(round_.stage)
     digest = hashlib.sha256(json.dumps([document, round_.metrics], sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
@@ -107,10 +107,7 @@ STAGES_PER_SHARD = 200
 def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, Any]]:
     """A stage's arrays, called ``<prefix><learner's name>/<array>``, and its JSON by learner's name.
 
-    Raises
-    ------
-    UsboostError
-        If a learner has no file form.
+    Raises `UsboostError` if a learner has no file form.
     """
     arrays: Arrays = {}
     document: dict[str, Any] = {}
@@ -124,12 +121,8 @@ def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, An
 def stage_of(arrays: Arrays, document: Mapping[str, Any]) -> Stage:
     """The stage that `describe_stage` described, its learners checked.
 
-    Raises
-    ------
-    UsboostError
-        If a kind is not registered, or a learner holds what it cannot.
-    KeyError, TypeError, ValueError
-        If the description is not one.
+    Raises `UsboostError` if a kind is not registered, or a learner holds what it cannot. Raises `KeyError`,
+    `TypeError`, `ValueError` if the description is not one.
     """
     learners, steps = {}, {}
     for name, entry in document.items():
@@ -157,21 +150,16 @@ def write_stages(stages: Sequence[Stage], folder: Path, start: int = 0) -> list[
 
 def read_stages(described: list[dict[str, Any]], folder: Path) -> Iterator[Stage]:
     """The stages that `write_stages` wrote, in order."""
-    loaded, by_stage = "", {}
+    loaded, by_stage = "", dict[str, Arrays]()
     for index, entry in enumerate(described):
         if entry["file"] != loaded:
-            loaded, by_stage = entry["file"], _by_stage(read_arrays(folder / Path(entry["file"]).name))
+            loaded, by_stage = entry["file"], dict[str, Arrays]()
+            for key, array in read_arrays(folder / Path(loaded).name).items():
+                if key.count("/") < 2:
+                    raise UsboostError(f"an array is called {key!r}, which is no part of a weak learner")
+                number, rest = key.split("/", 1)
+                by_stage.setdefault(number, {})[rest] = array
         yield stage_of(by_stage[str(index)], entry["learners"])
-
-
-def _by_stage(arrays: Arrays) -> dict[str, Arrays]:
-    grouped: dict[str, Arrays] = {}
-    for key, array in arrays.items():
-        if key.count("/") < 2:
-            raise UsboostError(f"an array is called {key!r}, which is no part of a weak learner")
-        index, rest = key.split("/", 1)
-        grouped.setdefault(index, {})[rest] = array
-    return grouped
 
 
 class StagewiseModel:
@@ -196,7 +184,7 @@ class StagewiseModel:
         raise AttributeError("_learner_names is defined by each model")
 
     def _columns_of(self, name: str) -> int | None:
-        """How many columns the learner called `name` reads, where that is known."""
+        """Return how many columns the learner called `name` reads, where that is known."""
         return None
 
     def _write(self, folder: Path) -> dict[str, Any]:

@@ -1,19 +1,17 @@
-"""Step rules: how far to move along the directions that a round's weak learners give.
-
-A rule is a small object with ``search(line, seed) -> steps``; ``line`` is the risk along the V
-directions (`usboost.losses.base.Line`), ``steps`` a float64 array of shape (V,).
-"""
+"""Step rules, and the risk of all shards' rows along a round's directions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from usboost.errors import UsboostError, silenced
-from usboost.losses.base import ClosedFormLine, Line
+from usboost.losses.base import ClosedFormLine, Expansion, Line
+from usboost.shards.collective import unsharded, world
 
 
 class StepRule(Protocol):
@@ -93,8 +91,12 @@ class Newton:
             # not `<=`: a decrease of NaN ends the search, too
             if not decrease > self.tolerance * max(abs(risk), 1e-300):
                 break
-            moved = self._backtrack(line, steps, direction, risk, decrease)
-            if moved is None:
+            for scale in 0.5 ** np.arange(40):
+                moved = np.clip(steps + scale * direction, -self.limit, self.limit)
+                # Armijo's rule: a share of what the gradient promises; a risk that overflowed fails it
+                if line.risk(moved) <= risk - 1e-4 * scale * decrease:
+                    break
+            else:
                 break
             steps = moved
             risk, gradient, hessian = line.expand(steps)
@@ -102,18 +104,6 @@ class Newton:
             if np.abs(steps).max() >= self.limit:
                 break
         return steps
-
-    def _backtrack(
-        self, line: Line, steps: np.ndarray, direction: np.ndarray, risk: float, decrease: float
-    ) -> np.ndarray | None:
-        scale = 1.0
-        for _ in range(40):
-            candidate = np.clip(steps + scale * direction, -self.limit, self.limit)
-            # Armijo's rule: a share of what the gradient promises; a risk that overflowed fails it
-            if line.risk(candidate) <= risk - 1e-4 * scale * decrease:
-                return candidate
-            scale *= 0.5
-        return None
 
 
 @dataclass(frozen=True)
@@ -137,12 +127,9 @@ class ClosedForm:
 
 
 def step_rule(name: str | StepRule, **settings: object) -> StepRule:
-    """The rule called `name`: "fixed", "bayes", "newton" or "closed", with its settings; or a rule itself.
+    """Make the rule "fixed", "bayes", "newton" or "closed", with its settings; or return a rule itself.
 
-    Raises
-    ------
-    UsboostError
-        If there is no such rule or it has no such setting.
+    Raises `UsboostError` if there is no such rule or it has no such setting.
     """
     if not isinstance(name, str):
         return name
@@ -153,3 +140,72 @@ def step_rule(name: str | StepRule, **settings: object) -> StepRule:
         return rules[name](**settings)
     except TypeError as error:
         raise UsboostError(f"step rule {name!r}: {error}") from error
+
+
+def shared_risk(loss: Any, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+    """Return the risk of all shards' rows, from this one's."""
+    given = {} if counts is None else {"counts": counts}  # a loss need not know of them
+    own = loss.risk(f, y, **given) if len(y) or world().count == 1 else 0.0
+    return float(world().mean(float(own), float(len(y) if counts is None else counts.sum())))
+
+
+def shared_line(
+    loss: Any, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
+) -> Line:
+    """Return the risk of all shards' rows along directions, from this one's."""
+    given = {} if counts is None else {"counts": counts}
+    if world().count == 1:
+        return cast(Line, loss.line(f, y, directions, **given))
+    own, n_steps = loss.line(f, y, directions, **given) if len(y) else None, len(directions)
+    weight = float(len(y) if counts is None else counts.sum())
+    if not getattr(loss, "polygonal", False):
+        return _SharedLine(own, weight, n_steps)
+
+    def sampled() -> ClosedFormLine:
+        # of all shards' rows, or of so many of them that it makes no difference
+        chosen = world().sample(len(y))
+        columns = [f, y, *directions, *([] if counts is None else [counts[:, None]])]
+        rows = np.concatenate(world().gather(np.hstack(columns)[chosen]))
+        found = np.hsplit(rows, np.cumsum([column.shape[1] for column in columns])[:-1])
+        given = {} if counts is None else {"counts": found.pop()[:, 0]}
+        return cast(ClosedFormLine, loss.line(found[0], found[1], found[2:], **given))
+
+    return _SampledLine(own, weight, n_steps, sampled)
+
+
+class _SharedLine:
+    """A mean over all rows: that of the shards' lines, by what their rows weigh."""
+
+    def __init__(self, own: Line | None, weight: float, n_steps: int) -> None:
+        self._own, self._weight, self._n_steps = own, weight, n_steps
+
+    def risk(self, steps: np.ndarray) -> float:
+        return float(world().mean(0.0 if self._own is None else self._own.risk(steps), self._weight))
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        v = self._n_steps
+        own = np.zeros(1 + v + v * v)
+        if self._own is not None:
+            risk, gradient, hessian = self._own.expand(steps)
+            own = np.concatenate([[risk], gradient, hessian.ravel()])
+        found = world().mean(own, self._weight)
+        return float(found[0]), found[1 : v + 1], found[v + 1 :].reshape(v, v)
+
+    def minimiser(self) -> np.ndarray:
+        """Return the lowest point of a convex risk; of a quadratic one in a single step."""
+        return Newton().search(self, self._n_steps, 0)
+
+
+class _SampledLine(_SharedLine):
+    """One without curvature: its lowest point is that of a sample of rows, which every process searches."""
+
+    def __init__(
+        self, own: Line | None, weight: float, n_steps: int, sampled: Callable[[], ClosedFormLine]
+    ) -> None:
+        super().__init__(own, weight, n_steps)
+        self._sampled = sampled
+
+    def minimiser(self) -> np.ndarray:
+        line, still = self._sampled(), np.zeros(self._n_steps)
+        steps = world().once(lambda: unsharded(line.minimiser))
+        return steps if self.risk(steps) <= self.risk(still) else still

@@ -1,4 +1,4 @@
-"""Target rules: what a round's learners are fitted to.
+"""Target rules, which make what a round's learners are fitted to.
 
 A rule is called once a round with the loss, the predictions and the labels, and answers with a
 function of the current steps; the second-order methods refit inside a round as steps change.
@@ -15,12 +15,10 @@ import numpy as np
 from usboost.errors import UsboostError
 from usboost.learners.base import LeafValues, Target
 from usboost.losses.base import RegressionLoss
-from usboost.losses.codeword import CodewordExponential
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.signs import Exponential
-from usboost.losses.squared import Squared
-from usboost.shards.here import here
-from usboost.shards.thresholds import reached
+from usboost.losses.exponential import CodewordExponential, Exponential
+from usboost.losses.regression import Squared
+from usboost.shards.collective import grouped_quantiles, world
 
 # steps of shape (V,) -> one target per view
 TargetsAt = Callable[[np.ndarray], list[Target]]
@@ -29,8 +27,7 @@ TargetsAt = Callable[[np.ndarray], list[Target]]
 Differentiable = CodewordExponential | SoftmaxCrossEntropy
 
 MOST_OUTPUTS, LARGEST_METRIC = 50, 1 << 27
-"""Outputs D, and values n · D² of n rows, above which rows have no (D, D) metric: a split takes D³, and 2²⁷
-values are a gigabyte."""
+"""Outputs D, and values n · D², above which rows have no (D, D) metric: a split takes D³; 2²⁷ are 1 GB."""
 
 
 class TargetRule(Protocol):
@@ -101,13 +98,13 @@ class NewtonDirection:
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        if loss.n_outputs > MOST_OUTPUTS or here().highest(len(y)) * loss.n_outputs**2 > LARGEST_METRIC:
+        if loss.n_outputs > MOST_OUTPUTS or world().highest(len(y)) * loss.n_outputs**2 > LARGEST_METRIC:
             return Gradient().targets(loss, f, y, n_views)
         hessian = loss.hessian(f, y)
         if loss.n_outputs == 1:
             weights = hessian[:, 0]
             # the Hessian of a sample that is all but certain underflows to 0, and is divided by
-            weights = np.maximum(weights, 1e-12 * here().highest(weights.max(initial=0.0)))
+            weights = np.maximum(weights, 1e-12 * world().highest(weights.max(initial=0.0)))
             target = Target(loss.w(f, y) / weights, weights)
         else:
             target = Target(loss.newton_direction(f, y), metric=hessian)
@@ -137,7 +134,7 @@ class NewtonTarget:
         values = loss.newton_target(f, y)
         weights = loss.curvature(values, f, y) if self.weighted else None
         if weights is not None:  # positive, so that their mean is
-            highest = here().highest(float(weights.max(initial=0.0)))
+            highest = world().highest(float(weights.max(initial=0.0)))
             weights = np.maximum(weights, max(1e-12 * highest, np.finfo(float).tiny))
         target = Target(values, weights)
         return lambda steps: [target] * n_views
@@ -178,14 +175,11 @@ def trimmed(target: Target, mass: float) -> Target:
     out of the fit; they come back when their weight grows. Steps are searched on all samples. A sample
     that counts as several rows holds the weight of them all.
 
+    Raises `UsboostError` if the target's samples carry no weights.
+
     Parameters
     ----------
     mass : share of the total weight, below 1
-
-    Raises
-    ------
-    UsboostError
-        If the target's samples carry no weights.
     """
     held = target.weights
     if target.metric is not None:
@@ -200,9 +194,9 @@ def trimmed(target: Target, mass: float) -> Target:
     left_out = np.zeros(weights.shape, dtype=bool)
     for column, out in zip(weights.T, left_out.T):
         amounts = column if target.counts is None else column * target.counts
-        if here().count > 1:
-            most = np.nextafter(mass * here().sum(amounts.sum()), np.inf)
-            out[:] = column < reached(column, amounts, np.array([most]))
+        if world().count > 1:
+            most = np.nextafter(mass * world().sum(amounts.sum()), np.inf)
+            out[:] = column < grouped_quantiles(column, amounts, np.array([most]))
             continue
         order = np.argsort(column)
         light = np.searchsorted(np.cumsum(amounts[order]), mass * amounts.sum(), side="right")
@@ -213,10 +207,7 @@ def trimmed(target: Target, mass: float) -> Target:
 def check_target(rule: TargetRule, loss: Any) -> None:
     """Refuse a loss that has not what a target rule asks of it.
 
-    Raises
-    ------
-    UsboostError
-        Naming the method that it lacks.
+    Raises `UsboostError`, naming the method that it lacks.
     """
     for name in getattr(rule, "needs", ()):
         if not hasattr(loss, name):
@@ -227,12 +218,9 @@ def check_target(rule: TargetRule, loss: Any) -> None:
 
 
 def target_rule(name: str, n_inner: int = 1) -> TargetRule:
-    """The rule called `name`: "gradient" (2WL), "second_order" (2WL2O) or "newton" (2WL-Newton)."""
-    rules: dict[str, Callable[..., TargetRule]] = {
-        "gradient": Gradient,
-        "second_order": SecondOrder,
-        "newton": NewtonDirection,
-    }
+    """Make the rule called `name`: "gradient" (2WL), "second_order" (2WL2O) or "newton" (2WL-Newton)."""
+    rules: dict[str, Callable[..., TargetRule]]
+    rules = {"gradient": Gradient, "second_order": SecondOrder, "newton": NewtonDirection}
     if name not in rules:
         raise UsboostError(f"there is no target rule {name!r}; choose one of {', '.join(rules)}")
     return rules[name](n_inner=n_inner)

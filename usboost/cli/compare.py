@@ -14,7 +14,7 @@ from usboost.cli import options, tables
 from usboost.cli.console import console, echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
-from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
+from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.models.entry import read_settings
 from usboost.multimodal.options import ImageOptions
 from usboost.table.spec import TableSpec

@@ -126,7 +126,7 @@ def progress(what: str) -> Iterator[Bar]:
 def fitting(what: str) -> Iterator[Bar]:
     """Show `progress` of fits, in which images that are embedded have a bar of their own."""
     # imported late, so that mistakes are reported without loading torch
-    from usboost.learners.networks.images import embeddings, finetuning
+    from usboost.learners.networks import embeddings, finetuning
 
     def tuning(images: int, epochs: int, seconds: float) -> None:
         if not epochs:

@@ -17,7 +17,7 @@ from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
 from usboost.errors import option
-from usboost.evaluation.names import METRICS_OF, f1_of, metric_name
+from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
 from usboost.multimodal.options import FitOptions, ImageOptions
@@ -105,7 +105,7 @@ def fit(
 
         def fit_shard() -> None:
             """Read, fit, save and tell; in a fit on shards, the rows of one."""
-            from usboost.shards.here import here
+            from usboost.shards.collective import world
 
             own = tables.read(table, spec)
             tables.show(own)
@@ -121,7 +121,7 @@ def fit(
                 note("the fit ends after this round; Ctrl-C again stops at once")
 
             read = images
-            if own.images and here().count > 1 and images.finetune == "auto":
+            if own.images and world().count > 1 and images.finetune == "auto":
                 note("images are read by the network as it is, which several shards do not tune")
                 read = replace(images, finetune="none")
             with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(name) as show:
@@ -133,7 +133,7 @@ def fit(
                     note(f"{settings_file} has no settings of {name}, which is fitted as it is")
                 chosen = vars(replace(answers, settings=settings_of(name)))
                 fitted = fit_table(own, name, images=read, callbacks=callbacks, keep=keep, **chosen)
-                if not here().number:
+                if not world().number:
                     fitted.bundle.save(out)
             if pressed.pressed or (time_limit is not None and limit.reached):
                 note("stopped before the fit had ended by itself; the best round so far is kept")

@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 
 from usboost.cli.console import as_flag, exit_on_error
 from usboost.errors import UsboostError
-from usboost.evaluation.names import METRICS_OF, RANKING, check_metric
+from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.files.registry import import_parts
 from usboost.models import catalogue
 from usboost.multimodal.options import AnswerOptions, ImageOptions

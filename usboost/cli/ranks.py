@@ -53,7 +53,7 @@ def in_each_shard(work: Callable[[], None], shards: int | None, check: Callable[
 
     with _joined():
         from usboost.models.sharded import link_of
-        from usboost.shards.together import run
+        from usboost.shards.threads import run
 
         run(one, link_of(shards or SHARDS))
 

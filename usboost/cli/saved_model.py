@@ -133,7 +133,7 @@ def report(
             note(f"the model was fitted with weights, {loaded.card.weight!r}; here each row counts once")
         tables.note_rows(scored.tally, len(scored), scored.without)
         if by_column is not None:
-            from usboost.evaluation.slices import table_of
+            from usboost.evaluation.task import table_of
 
             tables.show_slices(by_column, table_of(scored.slices))
         echo(f"written {out}: {len(scored):,} rows")

@@ -21,14 +21,14 @@ _SHOWN = 60  # columns of a wide table
 
 def read(path: Path, spec: TableSpec) -> UserTable:
     """Read the whole training table, or of a fit on shards, this one's rows; note how many have no image."""
-    from usboost.shards.here import here
+    from usboost.shards.collective import world
     from usboost.table.notes import notes_of_images
     from usboost.table.shards import read_shard
     from usboost.table.user_table import read_table
 
     with progress("reading images") as show:
-        table = (read_shard if here().count > 1 else read_table)(path, spec, progress=show)
-    for each in notes_of_images(int(here().sum(len(table))), table.without):
+        table = (read_shard if world().count > 1 else read_table)(path, spec, progress=show)
+    for each in notes_of_images(int(world().sum(len(table))), table.without):
         note(each)
     return table
 
@@ -40,11 +40,11 @@ def show(table: UserTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from usboost.shards.here import alone
+    from usboost.shards.collective import unsharded
     from usboost.table.schema import describe, notes_of_table
 
     table = table.sample or table
-    schema = alone(lambda: describe(table))
+    schema = unsharded(lambda: describe(table))
     for each in notes_of_table(table, schema):
         note(each)
     shown = Table(box=None, pad_edge=False, header_style="bold")
@@ -61,7 +61,7 @@ def show(table: UserTable) -> None:
 
 
 def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
-    """Show scores by groups of a column, of `usboost.evaluation.slices`; intervals where there is room."""
+    """Show scores by groups of a column, of `usboost.evaluation.task`; intervals where there is room."""
     from rich.table import Table
     from rich.text import Text
 

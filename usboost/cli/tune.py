@@ -13,7 +13,7 @@ from usboost.cli import options, tables
 from usboost.cli.console import console, echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
-from usboost.evaluation.names import RANKING, check_metric, metric_name
+from usboost.evaluation.ranking import RANKING, check_metric, metric_name
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
 from usboost.multimodal.options import ImageOptions

@@ -12,8 +12,8 @@ import pandas as pd
 from usboost.data.table import Table
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import deviation, mean
-from usboost.shards.here import here
+from usboost.evaluation.statistics import deviation, mean
+from usboost.shards.collective import world
 
 SKEWED = 3.0
 """Absolute training skewness above which a numeric column is read through the signed log1p."""
@@ -39,7 +39,7 @@ class Numeric:
             centre, scale = mean(values), deviation(values)
         if not (np.isfinite(centre) and np.isfinite(scale)):
             raise UsboostError(f"column {name!r} holds numbers too large to standardise; rescale it first")
-        ends = here().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
+        ends = world().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
         constant = -ends[0] == ends[1]
         return cls(name, log, centre, 0.0 if constant else scale)
 
@@ -68,8 +68,8 @@ class Categorical:
         for value, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
             if count:
                 counts[value] = counts.get(value, 0) + int(count)
-        if here().count > 1:  # how often all shards have each value
-            shared, counts = here().listed(list(counts.items())), {}
+        if world().count > 1:  # how often all shards have each value
+            shared, counts = world().listed(list(counts.items())), {}
             for value, count in (pair for own in shared for pair in own):
                 counts[value] = counts.get(value, 0) + count
         return cls(name, tuple(sorted(counts, key=lambda each: (-counts[each], each is None, each or ""))))
@@ -114,7 +114,7 @@ class TableEncoder:
         categorical : those of them that are nominal; by default the ones that are not numbers
             (strings, pandas categories, booleans).
         """
-        if not here().sum(len(frame)):
+        if not world().sum(len(frame)):
             raise UsboostError("an encoder needs at least one training row")
         if categorical is None:
             kinds = {name: _column(frame, name).dtype for name in columns}
@@ -170,13 +170,13 @@ class TableEncoder:
 
 def _is_skewed(values: np.ndarray) -> bool:
     """Tell whether the skewness of all shards' values is above `SKEWED`, by its unbiased estimate."""
-    n = here().sum(len(values))
+    n = world().sum(len(values))
     if n <= 2:
         return False
-    if here().count == 1:
+    if world().count == 1:
         return bool(abs(pd.Series(values).skew()) > SKEWED)
     centred = values - mean(values)
-    second, third = here().sum(np.array([np.square(centred).sum(), (centred**3).sum()])) / n
+    second, third = world().sum(np.array([np.square(centred).sum(), (centred**3).sum()])) / n
     return bool(second > 0 and abs(third / second**1.5) * np.sqrt(n * (n - 1)) / (n - 2) > SKEWED)
 
 

@@ -1,5 +1,5 @@
-"""What predictions need before they are answers: a temperature, learnt on rows that the model did not see, of
-probabilities; and the end of numbers that are never below 0, as prices and counts are not."""
+"""Calibration: the temperature of probabilities, learnt on rows that the model did not see; and the lower end
+of numbers that are never below 0, as prices and counts are not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from usboost.evaluation.metrics import SMALLEST
-from usboost.evaluation.weighted import median
-from usboost.shards.here import here
+from usboost.evaluation.statistics import median
+from usboost.shards.collective import world
 
 FOLDS = 5
 """Parts of the rows; each is scored at the temperature of the others."""
@@ -28,7 +28,7 @@ _SMALLEST_GAIN = 1e-6  # of log-loss; certain and right, a row gains what roundi
 
 
 def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """p^(1/T) over its sum, float64 (n, M): flatter for T > 1, sharper for T < 1; the order stays.
+    """Return p^(1/T) over its sum, float64 (n, M): flatter for T > 1, sharper for T < 1; the order stays.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
 
 
 def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The T in [0.1, 10] of the lowest log-loss on these rows, `PRIOR_ROWS` as predicted and `PSEUDO_COUNT`.
+    """Return the T in [0.1, 10] of the lowest log-loss on these rows, `PRIOR_ROWS` and `PSEUDO_COUNT`.
 
     With p_i the probabilities of row i, q_i = `tempered`(p_i, T) and n the number of rows, with weights
     (Σw)²/Σw², it is the T of the least
@@ -53,16 +53,14 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
     """
     from scipy.optimize import minimize_scalar  # not for those who only temper
 
-    logs = _logs(probabilities)
-    counts = np.ones(len(y)) if weight is None else weight
+    logs, counts = _logs(probabilities), np.ones(len(y)) if weight is None else weight
     rows = counts.sum() ** 2 / np.square(counts).sum()
-    expected = np.exp(_scaled(logs, 1.0)) * (PRIOR_ROWS / rows)
-    expected += PSEUDO_COUNT / rows / logs.shape[1]
+    expected = np.exp(_scaled(logs, 1.0)) * (PRIOR_ROWS / rows) + PSEUDO_COUNT / rows / logs.shape[1]
     expected[np.arange(len(y)), y] += 1.0
 
     def loss(log_temperature: float) -> float:
-        losses = -(expected * _scaled(logs, np.exp(log_temperature))).sum(axis=1)
-        return float(np.average(losses, weights=counts))
+        scaled = _scaled(logs, np.exp(log_temperature))
+        return float(np.average(-(expected * scaled).sum(axis=1), weights=counts))
 
     found = minimize_scalar(loss, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded")
     return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
@@ -76,7 +74,7 @@ def calibrated(
     seed: int = 0,
     folds: Sequence[tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> float:
-    """The temperature of rows that the model did not see, or 1.0 if it does not help.
+    """Return the temperature of rows that the model did not see, or 1.0 if it does not help.
 
     It helps if the rows of each of `FOLDS` parts, and `PSEUDO_COUNT` among them, have a lower log-loss, on
     average over all rows and by more than its standard error, at the temperature of the other parts.
@@ -84,8 +82,7 @@ def calibrated(
     Parameters
     ----------
     As of `temperature_of`; seed : of the parts.
-    folds : instead of the parts, positions of rows that a temperature is found on and of rows that are scored
-        at it, each row once at most.
+    folds : instead of the parts, positions of rows to find a temperature on and of rows to score at it.
     """
     n = len(y)
     if n < 2 * FOLDS:
@@ -123,16 +120,16 @@ NEAR = 0.05
 
 
 def floor_of(labels: np.ndarray) -> float | None:
-    """0 for numbers such as prices and counts, none of which is below it though some are near; else None.
+    """Return 0 for numbers such as prices and counts, none of which is below it but some near it, or None.
 
     Parameters
     ----------
     labels : of the training rows, float64 (n,).
     """
-    least = -here().highest(-float(labels.min(initial=np.inf)))
+    least = -world().highest(-float(labels.min(initial=np.inf)))
     return 0.0 if 0 <= least <= NEAR * median(labels) else None
 
 
 def clip_lower(predicted: np.ndarray, floor: float | None) -> np.ndarray:
-    """The predictions (n,), none below the floor."""
+    """Return the predictions (n,), none below the floor."""
     return predicted if floor is None else np.maximum(predicted, floor)

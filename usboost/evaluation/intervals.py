@@ -7,30 +7,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from usboost.evaluation.metrics import score, score_answers, score_regression
-from usboost.evaluation.names import ANSWER_METRICS, METRICS, REGRESSION_METRICS
-from usboost.evaluation.weighted import effective_sample_size
+from usboost.evaluation.ranking import ANSWER_METRICS, METRICS, REGRESSION_METRICS
+from usboost.evaluation.statistics import effective_sample_size
 
 DRAWS = 500
-"""Bootstrap samples of an interval; above `_LARGE` rows, where scores hardly vary, 200."""
-
-_LARGE = 10_000
+"""Bootstrap samples of an interval of up to 10,000 rows; of more 200."""
 
 COVERED = 0.9
 """Share of rows that an interval of a predicted number, or a set of classes, is to hold."""
 
 Interval = tuple[float, float, float]
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
-
-
-def wilson(share: float, n: float) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a share of n rows (Wilson 1927).
-
-    Unlike a bootstrap interval it has a width where the share is 0 or 1.
-    """
-    z = 1.959963984540054  # the normal's 97.5 % quantile
-    centre, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-    low, high = (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
-    return float(max(low, 0.0)), float(min(high, 1.0))
 
 
 def intervals(
@@ -40,11 +27,10 @@ def intervals(
     *,
     draws: int | None = None,
 ) -> dict[str, Interval]:
-    """Each score with its interval of 95 %: (score, low, high).
+    """Return each score with its bootstrap percentile interval of 95 %: (score, low, high).
 
-    That of an accuracy is Wilson's, for which weighted rows count as `effective_sample_size`. The others are
-    bootstrap percentiles: rows are drawn with replacement; a sample that lacks a class has no AUC and is left
-    out of its interval. An interval covers the sampling of these rows, not the variation of the training.
+    Rows are drawn with replacement; a sample that lacks a class has no AUC and is left out of its
+    interval. The interval holds the sampling of these rows, not the variation of the training.
 
     Parameters
     ----------
@@ -58,12 +44,12 @@ def intervals(
 def regression_intervals(
     y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None, *, draws: int | None = None
 ) -> dict[str, Interval]:
-    """The same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 of shape (n,)."""
+    """Return the same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 (n,)."""
     return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, weight, draws)
 
 
 def answer_intervals(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, Interval]:
-    """The same of `metrics.score_answers`, with its parameters."""
+    """Return the same of `metrics.score_answers`, with its parameters."""
     pairs = np.column_stack([answers, scores])
 
     def scored(true: np.ndarray, given: np.ndarray, weight: np.ndarray | None) -> dict[str, float]:
@@ -80,20 +66,14 @@ def _bootstrap(
     weight: np.ndarray | None,
     draws: int | None,
 ) -> dict[str, Interval]:
-    n = len(true)
-    draws = draws or (DRAWS if n <= _LARGE else 200)
-    rng = np.random.default_rng(0)
-    whole = scored(true, predicted, weight)
+    n, rng = len(true), np.random.default_rng(0)
+    draws = draws or (DRAWS if n <= 10_000 else 200)  # scores of many rows hardly vary
     drawn = [
         scored(true[rows], predicted[rows], None if weight is None else weight[rows])
         for rows in (rng.integers(0, n, n) for _ in range(draws))
     ]
-    found = {}
+    whole, found = scored(true, predicted, weight), {}
     for key in metrics:
-        if key in ("accuracy", "answer_accuracy"):
-            rows_worth = n if weight is None else effective_sample_size(weight)
-            found[key] = (whole[key], *wilson(whole[key], rows_worth))
-            continue
         values = np.array([each[key] for each in drawn])
         values = values[np.isfinite(values)]
         low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
@@ -102,7 +82,7 @@ def _bootstrap(
 
 
 def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = None) -> float:
-    """The ⌈(n + 1) · level⌉-th smallest score; infinite where n are too few for that.
+    """Return the ⌈(n + 1) · level⌉-th smallest score; infinite where n are too few for that.
 
     If these scores and a new one are exchangeable, the new one is at most that with a probability of at
     least `level` (Vovk et al. 2005).
@@ -125,7 +105,7 @@ def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = Non
 
 
 def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """What to add to predictions for the ends of an interval that holds `COVERED` of new rows.
+    """Return what to add to predictions for the ends of an interval that holds `COVERED` of new rows.
 
     As many are to be below as above; with too few rows for that the ends are those of all rows. Where the
     rows stopped the fit, new rows may be held a little less often.
@@ -143,7 +123,7 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
 def least_probability(
     labels: np.ndarray, probabilities: np.ndarray, weights: np.ndarray | None = None
 ) -> float:
-    """From which probability on a class is in a row's set, so that `COVERED` of new rows' sets hold theirs.
+    """Return the probability of a row's set's least class, so that `COVERED` of new rows' sets hold theirs.
 
     The scores of `conformal` are the probabilities of the rows' own classes with the sign turned, which makes
     for the smallest sets on average (Sadinle, Lei and Wasserman 2019). With too few rows it is 0: all

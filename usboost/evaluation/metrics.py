@@ -1,12 +1,12 @@
-"""What is scored, in one place."""
+"""The metrics: scores of predicted classes, probabilities and numbers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import mean
-from usboost.shards.here import here
+from usboost.evaluation.statistics import mean
+from usboost.shards.collective import world
 
 SMALLEST = 1e-12
 """A probability counts as no less in a log-loss."""
@@ -15,10 +15,9 @@ SMALLEST = 1e-12
 def confusion(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """Counts, or weights, of shape (M, M): row = true class, column = predicted."""
+    """Count, or weigh, rows: shape (M, M): row = true class, column = predicted."""
     counts = np.bincount(y * n_classes + predicted, weight, n_classes**2)
-    found: np.ndarray = here().sum(counts)
-    return found.reshape(n_classes, n_classes)
+    return np.asarray(world().sum(counts)).reshape(n_classes, n_classes)
 
 
 def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None) -> float:
@@ -38,7 +37,7 @@ def accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = N
 
 
 def row_losses(y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """How badly each row is predicted, float64 (n,).
+    """Return how badly each row is predicted, float64 (n,).
 
     Parameters
     ----------
@@ -130,7 +129,7 @@ def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score_answers(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """Scores of two classes beside those of `score`.
+    """Return scores of two classes beside those of `score`.
 
     Parameters
     ----------
@@ -152,10 +151,12 @@ def score_answers(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dic
 
 
 def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = None) -> dict[str, float]:
-    """F1, accuracy, log-loss (nats) and AUC of class probabilities.
+    """Return F1, accuracy, log-loss (nats) and AUC of class probabilities.
 
     Written out in NumPy: a bootstrap scores hundreds of draws, and scikit-learn's checks of its arguments
     take several times as long as the scores.
+
+    Raises `UsboostError` if a probability is not finite.
 
     Parameters
     ----------
@@ -168,11 +169,6 @@ def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = 
     dict with keys "f1", "accuracy", "log_loss", "auc"
         AUC is one-vs-rest macro for more than two classes, and NaN where the split holds fewer
         classes than the model.
-
-    Raises
-    ------
-    UsboostError
-        If a probability is not finite.
     """
     n_classes = probabilities.shape[1]
     if not np.isfinite(probabilities).all():
@@ -215,16 +211,12 @@ def r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -
     return 1.0 - missed / total if np.ptp(y) > 0 else float("nan")
 
 
-def pinball(y: np.ndarray, predicted: np.ndarray, alpha: float) -> float:
-    """Mean pinball loss of predicted quantiles of level `alpha`: α(y − ŷ), or (1 − α)(ŷ − y) below ŷ."""
-    residual = y - predicted
-    return float(np.maximum(alpha * residual, (alpha - 1) * residual).mean())
-
-
 def score_regression(
     y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
     """RMSE, MAE and R² of predictions.
+
+    Raises `UsboostError` if a prediction is not finite.
 
     Parameters
     ----------
@@ -234,11 +226,6 @@ def score_regression(
     Returns
     -------
     dict with keys "rmse", "mae", "r2"; R² is NaN where it has no meaning, see `r2`
-
-    Raises
-    ------
-    UsboostError
-        If a prediction is not finite.
     """
     if not np.isfinite(predicted).all():
         raise UsboostError("a prediction is not finite; fit with a smaller learning rate or shrinkage")
@@ -256,7 +243,7 @@ def extra_metrics(
 
     Returns
     -------
-    dict with the keys of `names.EXTRA_METRICS`
+    dict with the keys of `ranking.EXTRA_METRICS`
         "precision" and "recall" are those of class 1 of two, the mean over the classes of more, and "pr_auc"
         likewise; where nothing is predicted, or there is nothing, they are 0. "balanced_accuracy" is the mean
         recall of the classes that are there, "brier" the mean of Σ_k (p_k − y_k)², half of it for two
@@ -269,6 +256,9 @@ def extra_metrics(
     support = parts.pop("support")
     present = support > 0
     asked = [1] if n_classes == 2 else range(n_classes)
+    whole, true, guessed = (each.astype(float) for each in (counts, counts.sum(axis=1), counts.sum(axis=0)))
+    shared = np.trace(whole) * whole.sum() - true @ guessed
+    spread = (whole.sum() ** 2 - guessed @ guessed) * (whole.sum() ** 2 - true @ true)
     squares = np.square(p - np.eye(n_classes)[y]).sum(axis=1) / (2 if n_classes == 2 else 1)
     averaged = {f"{name}_macro": float(each.mean()) for name, each in parts.items()}
     weighted = {f"{name}_weighted": float(np.average(each, weights=support)) for name, each in parts.items()}
@@ -282,17 +272,9 @@ def extra_metrics(
         **shown,
         **averaged,
         **weighted,
-        "mcc": _correlation(counts.astype(float)),
+        "mcc": float(shared / np.sqrt(spread)) if spread > 0 else 0.0,
         "brier": mean(squares, weight),
     }
-
-
-def _correlation(counts: np.ndarray) -> float:
-    """Matthews' correlation of classes, whose `confusion` is (M, M); 0 where one is constant."""
-    total, true, predicted = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
-    shared = np.trace(counts) * total - true @ predicted
-    spread = (total**2 - predicted @ predicted) * (total**2 - true @ true)
-    return float(shared / np.sqrt(spread)) if spread > 0 else 0.0
 
 
 def extra_regression_metrics(
@@ -302,27 +284,21 @@ def extra_regression_metrics(
 
     Returns
     -------
-    dict with the keys of `names.EXTRA_REGRESSION_METRICS`
+    dict with the keys of `ranking.EXTRA_REGRESSION_METRICS`
         "mse" is in squared units; "mape" is a share of |y|, huge where some y is 0; "explained_variance" is
         NaN where all of y are equal.
     """
     missed = y - predicted
     errors, eps = np.abs(missed), np.finfo(np.float64).eps
+    order = np.argsort(errors, kind="stable")
+    ends = np.cumsum(np.ones(len(y)) if weight is None else weight[order])
+    # half of the weight lies on either side; between two values it is their mean
+    sides = np.searchsorted(ends / ends[-1], [0.5 - 1e-12, 0.5 + 1e-12])
     variances = [mean(np.square(each - mean(each, weight)), weight) for each in (missed, y)]
     return {
         "mse": mean(np.square(missed), weight),
-        "median_ae": _median(errors, weight),
+        "median_ae": float(errors[order[np.minimum(sides, len(y) - 1)]].mean()),
         "mape": mean(errors / np.maximum(np.abs(y), eps), weight),
         "max_error": float(errors.max()),
         "explained_variance": 1 - variances[0] / variances[1] if np.ptp(y) > 0 else float("nan"),
     }
-
-
-def _median(values: np.ndarray, weight: np.ndarray | None) -> float:
-    """The value with half of the weight on either side; the mean of two where the half lies between them."""
-    if weight is None:
-        return float(np.median(values))
-    order = np.argsort(values, kind="stable")
-    ends = np.cumsum(weight[order]) / weight.sum()
-    sides = np.searchsorted(ends, [0.5 - 1e-12, 0.5 + 1e-12])
-    return float(values[order[np.minimum(sides, len(values) - 1)]].mean())

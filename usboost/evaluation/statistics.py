@@ -1,11 +1,86 @@
-"""Whether a difference seen on the same folds, or on the same rows, is more than noise."""
+"""Weighted means and quantiles, and tests of the difference between two models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import stats
+
+from usboost.shards.collective import unsharded, world
+
+
+def mean(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the mean of (n,), or (n, 1), numbers; of those of all shards of a fit."""
+    shards, n = world(), len(values)
+    if shards.count > 1 and not n:
+        return float(shards.mean(0.0, 0.0))
+    own = values.mean() if weights is None else np.average(values.reshape(-1), weights=weights)
+    return float(shards.mean(float(own), float(n if weights is None else weights.sum())))
+
+
+def deviation(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the standard deviation (ddof 0) of (n,) numbers."""
+    if weights is None and world().count == 1:
+        return float(values.std())
+    return float(np.sqrt(mean(np.square(values - mean(values, weights)), weights)))
+
+
+def effective_sample_size(weights: np.ndarray) -> float:
+    """Return how many rows of equal weight would give a mean as exact: Kish's (Σw)² / Σw²; at most n."""
+    shares = weights / weights.sum()
+    return float(1 / np.square(shares).sum())
+
+
+def quantile(values: np.ndarray, level: float, weights: np.ndarray | None = None) -> float:
+    """Return a quantile of (n,) numbers, by linear interpolation, as of each repeated weight times.
+
+    With weights that are no whole numbers: the number at position t, from 0, is the first one with more than
+    t of the weight up to and with it. Weights that add up to less than they are worth are scaled up to that.
+    """
+    if world().count > 1:
+        # of the numbers of all shards, or of a sample of so many of them that it makes no difference
+        chosen = world().sample(len(values))
+        found = np.concatenate(world().gather(values[chosen]))
+        shared = None if weights is None else np.concatenate(world().gather(weights[chosen]))
+        return world().once(lambda: unsharded(lambda: quantile(found, level, shared)))
+    if weights is None:
+        return float(np.quantile(values, level))
+    weights = weights * max(1.0, effective_sample_size(weights) / weights.sum())
+    order = np.argsort(values, kind="stable")
+    ranked, ends = values[order], np.cumsum(weights[order])
+    place = max(level * (ends[-1] - 1), 0.0)
+    low = np.floor(place + 1e-9)
+    ends = ends - 1e-9 * weights.mean()  # what adds up to a position may lie above it by a rounding error
+    at = np.minimum(np.searchsorted(ends, [low, low + 1], side="right"), len(ranked) - 1)
+    below, above = ranked[at]
+    return float(below + max(place - low, 0.0) * (above - below))
+
+
+def median(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the median of (n,) numbers; the mean of the two in the middle where there are two."""
+    simple = weights is None and world().count == 1
+    return float(np.median(values)) if simple else quantile(values, 0.5, weights)
+
+
+def error_of_mean(values: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the standard error of the mean of (n,) numbers; whatever the scale of the weights."""
+    n = len(values)
+    if weights is None and world().count == 1:
+        return float(values.std(ddof=1) / np.sqrt(n))
+    own = np.ones(n) if weights is None else weights
+    shares, centre = own / world().sum(own.sum()), mean(values, weights)
+    return float(np.sqrt(world().sum(np.square(shares) @ np.square(values - centre))))
+
+
+def column_moments(values: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance (ddof 0) of each column of (n, p) numbers, float64 (p,) each."""
+    if weights is None and world().count == 1:
+        return values.mean(axis=0, dtype=np.float64), values.var(axis=0, dtype=np.float64)
+    own = np.ones(len(values)) if weights is None else weights
+    shares = own / world().sum(own.sum())
+    found = world().sum(shares @ values.astype(np.float64))
+    return found, world().sum(shares @ np.square(values - found))
+
 
 LEVEL = 0.05
 """Level of the two-sided tests."""
@@ -15,7 +90,7 @@ Statistic = Callable[[np.ndarray, np.ndarray], float]
 
 
 def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) -> tuple[float, float]:
-    """The resampled t-test as Nadeau and Bengio corrected it (Inference for the generalization error, 2003).
+    """Return the resampled t-test as corrected by Nadeau and Bengio (2003).
 
     t = d̄ / √((1/J + n_test/n_train) · s²), s² the sample variance of the J differences, referred to
     Student's t with J − 1 degrees of freedom. The folds' training sets overlap, so their scores are not
@@ -30,6 +105,8 @@ def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) ->
     -------
     t and its two-sided p-value; (0, 1) where all differences are 0, (±inf, 0) where they are all equal.
     """
+    from scipy import stats  # not for those who only need means
+
     d = np.asarray(differences, dtype=np.float64)
     mean = float(d.mean())
     # equal differences leave a variance of rounding errors
@@ -41,7 +118,7 @@ def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) ->
 
 
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Holm's adjusted p-values of a family of tests, in the order given.
+    """Return Holm's adjusted p-values of a family of tests, in the order given.
 
     p̃ of the j-th smallest of m is max_{i ≤ j} min(1, (m − i + 1) · p_(i)).
     """
@@ -61,7 +138,7 @@ def randomization_test(
     *,
     draws: int = 2000,
 ) -> float:
-    """Two-sided p-value of two fitted models' difference on the same rows (approximate randomization).
+    """Return the two-sided p-value of two models' difference on the same rows (approximate randomization).
 
     If the models were alike, which of them had made a row's prediction would not matter: in each draw a fair
     coin for every row swaps the two. p = (1 + draws with a difference as large as the one seen) /
@@ -88,13 +165,12 @@ def paired_interval(
     second: np.ndarray,
     statistic: Statistic,
 ) -> tuple[float, float]:
-    """Bootstrap percentile interval of 95 % of the first model's score less the second's, on the same rows.
+    """Return the 95 % bootstrap percentile interval of one model's score less another's, on the same rows.
 
     Parameters are as of `randomization_test`.
     """
     rng, n = np.random.default_rng(0), len(labels)
-    found = []
-    for rows in (rng.integers(0, n, n) for _ in range(500)):
-        found.append(statistic(labels[rows], first[rows]) - statistic(labels[rows], second[rows]))
+    drawn = (rng.integers(0, n, n) for _ in range(500))
+    found = [statistic(labels[at], first[at]) - statistic(labels[at], second[at]) for at in drawn]
     low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)

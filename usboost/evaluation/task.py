@@ -1,8 +1,8 @@
-"""What differs between predicting classes and predicting a number, in one place."""
+"""Classification and regression, each with its scores; scores of groups of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from usboost.evaluation.metrics import (
     score,
     score_regression,
 )
-from usboost.evaluation.names import METRICS_OF
+from usboost.evaluation.ranking import METRICS_OF, metric_name, number
 
 Gain = Callable[[np.ndarray, np.ndarray], float]
 """A score of labels and answers, (n,) each, of which more is better."""
@@ -37,8 +37,8 @@ class Task:
         among fits, on validation rows.
     shuffled : the scores that tell what a view or column is worth when it is shuffled.
     predict : probabilities float64 (n, M), or numbers float64 (n,), of a model for `Views`.
-    score, further : the scores of `metrics`, and the others of `names.RANKING`, of labels, what was predicted
-        and, if there are any, weights (n,).
+    score, further : the scores of `metrics`, and the others of `ranking.RANKING`, of labels, what was
+        predicted and, if there are any, weights (n,).
     intervals : likewise each of `score`'s with its bootstrap interval of 95 %.
     answers : what is answered, (n,): the codes of the most probable classes, or the numbers.
     gain : a score of labels and `answers`, turned where lower is better, by its name (f1 or accuracy, or one
@@ -60,83 +60,125 @@ class Task:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What `score` gives, in the order of a table."""
+        """List what `score` gives, in the order of a table."""
         return METRICS_OF[self.name]
 
     def ranked(
         self, labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
     ) -> dict[str, float]:
-        """The scores of `names.RANKING`."""
+        """Return the scores of `ranking.RANKING`."""
         return {**self.score(labels, predicted, weight), **self.further(labels, predicted, weight)}
 
 
-def _probabilities(model: Any, views: Any) -> np.ndarray:
-    found: np.ndarray = model.predict_proba(views)
-    return found
-
-
-def _numbers(model: Any, views: Any) -> np.ndarray:
-    found: np.ndarray = model.predict(views)
-    return found
-
-
-def _most_probable(predicted: np.ndarray) -> np.ndarray:
-    return predicted.argmax(axis=1)
-
-
-def _as_predicted(predicted: np.ndarray) -> np.ndarray:
-    return predicted
-
-
-def _gain_of_classes(metric: str, predicted: np.ndarray) -> Gain:
-    if metric == "accuracy":
-        return accuracy
-    return lambda labels, answers: f1(labels, answers, predicted.shape[1])
-
-
 def _gain_of_numbers(metric: str, predicted: np.ndarray) -> Gain:
-    found: dict[str, Gain] = {
-        "rmse": lambda labels, answers: -rmse(labels, answers),
-        "mae": lambda labels, answers: -mae(labels, answers),
-        "r2": r2,
-    }
-    return found[metric]
+    scored = {"rmse": rmse, "mae": mae, "r2": r2}[metric]
+    return r2 if metric == "r2" else lambda labels, answers: -scored(labels, answers)
 
 
-def _most_frequent(labels: np.ndarray) -> tuple[str, str, float]:
-    return "the most frequent class", "accuracy", float(np.bincount(labels).max() / len(labels))
-
-
-def _mean(labels: np.ndarray) -> tuple[str, str, float]:
-    return "these rows’ mean", "rmse", rmse(labels, np.full(len(labels), labels.mean()))
-
-
-_CLASSES = Task(
-    "classification",
-    first="accuracy",
-    chooses="f1",
-    shuffled=("f1", "accuracy", "log_loss"),
-    predict=_probabilities,
-    score=score,
-    further=extra_metrics,
-    intervals=intervals,
-    answers=_most_probable,
-    gain=_gain_of_classes,
-    constant=_most_frequent,
-)
-_NUMBER = Task(
-    "regression",
-    first="rmse",
-    chooses="rmse",
-    shuffled=("rmse", "r2"),
-    predict=_numbers,
-    score=score_regression,
-    further=extra_regression_metrics,
-    intervals=regression_intervals,
-    answers=_as_predicted,
-    gain=_gain_of_numbers,
-    constant=_mean,
-)
-
-TASKS = {each.name: each for each in (_CLASSES, _NUMBER)}
+TASKS = {
+    "classification": Task(
+        "classification",
+        first="accuracy",
+        chooses="f1",
+        shuffled=("f1", "accuracy", "log_loss"),
+        predict=lambda model, views: model.predict_proba(views),
+        score=score,
+        further=extra_metrics,
+        intervals=intervals,
+        answers=lambda predicted: predicted.argmax(axis=1),
+        gain=lambda metric, predicted: (
+            accuracy if metric == "accuracy" else lambda y, answers: f1(y, answers, predicted.shape[1])
+        ),
+        constant=lambda y: ("the most frequent class", "accuracy", float(np.bincount(y).max() / len(y))),
+    ),
+    "regression": Task(
+        "regression",
+        first="rmse",
+        chooses="rmse",
+        shuffled=("rmse", "r2"),
+        predict=lambda model, views: model.predict(views),
+        score=score_regression,
+        further=extra_regression_metrics,
+        intervals=regression_intervals,
+        answers=lambda predicted: predicted,
+        gain=_gain_of_numbers,
+        constant=lambda y: ("these rows’ mean", "rmse", rmse(y, np.full(len(y), y.mean()))),
+    ),
+}
 """By name."""
+
+FEW = 30
+"""Rows below which a group's scores say little, and its interval may be too narrow."""
+
+ALL = "all rows"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A group of rows: its name, how many there are, and each score with its interval of 95 %."""
+
+    name: str
+    rows: int
+    scores: dict[str, Interval]
+
+    @property
+    def few(self) -> bool:
+        return self.rows < FEW
+
+
+def score_slices(
+    task: Task,
+    labels: np.ndarray,
+    predicted: np.ndarray,
+    names: Sequence[str],
+    codes: np.ndarray,
+    weight: np.ndarray | None = None,
+) -> list[Slice]:
+    """Score all rows, and each group alone that has rows.
+
+    Of three classes and more F1 is left out: its mean counts a class that a group does not have as 0.
+
+    Parameters
+    ----------
+    labels, predicted, weight : of n rows, as `Task.intervals` takes them
+    names : of the groups; codes : the group of each row, int64 (n,).
+    """
+    left_out = {"f1"} if predicted.ndim == 2 and predicted.shape[1] > 2 else set()
+    found = []
+    for name, rows in [(ALL, codes >= 0), *((each, codes == k) for k, each in enumerate(names))]:
+        if rows.any():
+            own = None if weight is None else weight[rows]
+            scores = task.intervals(labels[rows], predicted[rows], own)
+            kept = {key: each for key, each in scores.items() if key not in left_out}
+            found.append(Slice(name, int(rows.sum()), kept))
+    return found
+
+
+def table_of(slices: Sequence[Slice]) -> dict[str, Any]:
+    """Return the scores of one model as a table to print.
+
+    Returns
+    -------
+    ``columns``, titles by name, and ``rows``, each a name and its cells by column: a value, and what stands
+    small beside it.
+    """
+    names = {key: metric_name(key) for key in slices[0].scores}
+    rows = [_line(each, {key: each.scores[key] for key in names}) for each in slices]
+    return {"columns": {"rows": "rows", **names}, "rows": rows}
+
+
+def table_of_models(slices: Mapping[str, Sequence[Slice]], score: str) -> dict[str, Any]:
+    """Return one score of several models on the same rows, as `table_of`; a column for each model."""
+    rows = [
+        _line(each[0], {name: own.scores[score] for name, own in zip(slices, each)})
+        for each in zip(*slices.values(), strict=True)
+    ]
+    return {"columns": {"rows": "rows", **{name: name for name in slices}}, "rows": rows}
+
+
+def _line(group: Slice, scores: Mapping[str, Interval]) -> dict[str, Any]:
+    cells = {"rows": (f"{group.rows:,}", "few" if group.few else "")}
+    for name, (value, low, high) in scores.items():
+        spread = f"{number(low)} to {number(high)}" if low < high else ""
+        cells[name] = (number(value), spread) if np.isfinite(value) else ("–", "")
+    return {"name": group.name, "cells": cells}

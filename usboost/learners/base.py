@@ -1,30 +1,25 @@
-"""What the stagewise loop asks of a weak learner, of any kind.
-
-A `Learner` holds settings only. It prepares a view once (bins it, moves it to the device), a
-`Trainer` then fits one weak learner a round on the prepared rows, and what comes out predicts on
-anything prepared the same way. One entry in `LEARNERS` makes a learner known to save, load, checkpoints,
-params.yaml and the command line; `usboost.testing` checks new ones.
-"""
+"""The interface of weak learners, whatever their kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.files.registry import Registry
+from usboost.shards.collective import world
 
 LEARNERS = Registry(
     "learner",
     {
         "network": "usboost.learners.networks.learner:NetworkLearner",
-        "tree": "usboost.learners.trees.learner:TreeLearner",
-        "classifier": "usboost.learners.classifiers:ClassifierLearner",
-        "regressor": "usboost.learners.regressors:RegressorLearner",
+        "tree": "usboost.learners.tree_learner:TreeLearner",
+        "classifier": "usboost.learners.estimators:ClassifierLearner",
+        "regressor": "usboost.learners.estimators:RegressorLearner",
         "ridge": "usboost.learners.ridge:RidgeLearner",
     },
 )
@@ -33,7 +28,7 @@ LEARNERS = Registry(
 
 @dataclass(frozen=True)
 class LeafValues:
-    """What a loss wants a tree's leaves to hold instead of the means of the target (Friedman 2001).
+    """The leaf values that a loss wants a tree to have instead of the means of the target (Friedman 2001).
 
     Attributes
     ----------
@@ -48,7 +43,7 @@ class LeafValues:
 
 @dataclass(frozen=True)
 class Target:
-    """What a round's learner is fitted to, by weighted mean squared error.
+    """The target that a round's learner is fitted to, by weighted mean squared error.
 
     Attributes
     ----------
@@ -76,28 +71,25 @@ class Target:
 
     @property
     def error_weights(self) -> np.ndarray | None:
-        """By what the samples' errors count, left out or not: `weights` times `counts`; None for alike."""
+        """Return by what samples' errors count, left out or not: `weights` times `counts`; None for alike."""
         if self.weights is None or self.counts is None:
             return self.counts if self.weights is None else self.weights
         return self.weights * self.counts.reshape(-1, *[1] * (self.weights.ndim - 1))
 
     @property
     def fit_weights(self) -> np.ndarray | None:
-        """The weights that a learner fits with: 0 for those left out."""
-        weights = self.error_weights
-        if self.left_out is None:
+        """Return the weights that a learner fits with: 0 for those left out."""
+        weights, left_out = self.error_weights, self.left_out
+        if left_out is None:
             return weights
         if weights is None:
-            return np.where(self.left_out, 0.0, 1.0)
-        left_out = self.left_out
+            return np.where(left_out, 0.0, 1.0)
         if left_out.ndim < weights.ndim:
             left_out = left_out[:, None]
-        elif left_out.ndim > weights.ndim:
-            weights = weights[:, None]
-        return np.where(left_out, 0.0, weights)
+        return np.where(left_out, 0.0, weights[:, None] if weights.ndim < left_out.ndim else weights)
 
     def without(self, rows: np.ndarray | None) -> Target:
-        """The same with more samples left out: bool (n,), or None for none."""
+        """Return the same with more samples left out: bool (n,), or None for none."""
         if rows is None:
             return self
         if self.left_out is not None:
@@ -105,12 +97,10 @@ class Target:
         return replace(self, left_out=rows)
 
     def of(self, rows: np.ndarray) -> Target:
-        """The same of some rows: int (k,)."""
+        """Return the same of some rows: int (k,)."""
         others = {name: getattr(self, name) for name in ("weights", "left_out", "metric", "counts")}
         there = {name: array[rows] for name, array in others.items() if array is not None}
-        leaves = self.leaf_values
-        if leaves is not None:
-            leaves = replace(leaves, residual=leaves.residual[rows])
+        leaves = self.leaf_values and replace(self.leaf_values, residual=self.leaf_values.residual[rows])
         return replace(self, values=self.values[rows], leaf_values=leaves, **there)
 
 
@@ -119,16 +109,16 @@ class FittedLearner(Protocol):
     """One weak learner after fitting."""
 
     def predict(self, prepared: Any) -> np.ndarray:
-        """float32 (n, D) on a view prepared by its learner."""
+        """Return float32 (n, D) on a view prepared by its learner."""
         ...
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays for safetensors, and what else `from_arrays` needs, as JSON."""
+        """Return arrays for safetensors, and what else `from_arrays` needs, as JSON."""
         ...
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedLearner:
-        """The learner that `to_arrays` described."""
+        """Make the learner that `to_arrays` described."""
         ...
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
@@ -152,12 +142,6 @@ class Trainer(Protocol):
         ...
 
 
-class LeaveOneOutTrainer(Trainer, Protocol):
-    def outputs(self, fitted: FittedLearner) -> np.ndarray:
-        """What the learner fitted last gives each training row as if it had not seen it: float32 (n, D)."""
-        ...
-
-
 class Learner(Protocol):
     """Settings of a weak learner; stateless, so one object serves every round and fit.
 
@@ -166,39 +150,37 @@ class Learner(Protocol):
     that it reads images themselves where they are its only view; others are given their embeddings, as a
     table, or so many principal components of them as an attribute `components` says.
 
-    An attribute `leave_one_out` that is true says that its trainers are `LeaveOneOutTrainer`s: a round's
-    steps are then searched on their `outputs`. Scores, on training rows too, are what the learner predicts.
+    An attribute `leave_one_out` that is true says that its trainers have a method `outputs(fitted)`: what the
+    learner fitted last gives training rows as if unseen, float32 (n, D). A round's steps are then searched on
+    these. Scores, on training rows too, are what the learner predicts.
     """
 
     kind: ClassVar[str]
     fitted: ClassVar[type]
 
     def prepare(self, view: View) -> Any:
-        """A view in the form that training and prediction take, made once a fit."""
+        """Return a view in the form that training and prediction take, made once a fit."""
         ...
 
     def trainer(self, prepared: Any, n_outputs: int) -> Trainer:
-        """What fits one weak learner with D outputs a round to the prepared rows."""
+        """Return what fits one weak learner with D outputs a round to the prepared rows."""
         ...
 
 
 def view_names(name: str, learner: Any) -> tuple[str, ...]:
-    """The views that the learner called `name` reads."""
+    """Return the views that the learner called `name` reads."""
     return tuple(getattr(learner, "reads", None) or (name,))
 
 
 def is_leave_one_out(learner: Any) -> bool:
-    """Whether the learner's trainers know what it gives rows that it was not fitted to."""
+    """Return whether the learner's trainers know what it gives rows that it was not fitted to."""
     return bool(getattr(learner, "leave_one_out", False))
 
 
 def kind_of(fitted: FittedLearner) -> str:
-    """The kind under which a fitted learner is written.
+    """Return the kind under which a fitted learner is written.
 
-    Raises
-    ------
-    UsboostError
-        If its class is that of no registered learner.
+    Raises `UsboostError` if its class is that of no registered learner.
     """
     kind = getattr(fitted, "kind", None)
     if kind in LEARNERS and isinstance(fitted, LEARNERS[str(kind)].fitted):
@@ -212,10 +194,7 @@ def kind_of(fitted: FittedLearner) -> str:
 def check_writable(name: str, learner: Any) -> None:
     """Refuse a learner whose weak learners could not be written or read back.
 
-    Raises
-    ------
-    UsboostError
-        Naming the learner; asked before training, when there is nothing to lose yet.
+    Raises `UsboostError`, naming the learner; asked before training, when there is nothing to lose yet.
     """
     if LEARNERS.kind_of(type(learner)) is None:
         raise UsboostError(
@@ -228,12 +207,9 @@ def check_writable(name: str, learner: Any) -> None:
 
 
 def read_learner(kind: str, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedLearner:
-    """A weak learner from a file's arrays and JSON, checked.
+    """Make a weak learner of a file's arrays and JSON, checked.
 
-    Raises
-    ------
-    UsboostError
-        If the kind is unknown or the content is not one of its weak learners.
+    Raises `UsboostError` if the kind is unknown or the content is not one of its weak learners.
     """
     learner: FittedLearner = LEARNERS[kind].fitted.from_arrays(arrays, meta)
     learner.check()
@@ -247,7 +223,7 @@ def check_outputs(found: int, n_outputs: int | None) -> None:
 
 
 def sum_one_by_one(learners: Sequence[Any], steps: Sequence[float], prepared: Any) -> np.ndarray:
-    """Σ_k step_k · learner_k(x), float64 (n, D)."""
+    """Return Σ_k step_k · learner_k(x), float64 (n, D)."""
     total: np.ndarray | None = None
     for learner, step in zip(learners, steps):
         # a plain float would leave the product of a float32 output in float32
@@ -258,8 +234,96 @@ def sum_one_by_one(learners: Sequence[Any], steps: Sequence[float], prepared: An
     return total
 
 
-def weighted_sum(learners: Sequence[FittedLearner], steps: Sequence[float], prepared: Any) -> np.ndarray:
-    """The same, by the learners' own way of doing many at once where they have one."""
+@dataclass(frozen=True)
+class PresentRows:
+    """The prepared rows of a view that others of its n rows lack: k of them at positions `rows`, int (k,).
+
+    `prepared` is None where k is 0.
+    """
+
+    prepared: Any
+    rows: np.ndarray
+    n: int
+
+    def spread(self, outputs: np.ndarray) -> np.ndarray:
+        """Spread outputs (k, D) to (n, D): 0 for the rows that lack the view."""
+        out = np.zeros((self.n, outputs.shape[1]), dtype=outputs.dtype)
+        out[self.rows] = outputs
+        return out
+
+
+def prepare(learner: Learner, view: View) -> Any:
+    """Prepare the view for its learner; the rows that have it, where some lack it."""
+    absent = getattr(view, "absent", None)
+    if absent is None or not absent.any():
+        return learner.prepare(view)
+    rows = np.flatnonzero(~absent)
+    # other shards may have rows that this one is asked for sums with
+    empty = not len(rows) and world().count == 1
+    return PresentRows(None if empty else learner.prepare(view[rows]), rows, len(view))
+
+
+def predict(fitted: FittedLearner, prepared: Any, n_outputs: int) -> np.ndarray:
+    """Return the learner's outputs, float32 (n, D), and 0 for rows that lack the view."""
+    if not isinstance(prepared, PresentRows):
+        return fitted.predict(prepared)
+    if prepared.prepared is None:
+        return np.zeros((prepared.n, n_outputs), dtype=np.float32)
+    return prepared.spread(fitted.predict(prepared.prepared))
+
+
+def weighted_sum(
+    learners: Sequence[FittedLearner], steps: Sequence[float], prepared: Any, n_outputs: int = 1
+) -> np.ndarray:
+    """Return Σ_k step_k · learner_k(x), float64 (n, D), 0 for rows that lack the view.
+
+    Learners of one kind do it at once if their class has a `weighted_sum` of its own.
+    """
+    if isinstance(prepared, PresentRows):
+        if prepared.prepared is None:
+            return np.zeros((prepared.n, n_outputs))
+        return prepared.spread(weighted_sum(learners, steps, prepared.prepared))
     kinds = {type(learner) for learner in learners}
-    together = getattr(next(iter(kinds)), "weighted_sum", None) if len(kinds) == 1 else None
-    return (together or sum_one_by_one)(learners, steps, prepared)
+    at_once = getattr(next(iter(kinds)), "weighted_sum", None) if len(kinds) == 1 else None
+    return (at_once or sum_one_by_one)(learners, steps, prepared)
+
+
+def trainer(learner: Learner, prepared: Any, n_outputs: int) -> PresentTrainer:
+    """Make what fits the learner to the rows that have its view. Raises `UsboostError` if no row has it."""
+    if not world().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
+        raise UsboostError(
+            "no training row has its view (all are marked as absent); leave this learner out, or give it rows"
+        )
+    return PresentTrainer(learner, prepared, n_outputs)
+
+
+class PresentTrainer:
+    """A learner's trainer for the rows that have its view."""
+
+    def __init__(self, learner: Learner, prepared: Any, n_outputs: int) -> None:
+        self._some = prepared if isinstance(prepared, PresentRows) else None
+        self._prepared = prepared.prepared if isinstance(prepared, PresentRows) else prepared
+        self._trainer = learner.trainer(self._prepared, n_outputs)
+        self.takes_metric: bool = getattr(self._trainer, "takes_metric", False)
+        self.leave_one_out = is_leave_one_out(learner)
+
+    def fit(self, target: Target, *, seed: int, start: FittedLearner | None) -> FittedLearner:
+        """Fit the learner to the target (of n rows) on the rows that have its view."""
+        if self._some is not None:
+            target = target.of(self._some.rows)
+        weights = None if target.left_out is None else target.fit_weights
+        # all that have it may be to sit this round out
+        if weights is not None and not world().highest(bool(weights.any())):
+            target = replace(target, left_out=None)
+        return self._trainer.fit(target, seed=seed, start=start)
+
+    def predict(self, fitted: FittedLearner) -> np.ndarray:
+        """Return what a learner gives the n training rows: float32 (n, D)."""
+        return self._spread(fitted.predict(self._prepared))
+
+    def outputs(self, fitted: FittedLearner) -> np.ndarray:
+        """Return what a leave-one-out learner, fitted last, gives them unseen: float32 (n, D)."""
+        return self._spread(cast(Any, self._trainer).outputs(fitted))
+
+    def _spread(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs if self._some is None else self._some.spread(outputs)

@@ -13,8 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
-from usboost.learners.indicators import Rows, with_indicators
-from usboost.learners.spectrum import GRID, Solution, Spectrum
+from usboost.learners.spectrum import GRID, Rows, Solution, Spectrum, with_indicators
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,8 @@ class FittedRidge:
         return cls(arrays["coefficients"], arrays["intercept"], arrays["alphas"])
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
-        """Coefficients and intercepts are finite float32 and fit each other; there are `n_outputs` outputs.
-
-        Raises `UsboostError` if not. How many columns a table with categories makes is only known when it is
-        there.
-        """
+        """Check that coefficients and intercepts are finite float32 and fit each other and `n_outputs`."""
+        # how many columns a table with categories makes is only known when it is there
         shape = self.coefficients.shape
         if len(shape) != 2 or self.intercept.shape != shape[1:] or self.alphas.shape != shape[1:]:
             raise UsboostError(
@@ -145,7 +141,7 @@ class RidgeLearner(BaseEstimator):
         return Design(with_indicators(view.numeric, view.codes, view.cardinalities, first=1))
 
     def trainer(self, prepared: Design, n_outputs: int) -> RidgeTrainer:
-        """What fits a ridge regression to every round's target.
+        """Make what fits a ridge regression to every round's target.
 
         Raises
         ------
@@ -171,48 +167,42 @@ def _penalties(given: Sequence[Any]) -> np.ndarray:
 
 
 class RidgeTrainer:
-    """Fits a ridge regression to each round's target.
-
-    Parameters
-    ----------
-    prepared : n rows
-    alphas : penalties to choose from, or None for `GRID` times the scale of the rows
-    """
+    """Fits a ridge regression to each round's target; without `alphas` from `GRID` times the scale."""
 
     def __init__(self, prepared: Design, alphas: np.ndarray | None) -> None:
         self._prepared, self._alphas = prepared, alphas
         self._last: tuple[FittedRidge, np.ndarray] | None = None
-        self._made: Spectrum | None = None
-
-    def _whole(self, counts: np.ndarray | None) -> Spectrum:
-        """Of all rows with no other weights: made once, as rows count the same in every round."""
-        if self._made is None:
-            self._made = Spectrum(self._prepared.matrix, counts=counts)
-        return self._made
+        self._whole: Spectrum | None = None
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedRidge:
         counts, values = target.counts, target.values
         # without the counts, which the spectrum has already
         weights = replace(target, counts=None).fit_weights
-        if weights is None:
-            solved = self._solve(self._whole(counts), values)
-            fitted = _joined([solved], values.shape[1])
-            self._last = fitted, solved.left_out.astype(np.float32)
-            return fitted
         columns = np.arange(values.shape[1])
-        alike = (
-            [(weights, columns)] if weights.ndim == 1 else [(weights[:, k], columns[[k]]) for k in columns]
+        if weights is None:
+            if self._whole is None:  # once: rows count the same in every round
+                self._whole = Spectrum(self._prepared.matrix, counts=counts)
+            parts = [(self._solve(self._whole, values), np.arange(len(values)), columns)]
+        elif weights.ndim == 1:
+            parts = [(*self._weighted(weights, values, counts), columns)]
+        else:
+            parts = [(*self._weighted(weights[:, k], values[:, [k]], counts), columns[[k]]) for k in columns]
+        fitted = FittedRidge(
+            np.concatenate([each.coefficients for each, *_ in parts], axis=1).astype(np.float32),
+            np.concatenate([each.intercept for each, *_ in parts]).astype(np.float32),
+            np.resize(np.asarray([each.alpha for each, *_ in parts]), values.shape[1]),
         )
-        parts = [(*self._weighted(own, values[:, at], counts), at) for own, at in alike]
-        fitted = _joined([solved for solved, _, _ in parts], values.shape[1])
-        outputs = fitted.predict(self._prepared)  # it has not seen the rows without weight
-        for solved, rows, at in parts:
-            outputs[np.ix_(rows, at)] = solved.left_out
+        if weights is None:
+            outputs = parts[0][0].left_out.astype(np.float32)
+        else:
+            outputs = fitted.predict(self._prepared)  # it has not seen the rows without weight
+            for solved, rows, at in parts:
+                outputs[np.ix_(rows, at)] = solved.left_out
         self._last = fitted, outputs
         return fitted
 
     def outputs(self, fitted: FittedLearner) -> np.ndarray:
-        """What the learner fitted last gives each row when it is fitted without that row: float32 (n, D)."""
+        """Return what the learner fitted last gives each row when fitted without it: float32 (n, D)."""
         if self._last is None or self._last[0] is not fitted:
             raise ValueError("leave-one-out outputs are known of the learner fitted last only")
         return self._last[1]
@@ -220,7 +210,7 @@ class RidgeTrainer:
     def _weighted(
         self, weights: np.ndarray, values: np.ndarray, counts: np.ndarray | None
     ) -> tuple[Solution, np.ndarray]:
-        """The solution for the rows with a weight, and their positions."""
+        """Return the solution for the rows with a weight, and their positions."""
         rows = np.flatnonzero(weights > 0)
         if not len(rows):  # weights so small that they are 0
             rows, weights = np.arange(len(weights)), np.ones(len(weights))
@@ -230,12 +220,3 @@ class RidgeTrainer:
 
     def _solve(self, spectrum: Spectrum, values: np.ndarray) -> Solution:
         return spectrum.solve(values, GRID * spectrum.scale if self._alphas is None else self._alphas)
-
-
-def _joined(parts: Sequence[Solution], n_outputs: int) -> FittedRidge:
-    alphas = [each.alpha for each in parts]
-    return FittedRidge(
-        np.concatenate([each.coefficients for each in parts], axis=1).astype(np.float32),
-        np.concatenate([each.intercept for each in parts]).astype(np.float32),
-        np.resize(np.asarray(alphas), n_outputs),
-    )

@@ -1,4 +1,4 @@
-"""What may be chosen of a learner's or model's parameters: its class attribute `space`, by parameter.
+"""Search spaces: what `usboost tune` may choose of a learner's or model's parameters, its attribute `space`.
 
 ``space: ClassVar[Space] = {"learning_rate": Real(1e-4, 0.03, log=True)}`` is all that a class needs for
 `usboost tune` to search it. Ranges decide no fit, so editing one voids no checkpoint.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 Where = Literal["everywhere", "images", "images alone"]
 """Where a parameter does something: on any rows, where its owner reads images, or where it reads nothing
@@ -16,43 +16,46 @@ else and so reads them as images."""
 
 
 @dataclass(frozen=True)
-class Real:
+class _Range:
+    low: Any
+    high: Any
+    log: bool = False
+    where: Where = "everywhere"
+    _type: ClassVar[type] = float
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the value lies in the range."""
+        return self._is_one(value) and self.low <= value <= self.high
+
+    def widened(self, value: Any) -> Self | None:
+        """Return the dimension that holds the value, too; None if it cannot."""
+        if not self._is_one(value) or (self.log and value <= 0):
+            return None
+        own = self._type(value)
+        return replace(self, low=min(self.low, own), high=max(self.high, own))
+
+    def _is_one(self, value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Real(_Range):
     """A number from `low` to `high`; `log`, evenly on a logarithmic scale."""
 
     low: float
     high: float
-    log: bool = False
-    where: Where = "everywhere"
-
-    def holds(self, value: Any) -> bool:
-        """Whether the value lies in the range."""
-        return _number(value) and self.low <= value <= self.high
-
-    def widened(self, value: Any) -> Real | None:
-        """The dimension that holds the value, too; None if it cannot."""
-        if not _number(value) or (self.log and value <= 0):
-            return None
-        return replace(self, low=min(self.low, float(value)), high=max(self.high, float(value)))
 
 
 @dataclass(frozen=True)
-class Integer:
+class Integer(_Range):
     """A whole number from `low` to `high`; `log`, evenly on a logarithmic scale."""
 
     low: int
     high: int
-    log: bool = False
-    where: Where = "everywhere"
+    _type: ClassVar[type] = int
 
-    def holds(self, value: Any) -> bool:
-        """Whether the value lies in the range."""
-        return _number(value) and value == int(value) and self.low <= value <= self.high
-
-    def widened(self, value: Any) -> Integer | None:
-        """The dimension that holds the value, too; None if it cannot."""
-        if not _number(value) or value != int(value) or (self.log and value <= 0):
-            return None
-        return replace(self, low=min(self.low, int(value)), high=max(self.high, int(value)))
+    def _is_one(self, value: Any) -> bool:
+        return super()._is_one(value) and value == int(value)
 
 
 @dataclass(frozen=True)
@@ -64,11 +67,11 @@ class Choice:
     where: Where = "everywhere"
 
     def holds(self, value: Any) -> bool:
-        """Whether the value is one of them."""
+        """Return whether the value is one of them."""
         return _plain(value) in self.options
 
     def widened(self, value: Any) -> Choice | None:
-        """The dimension that holds the value, too; None if it cannot."""
+        """Return the dimension that holds the value, too; None if it cannot."""
         if self.holds(value):
             return self
         plain = isinstance(value, (str, int, float, bool, tuple, list, type(None)))
@@ -90,10 +93,6 @@ FINETUNE = ("none", "auto", "last")
 
 COMPONENTS = Choice((16, 32, 64, 128, 256, None), ordered=True, where="images")
 """Principal components of images' embeddings that trees read; None: as all features."""
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _plain(value: Any) -> Any:

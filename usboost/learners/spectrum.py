@@ -1,18 +1,59 @@
-"""Ridge regression from an eigendecomposition: every penalty, and every leave-one-out error, at once.
-
-On several shards of a fit n are this shard's rows, and the regression is that of all shards' rows.
-"""
+"""Ridge regression from an eigendecomposition: every penalty, and every leave-one-out error, at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
-from usboost.learners.indicators import Rows, frequent
-from usboost.shards.here import here
+from usboost.shards.collective import world
+
+WIDE = 2_000
+"""Indicators above which the rows are a sparse matrix: in a column of categories each has a single one."""
+
+MOST_LEVELS = 1_000
+"""Levels, the most frequent ones, that have a coefficient of their own where a dense matrix is needed."""
+
+Rows: TypeAlias = np.ndarray | csr_array
+"""float32 (n, p)."""
+
+
+def with_indicators(
+    numbers: np.ndarray, codes: np.ndarray, cardinalities: Sequence[int], first: int = 0, sparse: bool = True
+) -> Rows:
+    """Return numbers, float32 (n, m), then the indicators of codes, int (n, c), below the cardinalities.
+
+    `first` is the code whose indicator is a column's first; rows of lower codes have only zeros. If `sparse`,
+    rows of more than `WIDE` indicators are a sparse matrix.
+    """
+    starts = np.cumsum([numbers.shape[1], *(count - first for count in cardinalities)])
+    n, m = numbers.shape
+    if not sparse or starts[-1] - m <= WIDE:
+        matrix = np.zeros((n, starts[-1]), dtype=np.float32)
+        matrix[:, :m] = numbers
+        for start, column in zip(starts, codes.T):
+            known = np.flatnonzero(column >= first)
+            matrix[known, start + column[known] - first] = 1.0
+        return matrix
+    rows, columns = np.nonzero(codes >= first)
+    places = starts[columns] + codes[rows, columns] - first - m
+    ones = csr_array((np.ones(len(rows), np.float32), (rows, places)), shape=(n, starts[-1] - m))
+    return csr_array(hstack([csr_array(numbers.astype(np.float32)), ones], format="csr"))
+
+
+def frequent(rows: csr_array) -> np.ndarray:
+    """Return the columns of sparse rows to read, int (k,), ascending: numbers, and `MOST_LEVELS` levels.
+
+    Levels' values are all 1; the others' coefficients are 0, as those of levels never seen.
+    """
+    filled = world().sum(np.bincount(rows.indices, minlength=rows.shape[1]))
+    number = world().sum(np.bincount(rows.indices[rows.data != 1], minlength=rows.shape[1])) > 0
+    order = np.argsort(np.where(number, -world().sum(rows.shape[0]) - 1, -filled), kind="stable")
+    return np.sort(order[: int(number.sum()) + MOST_LEVELS])
+
 
 BLOCK = 4096
 """Rows at a time where something larger than the table would be made."""
@@ -29,13 +70,9 @@ GRID = np.concatenate(([np.inf], np.logspace(5, -4, 19)))
 
 @dataclass(frozen=True)
 class Solution:
-    """A ridge regression of n rows, and what it gives each row when it is fitted without it.
+    """A ridge regression of n rows, its coefficients, (p, D), intercept, (D,), and penalty, and `left_out`.
 
-    Attributes
-    ----------
-    coefficients : float64 (p, D); intercept : float64 (D,)
-    alpha : the penalty, infinite where the mean is the best there is
-    left_out : float64 (n, D), the leave-one-out predictions; with the mean alone that of all rows
+    These are the leave-one-out predictions, float64 (n, D). With an infinite penalty all are the mean.
     """
 
     coefficients: np.ndarray
@@ -73,38 +110,42 @@ class Spectrum:
             read = frequent(rows)
             rows = rows[:, read].toarray()
         n, p = rows.shape
-        total = here().sum(n)
+        total = world().sum(n)
         self.weights = np.ones(n) if weights is None else weights / weights.mean()
         if counts is not None:
             self.weights = (
                 counts if weights is None else counts * weights / np.average(weights, weights=counts)
             )
-        self.share = self.weights / here().sum(self.weights.sum())
+        self.share = self.weights / world().sum(self.weights.sum())
         self.root = np.sqrt(self.weights)[:, None]
         rows = rows.astype(np.float64) if total * p < SMALL else rows
         own = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
-        self.mean = here().sum(own)
+        self.mean = world().sum(own)
         centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
         self.eigenvalues, self.directions, self.basis = _decomposed(centred)
         if read is not None:
-            self.mean, self.directions = (_spread(each, read, width) for each in (self.mean, self.directions))
+            for name in ("mean", "directions"):  # zeros for the columns that are not read
+                own = getattr(self, name)
+                whole = np.zeros((width, *own.shape[1:]), dtype=own.dtype)
+                whole[read] = own
+                setattr(self, name, whole)
         self.full = len(self.eigenvalues) >= total - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
     @property
     def scale(self) -> float:
-        """The mean eigenvalue of the table's columns; 1 for a table that says nothing."""
+        """Return the mean eigenvalue of the table's columns; 1 for a table that says nothing."""
         return float(self.eigenvalues.sum() / max(1, len(self.mean))) or 1.0
 
     def solve(self, values: np.ndarray, alphas: np.ndarray) -> Solution:
-        """The regression of the penalty with the least weighted leave-one-out error; the first of equals.
+        """Return the regression of the penalty of least weighted leave-one-out error; the first of equals.
 
         Parameters
         ----------
         values : float (n, D)
         alphas : (A,) penalties, positive, infinity among them if it is to be tried
         """
-        mean = here().sum(self.share @ values)
+        mean = world().sum(self.share @ values)
         target = (values - mean) * self.root
         along = self.along(target)
         # what no direction of the table reaches; every penalty leaves it
@@ -113,7 +154,7 @@ class Spectrum:
         for at in _blocks(len(values)):
             errors += np.square(self._residuals(along, across, alphas, at)).sum(axis=(0, 2))
         # of equals the first, which is the strongest penalty where they are given from the top
-        best = alphas[[np.argmin(here().sum(errors))]]
+        best = alphas[[np.argmin(world().sum(errors))]]
         residuals = np.concatenate(
             [self._residuals(along, across, best, at)[:, 0] for at in _blocks(len(values))]
         )
@@ -128,24 +169,24 @@ class Spectrum:
         return Solution(coefficients, mean - self.mean @ coefficients, alpha, left_out)
 
     def path(self, values: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The regressions of values (n,) by every penalty: coefficients (p, A), intercepts (A,), float64."""
-        mean = float(here().sum(self.share @ values))
+        """Return the regressions of values (n,) by every penalty: coefficients (p, A) and intercepts (A,)."""
+        mean = float(world().sum(self.share @ values))
         along = self.along(((values - mean) * self.root[:, 0])[:, None])
         shrunk = along * np.sqrt(self.eigenvalues)[:, None] / (self.eigenvalues[:, None] + alphas)
         coefficients = self.directions @ shrunk
         return coefficients, mean - self.mean @ coefficients
 
     def along(self, target: np.ndarray) -> np.ndarray:
-        """Uᵀ target: float64 (r, D)."""
-        found: np.ndarray = here().sum((self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64))
-        return found
+        """Return Uᵀ target: float64 (r, D)."""
+        own = (self.basis.T @ target.astype(self.basis.dtype)).astype(np.float64)
+        return np.asarray(world().sum(own))
 
     def spread(self, along: np.ndarray) -> np.ndarray:
-        """U along: float64 (n, D)."""
+        """Return U along: float64 (n, D)."""
         return (self.basis @ along.astype(self.basis.dtype)).astype(np.float64)
 
     def _residuals(self, along: np.ndarray, across: np.ndarray, alphas: np.ndarray, at: slice) -> np.ndarray:
-        """√w times the leave-one-out residuals of some rows: float64 (k, A, D).
+        """Return √w times the leave-one-out residuals of some rows: float64 (k, A, D).
 
         From what a penalty takes away, α/(s² + α), not from what it leaves: no digits are lost where the
         regression nearly follows its targets.
@@ -164,15 +205,15 @@ class Spectrum:
 
 
 def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """S², V and U of rows (n, p) = U S Vᵀ, from the smaller of the two Gram matrices, in float64."""
+    """Return S², V and U of rows (n, p) = U S Vᵀ, from the smaller of the two Gram matrices, in float64."""
     n, p = rows.shape
-    wide = p > n and here().count == 1
+    wide = p > n and world().count == 1
     gram = np.zeros((n if wide else p,) * 2)
     for at in _blocks(p if wide else n):
         part = (rows[:, at].T if wide else rows[at]).astype(np.float64)
         gram += part.T @ part
-    gram = here().sum(gram)
-    values, vectors = here().once(lambda: np.linalg.eigh(gram))
+    gram = world().sum(gram)
+    values, vectors = world().once(lambda: np.linalg.eigh(gram))
     # a Gram matrix squares singular values: below some 1e-16 of the first they are rounding
     kept = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
     values, vectors = values[kept], vectors[:, kept]
@@ -180,13 +221,6 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if wide:
         return values, rows.T @ other, vectors.astype(rows.dtype)
     return values, vectors.astype(rows.dtype), rows @ other
-
-
-def _spread(values: np.ndarray, at: np.ndarray, width: int) -> np.ndarray:
-    """Values (k, …) at their places among `width`, with zeros between them."""
-    found = np.zeros((width, *values.shape[1:]), dtype=values.dtype)
-    found[at] = values
-    return found
 
 
 def _blocks(n: int) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""What the stagewise loop asks of a loss, and what losses share.
+"""The interface of losses, and what they share.
 
 A loss sees predictions ``f`` of shape (n, D) and encoded labels; every array is float64, because
 margins are exponentiated. Papers and their misprints: docs/methods.md.
@@ -34,7 +34,7 @@ class ClosedFormLine(Line, Protocol):
 
 
 class Loss(Protocol):
-    """What the stagewise loop needs to know of a loss."""
+    """A loss as the stagewise loop takes it."""
 
     @property
     def n_outputs(self) -> int: ...
@@ -44,11 +44,8 @@ class Loss(Protocol):
     def line(self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray]) -> Line: ...
 
 
-class CountingLoss(Protocol):
+class CountingLoss(Loss, Protocol):
     """A loss whose means count row i `counts[i]` times, float64 (n,); each once by default."""
-
-    @property
-    def n_outputs(self) -> int: ...
 
     def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float: ...
 
@@ -74,7 +71,7 @@ class ClassLoss(CountingLoss, Protocol):
         ...
 
     def labels(self, codes: np.ndarray) -> np.ndarray:
-        """What `risk` takes as y, of classes 0 to M − 1, int (n,)."""
+        """Return what `risk` takes as y, of classes 0 to M − 1, int (n,)."""
         ...
 
     def scores(self, f: np.ndarray) -> np.ndarray:
@@ -89,11 +86,11 @@ class RegressionLoss(CountingLoss, Protocol):
 
     @property
     def refits_leaves(self) -> bool:
-        """Whether the best constant of a tree's leaf is not the mean of what the tree is fitted to."""
+        """Return whether the best constant of a leaf is not the mean of what its tree is fitted to."""
         ...
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
-        """What learners are fitted to, of the residual's shape: −∂L/∂f up to a positive factor."""
+        """Return what learners are fitted to, of the residual's shape: −∂L/∂f up to a positive factor."""
         ...
 
     def constants(

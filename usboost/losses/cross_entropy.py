@@ -122,9 +122,7 @@ class _CrossEntropyLine:
         # classes first: sums over a few classes then run along the samples
         self._scores, self._y = np.ascontiguousarray(scores.T), np.ascontiguousarray(y.T)
         self._directions = np.ascontiguousarray(np.swapaxes(directions, 1, 2))
-        self._weights = weights
-        if weights is not None:
-            self._y = self._y * weights
+        self._weights, self._y = weights, self._y if weights is None else self._y * weights
 
     def risk(self, steps: np.ndarray) -> float:
         return self._evaluate(steps)[0]

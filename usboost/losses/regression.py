@@ -1,4 +1,4 @@
-"""The losses of regression by name, and that of Huber."""
+"""The squared loss, the losses of regression by name, and the constant that each of them fits best."""
 
 from __future__ import annotations
 
@@ -8,10 +8,99 @@ from typing import ClassVar
 import numpy as np
 
 from usboost.errors import UsboostError
-from usboost.losses.base import Expansion, RegressionLoss, mean, relative
-from usboost.losses.piecewise_linear import PiecewiseLinear
-from usboost.losses.squared import Squared
-from usboost.shards.here import here
+from usboost.losses.base import Expansion, RegressionLoss, mean, refuse_zero, relative
+from usboost.losses.quantile import PiecewiseLinear
+from usboost.shards.collective import world
+
+
+@dataclass(frozen=True)
+class Squared:
+    """L(y, f) = ‖y − f‖² with targets y of shape (n, m) (BNN); the risk is its mean.
+
+    Parameters
+    ----------
+    n_outputs : m
+    zero_steps : whether a learner whose outputs are all zero is taken, with step 0, or refused
+    """
+
+    n_outputs: int
+    zero_steps: bool = False
+    refits_leaves: ClassVar[bool] = False  # a tree's leaves hold means as it is
+
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        return mean(np.square(y - f).sum(axis=1), counts)
+
+    def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """−(∇²L)⁻¹∇L = y − f."""
+        return y - f
+
+    def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
+        """The residual itself."""
+        return residual
+
+    def constants(
+        self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the mean of each group, float64 (n_groups,), from residuals (n,) and groups 0, 1, … (n,)."""
+        own = residual if counts is None else counts * residual
+        held = world().sum(np.bincount(groups, counts, n_groups).astype(np.float64))
+        sums = world().sum(np.bincount(groups, own, n_groups))
+        return np.asarray(sums / np.where(held > 0, held, 1))
+
+    def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
+        """The same everywhere: None."""
+
+    def line(
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
+    ) -> _QuadraticLine:
+        if counts is None:
+            return _QuadraticLine(y - f, directions, self.zero_steps)
+        root = np.sqrt(relative(counts))[:, None]
+        return _QuadraticLine(root * (y - f), [root * each for each in directions], self.zero_steps)
+
+    def scores(self, f: np.ndarray) -> np.ndarray:
+        """f itself: with one-hot targets the prediction is the arg max."""
+        return f
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """With one-hot targets f estimates the class probabilities; the nearest point that is one, (n, m).
+
+        The Euclidean projection on the simplex: every row loses the same amount from each entry and
+        is cut at 0, so the order of the classes stays.
+        """
+        # what is taken from each entry is (Σ_{j≤k} falling_j − 1)/k for the largest k whose entry is above it
+        falling = -np.sort(-f, axis=1)
+        excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
+        kept = (falling > excess).sum(axis=1, keepdims=True)
+        return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
+
+
+class _QuadraticLine:
+    """mean_i ‖r_i − Σ_v step_v d_vi‖²: one Newton step from anywhere is the exact minimum."""
+
+    def __init__(self, residual: np.ndarray, directions: list[np.ndarray], zero_steps: bool = False) -> None:
+        self._residual, self._n, self._zero_steps = residual.ravel(), len(residual), zero_steps
+        self._directions = np.stack([d.ravel() for d in directions])
+        self._linear = self._directions @ self._residual / self._n
+        self._quadratic = self._directions @ self._directions.T / self._n
+
+    def risk(self, steps: np.ndarray) -> float:
+        # the expanded square would cancel to noise, even below 0, where the fit is nearly exact
+        return float(np.square(self._residual - steps @ self._directions).sum()) / self._n
+
+    def expand(self, steps: np.ndarray) -> Expansion:
+        gradient = 2 * (self._quadratic @ steps - self._linear)
+        return self.risk(steps), gradient, 2 * self._quadratic
+
+    def minimiser(self) -> np.ndarray:
+        """γ = Σ_i ⟨r_i, h_i⟩ / Σ_i ‖h_i‖² (BNN equation 3); the normal equations for more directions."""
+        if not self._zero_steps:
+            refuse_zero(np.diag(self._quadratic))
+            # the pseudo-inverse would raise on infinity; so the round can say that its risk is not finite
+            if len(self._linear) == 1 or not np.isfinite(self._quadratic).all():
+                return self._linear / np.diag(self._quadratic)
+        return np.linalg.pinv(self._quadratic, hermitian=True) @ self._linear
+
 
 _STEPS = 100
 
@@ -30,7 +119,7 @@ class Huber:
     refits_leaves: ClassVar[bool] = True
 
     def of(self, residual: np.ndarray) -> np.ndarray:
-        """The loss of each residual, of its shape."""
+        """Return the loss of each residual, of its shape."""
         # half of what is cut off, times what is left twice: no difference of large numbers
         cut = self.pseudo_residual(residual)
         return cut * (residual - 0.5 * cut)
@@ -42,27 +131,23 @@ class Huber:
         """−∂L/∂f: the residual, cut to [−δ, δ]."""
         return np.clip(residual, -self.delta, self.delta)
 
-    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The negative gradient per sample, (n, 1)."""
-        return self.pseudo_residual(y - f)
-
     def constants(
         self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> np.ndarray:
-        """Huber's location of each group, float64 (n_groups,): Newton steps within a shrinking bracket."""
+        """Return Huber's location of each group, (n_groups,): Newton steps within a shrinking bracket."""
         own = 1.0 if counts is None else counts
-        held = here().sum(np.bincount(groups, counts, n_groups))
+        held = world().sum(np.bincount(groups, counts, n_groups))
         low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
         np.minimum.at(low, groups, residual)
         np.maximum.at(high, groups, residual)
-        low, high = -here().highest(-low), here().highest(high)
+        low, high = -world().highest(-low), world().highest(high)
         low[held == 0] = high[held == 0] = 0.0
-        at = here().sum(np.bincount(groups, own * residual, n_groups)) / np.where(held > 0, held, 1)
+        at = world().sum(np.bincount(groups, own * residual, n_groups)) / np.where(held > 0, held, 1)
         for _ in range(_STEPS):
             away = residual - at[groups]
             # minus the derivative in c, which falls: its sign says on which side of c the location is
-            slope = here().sum(np.bincount(groups, own * self.pseudo_residual(away), n_groups))
-            near = here().sum(np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups))
+            slope = world().sum(np.bincount(groups, own * self.pseudo_residual(away), n_groups))
+            near = world().sum(np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups))
             low, high = np.where(slope >= 0, at, low), np.where(slope <= 0, at, high)
             # Newton's step; where it leaves the bracket, or no residual is near, the middle of that
             moved = at + slope / np.where(near > 0, near, 1)
@@ -130,27 +215,21 @@ REGRESSION_LOSSES = ("squared", "absolute", "huber", "quantile")
 def check_loss_name(name: str) -> None:
     """Refuse a name that is none of `REGRESSION_LOSSES`.
 
-    Raises
-    ------
-    UsboostError
-        Listing them.
+    Raises `UsboostError`, listing them.
     """
     if name not in REGRESSION_LOSSES:
         raise UsboostError(f"unknown loss {name!r}; choose one of {', '.join(REGRESSION_LOSSES)}")
 
 
 def regression_loss(name: str, *, quantile: float = 0.5, delta: float = 1.0) -> RegressionLoss:
-    """The loss called `name`.
+    """Make the loss called `name`.
+
+    Raises `UsboostError` if there is no such loss, or its parameter is out of range.
 
     Parameters
     ----------
     quantile : the level of "quantile"
     delta : where "huber" goes over from squared to absolute, in the units of y
-
-    Raises
-    ------
-    UsboostError
-        If there is no such loss, or its parameter is out of range.
     """
     check_loss_name(name)
     if name == "absolute":
@@ -165,5 +244,5 @@ def regression_loss(name: str, *, quantile: float = 0.5, delta: float = 1.0) -> 
 
 
 def best_constant(loss: RegressionLoss, y: np.ndarray, counts: np.ndarray | None = None) -> float:
-    """f⁰, the constant of the lowest risk on targets (n,): mean, median, quantile or Huber's location."""
+    """Return f⁰, the constant of lowest risk on targets (n,): mean, median, quantile or Huber's location."""
     return float(loss.constants(y, np.zeros(len(y), dtype=np.int64), 1, counts)[0])

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
-from usboost.evaluation.weighted import deviation, mean, median
+from usboost.evaluation.statistics import deviation, mean, median
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 MODELS = Registry(
     "model",
@@ -123,11 +123,11 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         return labels
 
     def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
-        if here().count == 1:
+        if world().count == 1:
             self.classes_, codes = np.unique(samples.y, return_inverse=True)
         else:
             # of all shards; an array of strings is as wide as the longest, and one of objects holds addresses
-            every = [each for own in here().listed(np.unique(samples.y).tolist()) for each in own]
+            every = [each for own in world().listed(np.unique(samples.y).tolist()) for each in own]
             self.classes_ = np.unique(np.array(every, dtype=object if samples.y.dtype == object else None))
             codes = np.searchsorted(self.classes_, samples.y)
         if len(self.classes_) < 2:
@@ -171,7 +171,7 @@ class ViewsRegressor(RegressorMixin, _Fitted):
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
         targets = self._encode(one_for_each_row(y, n, "target"))
-        if not here().sum(len(targets)):
+        if not world().sum(len(targets)):
             raise UsboostError("there is no row to fit to (0 samples); give some")
         return targets
 

@@ -22,7 +22,7 @@ Names = tuple[str, ...]
 LOSSES = Registry(
     "loss",
     {
-        "exponential": "usboost.losses.codeword:CodewordExponential",
+        "exponential": "usboost.losses.exponential:CodewordExponential",
         "cross_entropy": "usboost.losses.cross_entropy:SoftmaxCrossEntropy",
     },
 )

@@ -18,8 +18,8 @@ from usboost.data.row_groups import Related
 from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
-from usboost.learners.trees.tree import Tree
-from usboost.shards.here import here
+from usboost.learners.tree import Tree
+from usboost.shards.collective import world
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Samples:
         samples = samples if counts.all() else samples[np.flatnonzero(counts)]
         return (
             samples
-            if here().highest(bool((counts[counts > 0] != 1).any()))
+            if world().highest(bool((counts[counts > 0] != 1).any()))
             else replace(samples, weights=None)
         )
 
@@ -98,7 +98,7 @@ def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.nda
     if wrong.any():
         at = int(wrong.argmax())
         raise UsboostError(f"{what} is {found[at]} in row {at}; weights are finite and not negative")
-    if not here().highest(bool(found.any())):
+    if not world().highest(bool(found.any())):
         raise UsboostError(f"{what} is zero in all {n} rows; give some row a positive weight")
     return found
 
@@ -120,7 +120,7 @@ def class_factors(
     codes : int (n,), positions in the `classes`; weights : of the rows, by default 1
     """
     if class_weight == "balanced":
-        sizes = here().sum(
+        sizes = world().sum(
             np.bincount(codes, np.ones(len(codes)) if weights is None else weights, len(classes))
         )
         share = sizes.sum() / np.count_nonzero(sizes)
@@ -329,8 +329,8 @@ class ViewsEstimator(BaseEstimator):
         if not parameters.get("validation_fraction"):
             return samples, None
         share, seed = parameters["validation_fraction"], parameters["random_state"]
-        if here().count > 1:
-            held = np.random.default_rng(here().seed(seed)).random(len(y)) < share
+        if world().count > 1:
+            held = np.random.default_rng(world().seed(seed)).random(len(y)) < share
             return samples[np.flatnonzero(~held)], samples[np.flatnonzero(held)]
         return split_off(samples, share, seed, "validation")
 

@@ -15,9 +15,9 @@ from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.base import view_names
-from usboost.learners.networks.images.backbones import Backbone, embedded
+from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 FILE = "projections.safetensors"
 
@@ -48,9 +48,9 @@ class Projection:
         from sklearn.decomposition import PCA
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
-        if not here().sum(len(rows)):
+        if not world().sum(len(rows)):
             raise UsboostError("no training row has an image, so that nothing can be learnt of them")
-        if weights is not None or here().count > 1:
+        if weights is not None or world().count > 1:
             own = np.ones(len(table)) if weights is None else weights
             return cls._of_sums(rows, own if table.absent is None else own[~table.absent], n_components)
         found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
@@ -59,11 +59,11 @@ class Projection:
     @classmethod
     def _of_sums(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
         """Fit to the rows of all shards, by sums over them."""
-        total, n = here().sum(np.array([weights.sum(), len(rows)]))
-        mean = here().sum(weights @ rows.astype(np.float64)) / total
+        total, n = world().sum(np.array([weights.sum(), len(rows)]))
+        mean = world().sum(weights @ rows.astype(np.float64)) / total
         centred = (rows - mean) * np.sqrt(weights / total)[:, None]
-        covariance = here().sum(centred.T @ centred)
-        vectors = here().once(lambda: np.linalg.eigh(covariance)[1])
+        covariance = world().sum(centred.T @ centred)
+        vectors = world().once(lambda: np.linalg.eigh(covariance)[1])
         axes = vectors.T[::-1][: min(n_components, int(n), len(mean))]
         # of the two signs of an axis that by which its largest entry is positive, as scikit-learn chooses
         axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
@@ -134,7 +134,7 @@ class InputReader:
         """Learn from these rows, of weights (n,) if there are any, and read them."""
         self.projections = {}
         absent = [bool(np.any(getattr(views[name], "absent", None))) for name in views.names]
-        lacking = here().highest(np.array(absent))
+        lacking = world().highest(np.array(absent))
         self.absent = tuple(name for name, some in zip(views.names, lacking) if some)
         return self._read(views, self.wanted, learn=True, weights=weights)
 

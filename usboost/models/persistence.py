@@ -20,7 +20,7 @@ from usboost.errors import UsboostError
 from usboost.files import replacing
 from usboost.files.arrays import digest_of, read_json
 from usboost.learners.base import check_writable
-from usboost.learners.networks.images.pretrained import published_features, read_weights
+from usboost.learners.networks.architectures import published_features, read_weights
 from usboost.models.base import MODELS
 from usboost.models.settings import backbones, settings_from_json, settings_to_json
 

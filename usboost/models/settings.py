@@ -20,7 +20,7 @@ from usboost.models.entry import LIST
 OTHERS = Registry(
     "part of a model",
     {
-        "backbone": "usboost.learners.networks.images.backbones:Backbone",
+        "backbone": "usboost.learners.networks.backbones:Backbone",
         "boosted_features": "usboost.models.methods.boosted_features:BoostedFeatures",
         "decision_tree_classifier": "sklearn.tree:DecisionTreeClassifier",
         "decision_tree_regressor": "sklearn.tree:DecisionTreeRegressor",

@@ -10,12 +10,12 @@ from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.estimator import as_views
-from usboost.shards.here import here, needs_all_rows
-from usboost.shards.together import Link, run
+from usboost.shards.collective import needs_all_rows, world
+from usboost.shards.threads import Link, run
 
 Model = TypeVar("Model")
 
@@ -71,7 +71,7 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
         given = dict(rows(shard))
         if unknown := set(given) - set(GIVEN):
             raise UsboostError(f"rows({shard}) gives {sorted(unknown)[0]!r}; it gives {', '.join(GIVEN)}")
-        here().agree("the form of the rows", lambda: _form(given))
+        world().agree("the form of the rows", lambda: _form(given))
         return own.fit(**given)  # type: ignore[attr-defined]
 
     fitted = run(fit, link)
@@ -83,8 +83,8 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
 
 def agree_on(model: Any) -> None:
     """Refuse to go on if shards do not have the same model, unfitted, and the same version of its code."""
-    here().agree("the version of usboost", lambda: here().once(lambda: code_digest(model)))
-    here().agree("the model", lambda: str(described(model)))
+    world().agree("the version of usboost", lambda: world().once(lambda: code_digest(model)))
+    world().agree("the model", lambda: str(described(model)))
 
 
 def refuse(model: Any, name: str = "") -> None:

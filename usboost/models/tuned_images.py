@@ -15,11 +15,11 @@ from usboost.data.pooled_images import PooledImages
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
-from usboost.evaluation.weighted import error_of_mean, mean
+from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.files.arrays import Store, key_of
 
 if TYPE_CHECKING:  # torch is imported where images are tuned alone
-    from usboost.learners.networks.images.finetuning import Target
+    from usboost.learners.networks.finetuning import TuningTarget
 
 Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 """Rows, their labels, and their weights if they have any."""
@@ -56,7 +56,7 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
     places = _to_tune(model)
     if not places or held is None:
         return
-    from usboost.learners.networks.images import finetuning
+    from usboost.learners.networks import finetuning
     from usboost.learners.networks.train import pick_device
 
     views, y, weights = held
@@ -112,7 +112,7 @@ def _of_images(rows: Weighted) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray 
     return tuple(view for view in found if isinstance(view, Images | EncodedImages)), np.asarray(y), weights
 
 
-def _helps(made: Any, frozen: Any, train: Target, held: Target) -> bool:
+def _helps(made: Any, frozen: Any, train: TuningTarget, held: TuningTarget) -> bool:
     """Tell if a linear model of the images predicts the held-out rows better with the tuned embeddings.
 
     It is fitted once for each tuning; the answer is stored with the weights.
@@ -143,7 +143,7 @@ def _as_far_as_it_helps(model: Any, made: Any, frozen: Any, train: Weighted, hel
     The quick model is linear where the model is, or starts from, a linear one, else of few trees. It is
     fitted once for each tuning, table and kind; the answer is stored with the weights.
     """
-    from usboost.learners.networks.images.finetuning import half_way
+    from usboost.learners.networks.finetuning import half_way
     from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
     from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 

@@ -21,7 +21,7 @@ class ImageOptions(Options):
     ----------
     backbone : the network that turns an image into an embedding.
     finetune : what of it is tuned on the label before a model is fitted, "none", its "last" blocks or "all";
-        "auto" is "last" where that takes some minutes, see `usboost.learners.networks.images.finetuning`.
+        "auto" is "last" where that takes some minutes, see `usboost.learners.networks.finetuning`.
     """
 
     backbone: Annotated[str, Help("Network that reads the images, by its name in timm.")] = (

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from usboost.datasets.sampling import stream
 from usboost.errors import UsboostError, option
-from usboost.evaluation.names import RANKING, check_metric, metric_name, number
+from usboost.evaluation.ranking import RANKING, check_metric, metric_name, number
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models.entry import settings_text

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import wilson
 from usboost.evaluation.metrics import confusion as confusion_counts
-from usboost.evaluation.names import metric_name, number
+from usboost.evaluation.ranking import metric_name, number
 from usboost.models import catalogue
 from usboost.models.inspection.inspect import calibration as calibration_bins
 from usboost.models.inspection.inspect import expected_calibration_error

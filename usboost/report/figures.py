@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, SymmetricalLogLocator
 
 from usboost.boosting.steps import Bayes, Newton
 from usboost.errors import UsboostError
-from usboost.evaluation.names import metric_name
+from usboost.evaluation.ranking import metric_name
 from usboost.models import catalogue
 from usboost.models.catalogue import OTHERS
 

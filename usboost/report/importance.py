@@ -11,7 +11,7 @@ from markupsafe import Markup
 from usboost.data.views import Views
 from usboost.datasets.sampling import stratified_sample
 from usboost.evaluation.calibration import tempered
-from usboost.evaluation.names import LOWER_IS_BETTER, metric_name, number
+from usboost.evaluation.ranking import LOWER_IS_BETTER, metric_name, number
 from usboost.learners.base import view_names
 from usboost.models.inspection.inspect import ColumnGroup, permutation_importance, predictor
 from usboost.multimodal.fit.bundle import Bundle

@@ -23,7 +23,7 @@ from usboost.data.views import Views
 from usboost.datasets.store import CLEAN, LABEL, task_of
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import confusion
-from usboost.evaluation.names import number
+from usboost.evaluation.ranking import number
 from usboost.evaluation.task import TASKS
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import (

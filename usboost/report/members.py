@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from usboost.evaluation.names import number
+from usboost.evaluation.ranking import number
 from usboost.models.methods.fold_fits import ROWS, Member
 
 NAME = "member"

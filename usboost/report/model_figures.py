@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from PIL import Image
 
-from usboost.evaluation.names import LOWER_IS_BETTER, metric_name
+from usboost.evaluation.ranking import LOWER_IS_BETTER, metric_name
 from usboost.report.figures import BELOW, GRID, INK, LINE, MUTED, STYLE, canvas, place, plain
 
 _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")

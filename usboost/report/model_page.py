@@ -12,8 +12,8 @@ from usboost.data.progress import Progress
 from usboost.errors import UsboostError, option
 from usboost.evaluation.intervals import answer_intervals, wilson
 from usboost.evaluation.metrics import confusion, per_class, score_answers
-from usboost.evaluation.names import METRICS_OF, f1_of, metric_name, number, number_of_label
-from usboost.evaluation.slices import FEW, score_slices, table_of
+from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number, number_of_label
+from usboost.evaluation.task import FEW, score_slices, table_of
 from usboost.files import write_atomically
 from usboost.models import catalogue
 from usboost.models.inspection.inspect import view_contributions

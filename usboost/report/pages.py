@@ -12,8 +12,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from usboost.datasets.store import task_of
-from usboost.evaluation import selection
-from usboost.evaluation.names import f1_of
+from usboost.evaluation import ranking
+from usboost.evaluation.ranking import f1_of
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
@@ -156,14 +156,14 @@ def render(data: ReportData) -> str:
     rows = read_rows(results, dataset, best.model, best.seed) if best else None
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
-    prior, tie, warning, worse = selection.prior_log_loss(card, "test"), "", "", list[str]()
+    prior, tie, warning, worse = ranking.prior_log_loss(card, "test"), "", "", list[str]()
     if best is not None:
-        tie = selection.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric])
+        tie = ranking.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric])
         test = {name: value for name, (value, *_) in best.test.items()}
-        warning = selection.probability_note(best.val, test, card)
+        warning = ranking.probability_note(best.val, test, card)
         losses = {each.model: each.test["log_loss"][0] for each in fits if "log_loss" in each.test}
         losses.pop("prior", None)  # it is no worse than itself, whatever the last digits of its own are
-        worse = [m for m, loss in losses.items() if prior and selection.worse_than_prior(loss, prior)]
+        worse = [m for m, loss in losses.items() if prior and ranking.worse_than_prior(loss, prior)]
     clear = {e.model: e.difference[0] for e in fits if e.difference is not None and not e.within_noise}
     given = {
         "fits": fits,

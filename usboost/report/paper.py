@@ -17,8 +17,8 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from usboost.evaluation import selection
-from usboost.evaluation.names import metric_name, number
+from usboost.evaluation import ranking
+from usboost.evaluation.ranking import metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.models import catalogue
 from usboost.report import blocks
@@ -177,8 +177,8 @@ def _verdict(
             }
             for model in others
         ],
-        "tie": selection.tie_note(len(tied(frame, dataset, metric)), metric, val[metric]),
-        "warning": selection.probability_note(val, test, card),
+        "tie": ranking.tie_note(len(tied(frame, dataset, metric)), metric, val[metric]),
+        "warning": ranking.probability_note(val, test, card),
     }
 
 
@@ -231,7 +231,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
         part, card = frame[frame["dataset"] == dataset], cards.get(dataset, {})
         if part.empty:
             continue
-        prior, worse = selection.prior_log_loss(card, "test"), list[str]()
+        prior, worse = ranking.prior_log_loss(card, "test"), list[str]()
         metrics = list(part.loc[part["split"] == "test", "metric"].unique())
         columns = {metric: metric_name(metric) for metric in metrics}
         classes = card.get("classes")
@@ -245,7 +245,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
                 if row.value_seeds:
                     cells[row.model][metric] = (number(row.value_mean), _spread(row.value_std, 4))
                     behind = metric == "log_loss" and row.model != "prior" and prior
-                    if behind and selection.worse_than_prior(row.value_mean, behind):
+                    if behind and ranking.worse_than_prior(row.value_mean, behind):
                         worse.append(row.model)
         fits = part.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
         for row in fits[["best_round", "rounds", "fit_seconds"]].mean().itertuples():

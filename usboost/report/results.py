@@ -12,9 +12,9 @@ import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from usboost.errors import UsboostError
-from usboost.evaluation import selection
+from usboost.evaluation import ranking
 from usboost.evaluation.intervals import Interval
-from usboost.evaluation.names import LOWER_IS_BETTER
+from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.statistics import LEVEL, holm, paired_interval, randomization_test
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import write_atomically
@@ -221,12 +221,12 @@ def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | 
     ----------
     frame : what `collect` returns.
     """
-    return selection.best(_fits(frame, dataset), metric)
+    return ranking.best(_fits(frame, dataset), metric)
 
 
 def tied(frame: pd.DataFrame, dataset: str, metric: str) -> list[str]:
     """Return the models with a fit that is level with `chosen`'s before the log-loss decides."""
-    return list(dict.fromkeys(model for model, _ in selection.tied(_fits(frame, dataset), metric)))
+    return list(dict.fromkeys(model for model, _ in ranking.tied(_fits(frame, dataset), metric)))
 
 
 def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict[str, float]]]:
@@ -360,7 +360,7 @@ def ranked_fits(
         best_round, made, seconds = own[["best_round", "rounds", "fit_seconds"]].astype("float64").iloc[0]
         found.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
     # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
-    found.sort(key=lambda each: selection.rank(each.val, metric), reverse=True)
+    found.sort(key=lambda each: ranking.rank(each.val, metric), reverse=True)
     if not found:
         return []
     leads = leads_of(rows, (found[0].model, found[0].seed), metric, task)

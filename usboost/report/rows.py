@@ -18,8 +18,8 @@ from usboost.data.images import Images
 from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
-from usboost.evaluation.names import number, number_of_label
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.evaluation.ranking import number, number_of_label
+from usboost.learners.networks.backbones import Backbone
 from usboost.models.inspection.attribution import SHARE, Occlusion, check_explainable, occlusions
 from usboost.models.inspection.inspect import worst_samples
 from usboost.multimodal.fit.bundle import Bundle

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from usboost.errors import UsboostError, within_memory
-from usboost.shards.together import Link, added
+from usboost.shards.threads import Link, added
 
 BEAT, SILENT = 2.0, 30.0
 """Seconds between two signs of life of a process, and after which one without is taken for gone."""
@@ -29,14 +29,11 @@ _FITS = itertools.count()
 class Processes(Link):
     """The ranks of the process group; each holds shards that follow one another.
 
+    Raises `UsboostError` if there are more ranks than shards, or ranks do not agree on the shards.
+
     Parameters
     ----------
     count : of all shards, at least as many as there are ranks
-
-    Raises
-    ------
-    UsboostError
-        If there are more ranks than shards, or ranks do not agree on the shards.
     """
 
     def __init__(self, count: int) -> None:
@@ -99,49 +96,43 @@ class Processes(Link):
             time.sleep(2 * BEAT)
 
     def close(self) -> None:
-        self._alive.stop()
+        self._alive.ended.set()
         dist.destroy_process_group(self._group)
 
     def _to_all(self, own: np.ndarray, lengths: list[int]) -> list[np.ndarray]:
-        """Every rank's numbers, (length,) each, from this one's."""
+        """Return every rank's numbers, (length,) each, from this one's."""
         return self._exchange(np.tile(own, self.size), [len(own)] * self.size, lengths)
 
     def _exchange(self, parts: np.ndarray, sent: list[int], received: list[int]) -> list[np.ndarray]:
-        """A part of the numbers to each rank, and a part from each."""
+        """Send a part of the numbers to each rank, and return a part from each."""
         given = torch.from_numpy(np.ascontiguousarray(parts).reshape(-1))
         found = torch.empty(sum(received), dtype=given.dtype)
         start = time.perf_counter()
         try:
-            work = dist.all_to_all_single(found, given, received, sent, self._group, async_op=True)
-            self._wait(work)
+            work: Any = dist.all_to_all_single(found, given, received, sent, self._group, async_op=True)
+            while True:
+                try:
+                    work.wait(timedelta(seconds=BEAT))
+                    break
+                except RuntimeError:
+                    if work.is_completed():  # a connection is lost, nothing else ends it so
+                        raise
+                    self._alive.check()
         except RuntimeError as error:
             raise UsboostError(self._alive.who()) from error
         self.waited += time.perf_counter() - start
         return np.split(found.numpy(), np.cumsum(received)[:-1])
 
-    def _wait(self, work: Any) -> None:
-        while True:
-            try:
-                work.wait(timedelta(seconds=BEAT))
-                return
-            except RuntimeError:
-                if work.is_completed():  # a connection is lost, nothing else ends it so
-                    raise
-                self._alive.check()
-
 
 class _SignsOfLife:
-    """What each rank writes every few seconds into what the ranks share, and what it reads there."""
+    """Heartbeats: each rank writes one every few seconds into what the ranks share, and reads the others'."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self._store, self._rank, self._size = store, rank, size
         self._seen: dict[int, tuple[bytes, float]] = {}
-        self._ended = threading.Event()
+        self.ended = threading.Event()
         store.set(f"beat-{rank}", "0")
         threading.Thread(target=self._beat, daemon=True).start()
-
-    def stop(self) -> None:
-        self._ended.set()
 
     def failed(self, sentence: str) -> None:
         try:
@@ -155,30 +146,29 @@ class _SignsOfLife:
         if message := self._failure():
             raise UsboostError(message)
         if silent := self._silent(SILENT):
-            raise UsboostError(self._gone(silent))
+            raise UsboostError(self._gone(silent[0]))
 
     def who(self) -> str:
-        """Which rank has gone, when a connection was lost."""
+        """Say which rank has gone, when a connection was lost."""
         end = time.monotonic() + 5 * BEAT
         self._silent(0)
         while time.monotonic() < end:
             if message := self._failure():
                 return message
             if silent := self._silent(2.5 * BEAT):
-                return self._gone(silent)
+                return self._gone(silent[0])
             time.sleep(BEAT / 4)
-        return "a process of this fit is gone" + _AGAIN
+        return "a process" + _GONE
 
-    def _gone(self, ranks: list[int]) -> str:
-        sentence = f"process {ranks[0]} of this fit is gone" + _AGAIN
-        self.failed(sentence)
-        return sentence
+    def _gone(self, rank: int) -> str:
+        self.failed(f"process {rank}" + _GONE)
+        return f"process {rank}" + _GONE
 
     def _failure(self) -> str | None:
         try:
             return self._store.get("failed").decode() if self._store.check(["failed"]) else None
         except RuntimeError:
-            return "process 0 of this fit is gone" + _AGAIN
+            return "process 0" + _GONE
 
     def _silent(self, seconds: float) -> list[int]:
         now, silent = time.monotonic(), []
@@ -196,7 +186,7 @@ class _SignsOfLife:
 
     def _beat(self) -> None:
         for count in itertools.count(1):
-            if self._ended.wait(BEAT):
+            if self.ended.wait(BEAT):
                 return
             try:
                 self._store.set(f"beat-{self._rank}", str(count))
@@ -204,4 +194,4 @@ class _SignsOfLife:
                 return
 
 
-_AGAIN = "; start all of them again, and it goes on from the last round of its checkpoint"
+_GONE = " of this fit is gone; start all of them again, and it goes on from the last round of its checkpoint"

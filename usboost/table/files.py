@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.content import FAULTS, Content, Delimited, damaged, kind_of_file, unpacked
 
 LARGEST = 1 << 30
@@ -319,7 +319,7 @@ def digest(path: Path) -> str:
 
     In a fit on shards each reads some of the files.
     """
-    parts, shards, base = [path] if path.is_file() else found_in(path)[0], here(), base_of(path)
+    parts, shards, base = [path] if path.is_file() else found_in(path)[0], world(), base_of(path)
     read = shards.listed([sha256(part) for part in parts[shards.number :: shards.count]])
     digests = [read[k % shards.count][k // shards.count] for k in range(len(parts))]
     if path.is_file():

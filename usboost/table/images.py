@@ -26,7 +26,7 @@ from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.datasets.image_files import Aspect, Cursor, inside, is_contained, load, read, thumbnail
 from usboost.errors import UsboostError, option
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.columns.column import Column, is_binary, is_text, plain_type
 from usboost.table.notes import Misfits, Paths
 from usboost.table.source import Source, TableFile
@@ -395,7 +395,7 @@ def read_images(
         if progress:
             progress(done, len(positions))
     for reader, absent in zip(readers, images.absent, strict=True):
-        if not here().sum(np.count_nonzero(~absent)):
+        if not world().sum(np.count_nonzero(~absent)):
             why = f"no file {reader.paths.first}, say" if reader.paths.first else "every row is empty"
             raise UsboostError(f"{source}: column {reader.column!r} holds no image at all: {why}; correct it")
     return images

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from usboost.errors import UsboostError, option
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 What = Literal["numbers", "dates", "images", "categories"]
 """Kinds of values that a column should hold."""
@@ -50,7 +50,7 @@ class Misfits:
 
     def of_all_shards(self) -> Misfits:
         """Sum over the rows of all shards, where a shard's were read."""
-        parts = [Misfits(**each) for each in here().listed(asdict(self))]
+        parts = [Misfits(**each) for each in world().listed(asdict(self))]
         counts = {name: sum(getattr(each, name) for each in parts) for name in ("given", "count", "wrong")}
         return replace(next((each for each in parts if each.count), self), **counts)
 
@@ -112,7 +112,7 @@ class Paths:
 
     def of_all_shards(self) -> Paths:
         """Sum over the rows of all shards, where a shard's were read."""
-        every = here().listed([self.given, self.lost, self.first and str(self.first)])
+        every = world().listed([self.given, self.lost, self.first and str(self.first)])
         given, lost, firsts = zip(*every, strict=True)
         first = next(filter(None, firsts), None)
         return Paths(self.column, sum(given), sum(lost), None if first is None else Path(first))

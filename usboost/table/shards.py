@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError, option
-from usboost.shards.here import alone, here, needs_all_rows
+from usboost.shards.collective import needs_all_rows, unsharded, world
 from usboost.table.columns.column import Column, is_text, is_usable, plain_cells, plain_type
 from usboost.table.columns.kinds import check_form
 from usboost.table.columns.labels import codes_of, divided_by, targets_of
@@ -104,7 +104,7 @@ def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None)
     progress : called with (rows whose images are read, rows), of this shard.
     """
     check_shared(spec)
-    here().agree("what is said of the table", lambda: repr(replace(spec, images_root=None)))
+    world().agree("what is said of the table", lambda: repr(replace(spec, images_root=None)))
 
     def opened() -> Parquet:
         content = TableFile.open(path, spec.images_root).content
@@ -127,10 +127,10 @@ def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None)
             found.append(f"{each.relative_to(base_of(path)).as_posix()} {footer}")
         return "\n".join(found)
 
-    content = here().once(opened)
-    here().agree(f"the list of the files of {path}", lambda: here().once(files))
-    cut = cuts(list(itertools.chain(*content.groups)), here().count)
-    own = ShardFile(path, content, spec.images_root, rows=range(cut[here().number], cut[here().number + 1]))
+    content = world().once(opened)
+    world().agree(f"the list of the files of {path}", lambda: world().once(files))
+    cut = cuts(list(itertools.chain(*content.groups)), world().count)
+    own = ShardFile(path, content, spec.images_root, rows=range(cut[world().number], cut[world().number + 1]))
     table = with_images(_as_decided(own, _decided(own, spec)), progress)
     # what a user is told of the table
     sample = table.sample and replace(table.sample, misfits=table.misfits, paths=table.paths)
@@ -169,7 +169,7 @@ def cuts(groups: Sequence[int], shards: int) -> list[int]:
 
 def _decided(own: ShardFile, spec: TableSpec) -> UserTable:
     """Read the table of a sample of all shards' rows."""
-    chosen, given = here().sample(len(own.rows)), load(own, [spec.label])[spec.label]
+    chosen, given = world().sample(len(own.rows)), load(own, [spec.label])[spec.label]
     if is_usable(plain_type(given.type)):
         labels = plain_cells(given).to_pandas()
         if labels.nunique() <= FEW_LABELS:
@@ -178,15 +178,15 @@ def _decided(own: ShardFile, spec: TableSpec) -> UserTable:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, raw.schema) as stream:
         stream.write_table(raw.unify_dictionaries())
-    parts = here().gather(np.frombuffer(sink.getvalue(), dtype=np.uint8))
-    positions = here().gather(chosen + own.rows.start)
+    parts = world().gather(np.frombuffer(sink.getvalue(), dtype=np.uint8))
+    positions = world().gather(chosen + own.rows.start)
 
     def read() -> UserTable:
         tables = [pa.ipc.open_stream(part).read_all() for part in parts]
         sample = Sample(own.path, own.content, None, pa.concat_tables(tables), np.concatenate(positions))
         return read_columns(sample, spec)
 
-    return here().once(lambda: alone(read))
+    return world().once(lambda: unsharded(read))
 
 
 def _as_decided(own: ShardFile, sample: UserTable) -> UserTable:
@@ -218,7 +218,7 @@ def _as_decided(own: ShardFile, sample: UserTable) -> UserTable:
         if kind in ("number", "date"):
             check_form(read, form)
         features[name] = read.feature(kind, form)
-    frame, all_rows = pd.DataFrame(features, copy=False), here().sum(len(labels))
+    frame, all_rows = pd.DataFrame(features, copy=False), world().sum(len(labels))
     notes = sample.notes
     if sample.file.n_rows != all_rows:
         said = f"what columns are is decided by a sample of {sample.file.n_rows:,} of {all_rows:,.0f} rows"

@@ -21,7 +21,7 @@ from usboost.data.views import Views
 from usboost.datasets.store import CLEAN, LABEL
 from usboost.errors import UsboostError, choices, option
 from usboost.files.arrays import PART_ROWS, parts
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding, holds_dates
 from usboost.table.columns.kinds import kind_of
@@ -140,7 +140,7 @@ class UserTable:
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
         """The views of some rows, those of the images (or U) and S; of many rows of a shard, on disk."""
         images = {name: view[rows] for name, view in self.images.items()}
-        if here().count == 1 or len(rows) <= PART_ROWS:
+        if world().count == 1 or len(rows) <= PART_ROWS:
             return encoding.views(self.features.iloc[rows], images)
 
         def encoded(encoder: TableEncoder) -> Iterator[Table]:
@@ -182,7 +182,7 @@ def with_images(table: UserTable, progress: Progress | None = None) -> UserTable
     form = ImageColumns.of(spec)
     readers = form.readers(table.file, "images" if spec.skip_unreadable else "none")
     found = read_images(table.file, table.rows, form, readers, progress)
-    absent = here().sum(found.absent.sum(axis=1).astype(np.float64))
+    absent = world().sum(found.absent.sum(axis=1).astype(np.float64))
     return replace(
         table,
         images=found.views(),
@@ -295,9 +295,9 @@ def check_learnable(table: UserTable) -> None:
     labels, that = table.labels, ""
     if table.weights is not None:
         labels, that = labels[table.weights > 0], " of weight above 0"
-    rows, all_rows = int(here().sum(len(labels))), here().sum(len(table))
+    rows, all_rows = int(world().sum(len(labels))), world().sum(len(table))
     counts = np.bincount(labels, minlength=len(table.classes)) if table.classes else np.empty(0)
-    counts = here().sum(counts)
+    counts = world().sum(counts)
     if all_rows >= FEWEST and (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
         has = f"{count} row{'s' * (count != 1)}{that}"

@@ -18,7 +18,7 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.data.row_groups import Related
 from usboost.errors import UsboostError
-from usboost.evaluation.names import LOWER_IS_BETTER
+from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.settings import with_settings
 from usboost.models.tuned_images import Weighted, fit_weighted

@@ -19,12 +19,11 @@ from tests.conftest import ROOT, encoded
 from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
-from usboost.learners.networks.architectures import split
-from usboost.learners.networks.images import backbones, embeddings
-from usboost.learners.networks.images.backbones import Backbone, embedded
-from usboost.learners.networks.images.image_network import FrozenNetwork, ImageNetwork, LastBlock
-from usboost.learners.networks.images.pretrained import read_weights
-from usboost.learners.networks.modules import initialise
+from usboost.learners.networks import backbones, embeddings
+from usboost.learners.networks.architectures import read_weights, split
+from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.image_network import FrozenNetwork, ImageNetwork, LastBlock
+from usboost.learners.networks.inputs import initialise
 
 CPU = torch.device("cpu")
 CAT, ESPRESSO, TRIPOD = 285, 967, 872  # of ImageNet's classes
@@ -181,7 +180,7 @@ def test_several_models_embed_images_once_without_a_cache() -> None:
     view, seen = noise(), []
     expected, other = (small(False, size=side).embed(view, CPU) for side in (12, 8))
     with embeddings.progress(lambda done, total: seen.append(total)):
-        with embeddings.held():
+        with embeddings.shared_in_memory():
             for _ in range(3):
                 np.testing.assert_array_equal(small(False, size=12).embed(view, CPU), expected)
             assert seen == [40]
@@ -208,7 +207,7 @@ import os, signal, sys
 import numpy as np, torch
 from usboost.data.images import Images
 from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 embeddings.SHARD = 64
 def told(done, total):
     if done >= 160:
@@ -295,7 +294,7 @@ import sys
 import numpy as np, torch
 from usboost.data.images import Images
 from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 embeddings.SHARD = 16
 pixels = np.random.default_rng(0).integers(0, 255, (300, 1, 12, 12), dtype=np.uint8)
 backbone = Backbone("small_cnn", False, cache=sys.argv[1], random=True)

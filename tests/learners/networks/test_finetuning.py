@@ -14,10 +14,10 @@ from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.base import Target
-from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks import embeddings
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
@@ -83,7 +83,7 @@ def test_a_model_predicts_where_cache_and_weights_are_gone(
     expected = model.predict_proba(views)
     shutil.rmtree(tmp_path / "cache")
     embeddings.forget()
-    monkeypatch.setattr("usboost.learners.networks.images.pretrained._packaged", None)
+    monkeypatch.setattr("usboost.learners.networks.architectures._packaged", None)
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), expected)
     save(again, tmp_path / "copy")

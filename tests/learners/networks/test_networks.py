@@ -17,19 +17,19 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.networks.architectures import SmallCNN
-from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.images.image_network import ImageNetwork
-from usboost.learners.networks.images.pretrained import (
+from usboost.learners.networks.architectures import (
+    SmallCNN,
     load_backbone,
     read_weights,
     save_backbone,
     weights_file,
 )
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.image_network import ImageNetwork
+from usboost.learners.networks.inputs import TableLinear, dense_network, initialise
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.networks.modules import TableLinear, dense_network, initialise
 from usboost.learners.networks.train import make_optimizer
-from usboost.learners.trees.learner import TreeLearner
+from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures
@@ -247,7 +247,7 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
             expected = torch.nn.Sequential(*list(whole.children())[:-1])(x).flatten(1)
     np.testing.assert_allclose(got, expected.numpy(), rtol=2e-3, atol=1e-3)
     other = "resnet50" if name == "vgg16" else "vgg16"
-    from usboost.learners.networks.images.image_network import ImageNetwork
+    from usboost.learners.networks.image_network import ImageNetwork
 
     spec = Backbone(other, False, size=32).spec(images)
     with pytest.raises(UsboostError, match=f"are not those of {other}"):

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.tree import DecisionTreeRegressor
 
-from usboost.learners.trees.bins import numeric_bins
-from usboost.learners.trees.histogram import HistogramGrower, Limits
-from usboost.learners.trees.tree import Tree
+from usboost.learners.histogram import numeric_bins
+from usboost.learners.tree import Tree
+from usboost.learners.tree_grower import HistogramGrower, Limits
 
 N_OUTPUTS = [1, 2, 3, 6]
 

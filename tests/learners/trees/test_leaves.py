@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from usboost.data.table import Table
-from usboost.learners.base import LeafValues, Target
-from usboost.learners.missing_views import PresentTrainer, prepare
-from usboost.learners.trees.learner import TreeLearner
-from usboost.losses.piecewise_linear import PiecewiseLinear
+from usboost.learners.base import LeafValues, PresentTrainer, Target, prepare
+from usboost.learners.tree_learner import TreeLearner
+from usboost.losses.quantile import PiecewiseLinear
 from usboost.testing import example_table
 
 engines = pytest.mark.parametrize("engine", ["lightgbm", "histogram", "sklearn"])

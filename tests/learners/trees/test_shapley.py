@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from usboost.learners.base import Target
-from usboost.learners.trees.fitted import PreparedTable
-from usboost.learners.trees.learner import TreeLearner
-from usboost.learners.trees.shapley import shapley_values
-from usboost.learners.trees.tree import Tree
+from usboost.learners.forest import PreparedTable
+from usboost.learners.tree import Tree, shapley_values
+from usboost.learners.tree_learner import TreeLearner
 
 
 def brute_force(predict, rows, reference, owner, n_owners):

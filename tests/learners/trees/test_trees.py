@@ -11,10 +11,9 @@ from tests.conftest import make_views
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.trees.engines import LightGBMTrainer
-from usboost.learners.trees.fitted import FittedTrees
-from usboost.learners.trees.learner import TreeLearner
-from usboost.learners.trees.tree import Tree
+from usboost.learners.forest import FittedTrees
+from usboost.learners.tree import Tree
+from usboost.learners.tree_learner import LightGBMTrainer, TreeLearner
 
 
 def fitted(table, values, weights=None, **changes):

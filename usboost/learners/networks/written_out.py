@@ -1,13 +1,9 @@
 """Fully connected networks on tables, on the CPU: forward and backward pass written out.
 
 At the sizes of a weak learner (batches of 512, layers of 100 and 50) autograd costs as much as the
-arithmetic, and the gradient of a look-up more than all matrix products together. Here a batch is a
-dozen calls into BLAS and the look-up's gradient one sparse product.
-
-A boosted ensemble holds hundreds of small networks. Called one by one, each writes its hidden layers of all
-rows to memory and reads them back. `weighted_sum` sends a block of rows through a group of networks of one
-shape while it is in the cache: one look-up gives the first layer of the whole group, the other layers are
-batched matrix products, and the cores share the blocks.
+arithmetic, and the gradient of a look-up more than all matrix products. Here a batch is a dozen calls into
+BLAS and the look-up's gradient one sparse product. A boosted ensemble holds hundreds of small networks:
+`weighted_sum` sends a block of rows through a group of them while it is in the cache; cores share the blocks.
 """
 
 from __future__ import annotations
@@ -16,21 +12,21 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from usboost.learners.networks.inputs import TableRows
-from usboost.learners.networks.modules import Linear, TableLinear, one_hot
+from usboost.learners.networks.inputs import TableLinear, TableRows, one_hot
 from usboost.learners.networks.train import Batches, Optimizer, one_thread_each
 
 PREDICTION_ROWS = 4096
 
 
 def written_out(network: nn.Module, rows: Batches) -> tuple[nn.Sequential, TableRows] | None:
-    """The network and its rows if they are of the kind that is written out here, else None."""
+    """Return the network and its rows if they are of the kind that this module writes out, else None."""
     if (
         isinstance(network, nn.Sequential)
         and isinstance(network[0], TableLinear)
@@ -44,29 +40,22 @@ def written_out(network: nn.Module, rows: Batches) -> tuple[nn.Sequential, Table
 class TableNetwork:
     """FCk1+…+km with ReLU between the layers, on numbers and codes of n rows.
 
-    Parameters
-    ----------
-    network : Sequential of TableLinear, ReLU, Linear, …, Linear
-        Its parameters are read, and their ``grad`` written, in place; their storage must stay.
+    The network's parameters are read, and their ``grad`` written, in place; their storage must stay.
     """
 
     def __init__(self, network: nn.Sequential) -> None:
-        first, *others = [layer for layer in network if not isinstance(layer, nn.ReLU)]
+        layers: list[Any] = [layer for layer in network if not isinstance(layer, nn.ReLU)]
+        first, *others = layers
         assert isinstance(first, TableLinear)
-        self._first = first
-        self._lookup = first.lookup.detach()
-        self._layers = [
-            _Layer(layer.weight, layer.bias)
-            for layer in (first, *others)
-            if isinstance(layer, (TableLinear, Linear))
-        ]
+        self._first, self._lookup = first, first.lookup.detach()
+        self._layers = [_Layer(layer.weight, layer.bias) for layer in (first, *others)]
 
     @property
     def n_outputs(self) -> int:
         return len(self._layers[-1].bias)
 
     def forward(self, numeric: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
-        """Outputs of every layer, after its ReLU but for the last: float32 (rows, width)."""
+        """Return outputs of every layer, after its ReLU but for the last: float32 (rows, width)."""
         first, *others = self._layers
         if codes.shape[1]:
             hidden = nn.functional.embedding_bag(torch.from_numpy(codes), self._lookup, mode="sum")
@@ -87,13 +76,7 @@ class TableNetwork:
     def backward(
         self, numeric: np.ndarray, codes: np.ndarray, outputs: list[np.ndarray], gradient: np.ndarray
     ) -> None:
-        """Write every parameter's ``grad``.
-
-        Parameters
-        ----------
-        outputs : what `forward` gave
-        gradient : float32 (rows, D) of the loss with respect to the last outputs
-        """
+        """Write every parameter's ``grad``, from what `forward` gave and the gradient (rows, D) there."""
         ones = np.ones(len(gradient), dtype=np.float32)
         first, *others = self._layers
         for layer, inputs in zip(reversed(others), reversed(outputs[:-1])):
@@ -130,10 +113,8 @@ def train_epoch(
 ) -> None:
     """One pass over the rows of some batches, by (weighted) mean squared error, in a metric if given.
 
-    Parameters
-    ----------
-    network, rows : what `written_out` gave; the optimizer holds the parameters
-    targets : values (n, D), and weights (n, D) or a metric (n, D, D) if samples have them
+    Network and rows are as `written_out` gives them; targets are values (n, D), and weights (n, D) or a
+    metric (n, D, D) if samples have them.
     """
     by_hand = TableNetwork(network)
     numeric, codes, starts = _arrays(rows)
@@ -154,7 +135,7 @@ def train_epoch(
 
 
 def predict(network: nn.Sequential, rows: TableRows) -> np.ndarray:
-    """The network's outputs on all rows, float32 (n, D)."""
+    """Return the network's outputs on all rows, float32 (n, D)."""
     by_hand = TableNetwork(network)
     numeric, codes, starts = _arrays(rows)
     out = np.empty((len(rows), by_hand.n_outputs), dtype=np.float32)
@@ -166,7 +147,6 @@ def predict(network: nn.Sequential, rows: TableRows) -> np.ndarray:
 
 
 def _arrays(rows: TableRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Its tensors as arrays: numbers, codes, and the first place of each column among all categories."""
     return rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
 
 
@@ -178,13 +158,9 @@ Weights = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class _Group:
-    """K networks side by side.
+    """K networks side by side: (codes, K·k1), (p, K·k1) and (K·k1,) of the first layers, and steps (K,).
 
-    Attributes
-    ----------
-    lookup, weight, bias : (codes, K·k1), (p, K·k1) and (K·k1,) of the first layers
-    others : per further layer weights (K, k_in, k_out) and biases (K, 1, k_out)
-    steps : float64 (K,)
+    `others` are per further layer weights (K, k_in, k_out) and biases (K, 1, k_out).
     """
 
     lookup: torch.Tensor
@@ -213,14 +189,12 @@ class _Group:
 def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: TableRows) -> np.ndarray:
     """Σ_k step_k · network_k(x): float64 (n, D).
 
-    Parameters
-    ----------
-    networks : K mappings of parameter name to array, as in the state of `table_network`; equal shapes
-    rows : on the CPU
+    Networks are mappings of parameter name to array, as in the state of `table_network`, of equal shapes.
     """
     numeric, codes, starts = _arrays(rows)
     groups = list(_groups(networks, np.asarray(steps, dtype=np.float64)))
-    out = np.zeros((len(codes), _last_bias(networks[0]).size))
+    last = max((key.split(".")[0] for key in networks[0]), key=int)
+    out = np.zeros((len(codes), networks[0][f"{last}.bias"].size))
 
     def block(start: int) -> None:
         part = slice(start, start + BLOCK_ROWS)
@@ -247,15 +221,7 @@ def _groups(networks: Sequence[Weights], steps: np.ndarray) -> Iterator[_Group]:
                     np.stack([each[f"{name}.weight"].T for each in group]),
                     np.stack([each[f"{name}.bias"][None] for each in group]),
                 )
-                for name in _layer_names(group[0])[1:]
+                for name in sorted({key.split(".")[0] for key in group[0]}, key=int)[1:]
             ],
             steps=steps[start : start + size],
         )
-
-
-def _layer_names(network: Weights) -> list[str]:
-    return sorted({key.split(".")[0] for key in network}, key=int)
-
-
-def _last_bias(network: Weights) -> np.ndarray:
-    return network[f"{_layer_names(network)[-1]}.bias"]

@@ -17,13 +17,13 @@ from usboost.boosting.context import FitContext
 from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import mean
+from usboost.evaluation.statistics import mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.indicators import Rows as Matrix
 from usboost.learners.spectrum import GRID, Spectrum
+from usboost.learners.spectrum import Rows as Matrix
 from usboost.models.baselines.wrapper import Classifier, Found, Names, Package, Regressor, Rows
 from usboost.models.estimator import as_views
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 WEIGHTS = "linear.safetensors"
 FOLDS = 5
@@ -54,11 +54,11 @@ class Multinomial:
     def __init__(self, x: Matrix, counts: np.ndarray | None = None) -> None:
         self.counts = counts
         held = float(x.shape[0]) if counts is None else counts.sum()
-        total = here().sum(held)
+        total = world().sum(held)
         if isinstance(x, csr_array):
             share = np.full(x.shape[0], 1 / total) if counts is None else counts / total
-            mean = here().sum(share @ x.astype(np.float64))
-            self.variances = here().sum(share @ x.astype(np.float64).power(2)) - mean**2
+            mean = world().sum(share @ x.astype(np.float64))
+            self.variances = world().sum(share @ x.astype(np.float64).power(2)) - mean**2
             self.mean = mean.astype(np.float32)
             self.axes = eye_array(x.shape[1], dtype=np.float32, format="csr")
             self.rotated = _Centred(x, self.mean)
@@ -67,13 +67,13 @@ class Multinomial:
             mean = np.zeros(x.shape[1])
         else:
             mean = x.mean(axis=0, dtype=np.float64) if counts is None else counts @ x / held
-        mean = here().mean(mean, held)
+        mean = world().mean(mean, held)
         self.mean = mean.astype(np.float32)
         centred = own = x - self.mean
         if counts is not None:
             own = centred * np.sqrt(counts)[:, None].astype(np.float32)
-        wide = x.shape[1] > len(x) and here().count == 1
-        gram = here().sum((own @ own.T if wide else own.T @ own).astype(np.float64))
+        wide = x.shape[1] > len(x) and world().count == 1
+        gram = world().sum((own @ own.T if wide else own.T @ own).astype(np.float64))
         values, vectors = np.linalg.eigh(gram)
         kept = values > max(values[-1], 0) * RANK
         values, axes = values[kept], vectors[:, kept].astype(np.float32)
@@ -108,8 +108,8 @@ class Multinomial:
         counts = np.ones(n) if self.counts is None else self.counts
         if rows is not None:
             counts = counts * rows
-        total = here().sum(counts.sum())
-        held = here().sum(np.array([counts[codes == c].sum() for c in range(n_classes)]))
+        total = world().sum(counts.sum())
+        held = world().sum(np.array([counts[codes == c].sum() for c in range(n_classes)]))
         shares = np.maximum(held, 0.5) / total
         seen = np.flatnonzero(held)
         position = np.searchsorted(seen, codes)
@@ -119,7 +119,7 @@ class Multinomial:
         scaled = scale.astype(np.float32)[:, None]
         rotated = self.rotated if rows is None else self.rotated[taking_part]
         share = None if self.counts is None else counts[taking_part] / total
-        taken = here().sum(len(taking_part))
+        taken = world().sum(len(taking_part))
         hits = np.arange(len(taking_part)), position[taking_part]
 
         def risk(packed: np.ndarray) -> tuple[float, np.ndarray]:
@@ -139,7 +139,7 @@ class Multinomial:
             gradient[-1] = error.sum(axis=0)
             if len(error):
                 sums[-1] = logs[hits].mean() * (len(error) / taken) if share is None else share @ logs[hits]
-            sums = here().sum(sums)
+            sums = world().sum(sums)
             gradient = sums[:-1].reshape(c.shape)
             gradient[:-1] += own * c[:-1]
             value = -sums[-1] + 0.5 * float((own * c[:-1] ** 2).sum())
@@ -345,8 +345,8 @@ class LinearBaseline(Classifier):
         if related is not None:
             turn = related.parts(folds, codes, self.random_state)
         else:
-            turn = _turns(codes, n_classes, folds, here().seed(self.random_state))
-        for fold in range(int(here().highest(turn.max(initial=0))) + 1):
+            turn = _turns(codes, n_classes, folds, world().seed(self.random_state))
+        for fold in range(int(world().highest(turn.max(initial=0))) + 1):
             seen = turn != fold
             coefficients, intercepts = fits.fit(codes, n_classes, self.penalty_, seen, self.max_iter)
             scores[~seen] = x[~seen] @ coefficients + intercepts

@@ -18,12 +18,12 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import PredefinedSplit
 
-from usboost.boosting.callbacks import Callback, tell, watched
+from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, option
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Integer, Real
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.wrapper import (
@@ -371,8 +371,8 @@ class _Prior(ViewsEstimator):
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         watch = context.watch()
-        with watched(self, watch.callbacks):
-            tell(watch.callbacks, Round(1, None, {}, Clock().seconds()))
+        with begin_and_end(self, watch.callbacks):
+            notify(watch.callbacks, Round(1, None, {}, Clock().seconds()))
         self.history_, self.best_round_ = watch.history, 1
 
     def _as_far(self) -> dict[str, Any]:

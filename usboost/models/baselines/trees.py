@@ -15,11 +15,11 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, choices
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.forest import FittedTrees
 from usboost.learners.search_space import COMPONENTS as COMPONENTS_SPACE
 from usboost.learners.search_space import Choice, Integer, Real
-from usboost.learners.trees.engines import quiet_lightgbm
-from usboost.learners.trees.fitted import FittedTrees
-from usboost.learners.trees.tree import Tree
+from usboost.learners.tree import Tree
+from usboost.learners.tree_learner import quiet_lightgbm
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.baselines.wrapper import (
     Classifier,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import has_fit_parameter
 
-from usboost.boosting.callbacks import Callback, tell, watched
+from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.row_groups import Related
@@ -23,12 +23,12 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
-from usboost.evaluation.weighted import column_moments, mean
+from usboost.evaluation.statistics import column_moments, mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.indicators import with_indicators
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Space
-from usboost.learners.trees.tree import Tree
+from usboost.learners.spectrum import with_indicators
+from usboost.learners.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.entry import COMPONENTS
 from usboost.models.estimator import ViewsEstimator, as_views
@@ -217,7 +217,7 @@ class Stages:
     def _stop(self, index: int, losses: Sequence[float]) -> bool:
         self.losses += [float(loss) for loss in losses]
         metrics = {"risk_val": self.losses[-1]} if losses else {}
-        stop = tell(self._callbacks, Round(index, None, metrics, self._clock.seconds()))
+        stop = notify(self._callbacks, Round(index, None, metrics, self._clock.seconds()))
         self._clock = Clock()
         return stop
 
@@ -284,7 +284,7 @@ class Wrapper(ViewsEstimator):
                 choices = (choices[len(choices) // 2 if package.middle else 0],)
         rows = self._given(views, y, context)
         best, kept, clock = np.inf, dict[str, Any](), Clock()
-        with watched(self, watch.callbacks):
+        with begin_and_end(self, watch.callbacks):
             for index, choice in enumerate(choices, start=1):
                 found, metrics = package.fit(self, rows, choice, watch.callbacks)
                 self.__dict__.update(found)
@@ -294,7 +294,7 @@ class Wrapper(ViewsEstimator):
                     best, kept = metrics.get("risk_val", np.inf), {"best_round_": index, **found}
                 if self.tells_stages:
                     break
-                stop = tell(watch.callbacks, Round(index, None, metrics, clock.seconds()))
+                stop = notify(watch.callbacks, Round(index, None, metrics, clock.seconds()))
                 clock = Clock()
                 if stop or (package.patience and index == kept["best_round_"] + package.patience):
                     break

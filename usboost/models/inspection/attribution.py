@@ -2,7 +2,7 @@
 
 The value of a set of columns is the mean f of a boosted model over the reference rows, when these have the
 row's own values of the columns (Štrumbelj and Kononenko 2014). A model is a sum, and Shapley values are, too:
-of trees they are exact (`usboost.learners.trees.shapley`), of linear models each column's term less its mean.
+of trees they are exact (`usboost.learners.tree`), of linear models each column's term less its mean.
 Any other learner's are estimated: each reference row is turned into the row one column after another, in an
 order of its own. Parts of an image are covered, one at a time, and the model predicts again (occlusion).
 """
@@ -22,10 +22,10 @@ from usboost.data.progress import Progress
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
-from usboost.learners.missing_views import prepare
-from usboost.learners.networks.images import embeddings
-from usboost.learners.trees.fitted import trees_of
-from usboost.learners.trees.shapley import shapley_values
+from usboost.learners.base import prepare
+from usboost.learners.forest import trees_of
+from usboost.learners.networks import embeddings
+from usboost.learners.tree import shapley_values
 from usboost.models.base import ViewsClassifier
 from usboost.models.baselines.wrapper import NAME
 from usboost.models.estimator import ViewsEstimator, as_views

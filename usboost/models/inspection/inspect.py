@@ -14,10 +14,9 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import wilson
-from usboost.evaluation.names import LOWER_IS_BETTER
+from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.task import TASKS
-from usboost.learners.base import view_names
-from usboost.learners.missing_views import predict, prepare
+from usboost.learners.base import predict, prepare, view_names
 from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 

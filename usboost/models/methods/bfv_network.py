@@ -16,9 +16,9 @@ from usboost.boosting.context import FitContext
 from usboost.data.table import CodedTable, Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import column_moments
+from usboost.evaluation.statistics import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.trees.tree import Tree
+from usboost.learners.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.methods.boosted_features import (

@@ -16,13 +16,13 @@ from sklearn.base import BaseEstimator
 from usboost.data.row_groups import Related, inner_folds
 from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import mean
+from usboost.evaluation.statistics import mean
 from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
+from usboost.learners.forest import FittedTrees, Forest
 from usboost.learners.search_space import Integer, Real, Space
-from usboost.learners.trees.engines import HISTOGRAMS, quiet_lightgbm
-from usboost.learners.trees.fitted import FittedTrees, Forest
-from usboost.learners.trees.tree import Tree
+from usboost.learners.tree import Tree
+from usboost.learners.tree_learner import HISTOGRAMS, quiet_lightgbm
 from usboost.models.persistence import check_digests, digests
 
 

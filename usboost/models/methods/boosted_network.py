@@ -20,18 +20,17 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
-from usboost.boosting.rounds import Scores, Stage, StagewiseModel
+from usboost.boosting.rounds import BoostedSamples, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
 from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.learners.base import LEARNERS, Learner, Target
-from usboost.learners.missing_views import prepare
+from usboost.learners.base import LEARNERS, Learner, Target, prepare
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
-from usboost.losses.squared import Squared
+from usboost.losses.regression import Squared
 from usboost.models.base import ViewsClassifier, per_class
 from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.sharded import unsharded_learner
@@ -80,7 +79,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
         weights, held_weights = context.weights, context.held_weights
 
         def describe(
-            stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
+            stage: Stage, train: BoostedSamples, targets: Sequence[Target], outputs: Sequence[np.ndarray]
         ) -> dict[str, float]:
             error = fit_error(targets[0], outputs[0])
             scored = {f"{name}_train": x for name, x in self._scored(train.f, train.y, weights).items()}

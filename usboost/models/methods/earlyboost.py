@@ -19,15 +19,15 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance
-from usboost.boosting.rounds import Scores, Stage, StagewiseModel
+from usboost.boosting.rounds import BoostedSamples, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm
 from usboost.boosting.targets import WeightedSigns
 from usboost.data.views import Frame, Views, as_sequences, frame_name
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import Target
-from usboost.learners.classifiers import ClassifierLearner
-from usboost.losses.signs import Exponential
+from usboost.learners.estimators import ClassifierLearner
+from usboost.losses.exponential import Exponential
 from usboost.models.base import ViewsClassifier
 
 
@@ -180,7 +180,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             raise UsboostError(f"max_alpha must be a positive finite number, not {cap}")
 
         def describe(
-            stage: Stage, train: Scores, targets: Sequence[Target], outputs: Sequence[np.ndarray]
+            stage: Stage, train: BoostedSamples, targets: Sequence[Target], outputs: Sequence[np.ndarray]
         ) -> dict[str, float]:
             (alpha,), (target,), (output,) = stage.steps.values(), targets, outputs
             assert target.error_weights is not None

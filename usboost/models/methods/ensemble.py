@@ -19,7 +19,7 @@ from usboost.data.row_groups import Related, Split, inner_folds
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.files.arrays import digest_of
-from usboost.learners.networks.images import embeddings
+from usboost.learners.networks import embeddings
 from usboost.models import persistence
 from usboost.models.base import MODELS, ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import Samples, ViewsEstimator, as_views

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from usboost.boosting.callbacks import Callback, TimeLimit, resume, tell
+from usboost.boosting.callbacks import Callback, TimeLimit, notify, notify_resumed
 from usboost.boosting.checkpoint import Checkpoint, described
 from usboost.boosting.rounds import Round
 from usboost.data.row_groups import Split
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.metrics import row_losses
-from usboost.evaluation.weighted import error_of_mean, mean
+from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.files.arrays import Store, key_of
 from usboost.models import persistence
 from usboost.models.estimator import Samples
@@ -83,12 +83,12 @@ class StopRecorder(Callback):
             callback.on_fit_begin(fit)
 
     def on_resume(self, rounds: Sequence[Round]) -> bool:
-        stop = resume(self._callbacks, rounds)
+        stop = notify_resumed(self._callbacks, rounds)
         self.stopped = self.stopped or (stop and rounds[-1].index < self._last)
         return stop
 
     def on_round(self, round_: Round) -> bool:
-        stop = tell(self._callbacks, round_)
+        stop = notify(self._callbacks, round_)
         self.stopped = self.stopped or (stop and round_.index < self._last)
         return stop
 

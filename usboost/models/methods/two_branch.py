@@ -17,7 +17,7 @@ from scipy.special import softmax
 from torch import nn
 from torch.nn import functional
 
-from usboost.boosting.callbacks import Callback, improves, resume, tell, watched
+from usboost.boosting.callbacks import Callback, begin_and_end, improves, notify, notify_resumed
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Round
@@ -25,18 +25,21 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
+    SeededLinear,
     Width,
     Widths,
     branch,
     check_input,
     check_weights,
+    dense_network,
+    generators,
+    initialise,
     prepare_view,
     validated,
 )
-from usboost.learners.networks.modules import Linear, dense_network, generators, initialise
 from usboost.learners.networks.train import (
     Batches,
     Optimizer,
@@ -72,7 +75,7 @@ class TwoBranchNetwork(nn.Module):
         self.further = nn.ModuleList(branch(each, dnn1) for each in further)
         one, two = dnn1[-1], dnn2[-1]
         self.product = spec["fusion"] == "product"
-        self.match = Linear(one, two) if self.product and one != two else nn.Identity()
+        self.match = SeededLinear(one, two) if self.product and one != two else nn.Identity()
         fused = two if self.product else one * (1 + len(further)) + two
         self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
         widths = [one] * (len(further) + 1) + [two]
@@ -256,11 +259,11 @@ class TwoBranches(ViewsEstimator):
         generator = torch.Generator().manual_seed(self.random_state)
         kept = Training(network, optimizer, generator)
         watch = context.watch(self.monitor, self.patience)
-        with watched(SimpleNamespace(n_rounds=self.n_epochs), watch.callbacks):
+        with begin_and_end(SimpleNamespace(n_rounds=self.n_epochs), watch.callbacks):
             done, weights, best = kept.restore(checkpoint)
             if weights:
                 self.network_ = FittedTwoBranch(spec, weights)
-            stop = resume(watch.callbacks, done)
+            stop = notify_resumed(watch.callbacks, done)
             for epoch in range(len(done) + 1, self.n_epochs + 1):
                 if stop:
                     break
@@ -283,7 +286,7 @@ class TwoBranches(ViewsEstimator):
                 seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
                 round_ = Round(epoch, None, metrics, seconds)
                 kept.keep(checkpoint, round_, self.network_.weights, best)
-                stop = tell(watch.callbacks, round_)
+                stop = notify(watch.callbacks, round_)
         self.history_, self.best_round_ = watch.history, watch.best_round
 
     def _write(self, folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from usboost.boosting.targets import PseudoResidual, target_rule
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
-from usboost.evaluation.weighted import median, quantile
+from usboost.evaluation.statistics import median, quantile
 from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
@@ -22,7 +22,7 @@ from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.entry import LOSSES
 from usboost.models.estimator import Samples, as_views
 from usboost.models.methods.weak_learners import BoostedWeakLearners
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 
 @dataclass(eq=False, repr=False)
@@ -252,7 +252,7 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
                 raise UsboostError(f"delta_quantile is a share between 0 and 1, not {self.delta_quantile}")
             else:
                 size = np.abs(y - median(y, weights))
-                highest = float(here().highest(float(size.max(initial=0.0))))
+                highest = float(world().highest(float(size.max(initial=0.0))))
                 # more than half of the targets may be equal; then all that are not would count as outliers
                 self.delta_ = quantile(size, self.delta_quantile, weights) or highest or 1.0
         return best_constant(self._in(1.0), y, weights)

@@ -15,28 +15,26 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
-from usboost.boosting.shared import shared_risk
-from usboost.boosting.steps import StepRule, step_rule
+from usboost.boosting.steps import StepRule, shared_risk, step_rule
 from usboost.boosting.targets import TargetRule
 from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import error_of_mean, mean
-from usboost.learners.base import LEARNERS, Learner, view_names
-from usboost.learners.missing_views import prepare
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.evaluation.statistics import error_of_mean, mean
+from usboost.learners.base import LEARNERS, Learner, prepare, view_names
+from usboost.learners.estimators import RegressorLearner
+from usboost.learners.forest import trees_of
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.regressors import RegressorLearner
 from usboost.learners.search_space import Real, Space
-from usboost.learners.trees.fitted import trees_of
-from usboost.learners.trees.learner import TreeLearner
-from usboost.learners.trees.tree import Tree
+from usboost.learners.tree import Tree
+from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.base import Loss
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
 from usboost.models.sharded import unsharded_learner
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 WIDE, FOR_STEPS = 10, 0.2
 """Samples for each column of a table, below which it is wide; the share of them for steps then."""
@@ -183,7 +181,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         else:
             tables = [[views[view] for view in view_names(name, each)] for name, each in learners.items()]
             columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in tables]
-            if here().sum(len(views)) < WIDE * max(columns):
+            if world().sum(len(views)) < WIDE * max(columns):
                 self.step_fraction_ = FOR_STEPS
         if held_out is not None:
             held_out = self.reading_(held_out[0]), held_out[1]

@@ -15,10 +15,9 @@ import pandas as pd
 from usboost.data.progress import Progress, Running
 from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import clip_lower, floor_of
-from usboost.evaluation.names import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
-from usboost.evaluation.slices import Slice
+from usboost.evaluation.ranking import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
-from usboost.evaluation.task import TASKS
+from usboost.evaluation.task import TASKS, Slice
 from usboost.models.tuned_images import fit_weighted, tune_images
 from usboost.multimodal.compare.finished_fits import KeptFits, Scores
 from usboost.multimodal.compare.in_threads import in_threads

@@ -16,9 +16,9 @@ import pandas as pd
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
 from usboost.errors import UsboostError, option
-from usboost.evaluation.names import RANKING
+from usboost.evaluation.ranking import RANKING
 from usboost.files.arrays import Store, key_of
-from usboost.learners.networks.images.embeddings import image_digests
+from usboost.learners.networks.embeddings import image_digests
 from usboost.multimodal.fit.splits import Fold, arrays_of, related_of
 from usboost.table.user_table import UserTable
 

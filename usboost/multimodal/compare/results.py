@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from usboost.errors import option
-from usboost.evaluation.names import f1_of, metric_name, number
-from usboost.evaluation.slices import FEW, table_of_models
+from usboost.evaluation.ranking import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
+from usboost.evaluation.task import FEW, table_of_models
 from usboost.files import write_atomically
 from usboost.multimodal.compare.compare import Comparison, Standing
 

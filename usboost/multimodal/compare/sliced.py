@@ -7,8 +7,7 @@ from threading import Lock
 
 import numpy as np
 
-from usboost.evaluation.slices import Slice, score_slices
-from usboost.evaluation.task import TASKS
+from usboost.evaluation.task import TASKS, Slice, score_slices
 from usboost.multimodal.fit.splits import Fold, weights_of
 from usboost.table.columns.slices import read_slices
 from usboost.table.user_table import UserTable

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from usboost.errors import option
-from usboost.evaluation.names import metric_name, number
+from usboost.evaluation.ranking import metric_name, number
 from usboost.models import catalogue
 from usboost.models.entry import COMPONENTS, KINDS, Entry
 from usboost.multimodal.compare.compare import Comparison, Standing

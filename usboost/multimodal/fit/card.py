@@ -14,8 +14,8 @@ from pydantic import Field, FiniteFloat, field_validator, model_validator
 from usboost.datasets.image_files import Aspect
 from usboost.datasets.image_store import CardPart
 from usboost.datasets.store import EncoderCard
-from usboost.evaluation.weighted import mean
-from usboost.shards.here import here
+from usboost.evaluation.statistics import mean
+from usboost.shards.collective import world
 from usboost.table.columns.column import Kind
 from usboost.table.columns.encoding import DateParts, Encoding, Part
 from usboost.table.columns.formats import Written, plain_form
@@ -198,7 +198,7 @@ def prior_of(table: UserTable, rows: np.ndarray) -> list[float]:
     labels, weights = table.labels[rows], None if table.weights is None else table.weights[rows]
     if not table.classes:
         return [mean(labels, weights)]
-    counts = here().sum(np.bincount(labels, weights, minlength=len(table.classes)))
+    counts = world().sum(np.bincount(labels, weights, minlength=len(table.classes)))
     found: list[float] = (counts / counts.sum()).tolist()
     return found
 

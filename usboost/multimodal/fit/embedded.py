@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any
 
 from usboost.errors import UsboostError
-from usboost.learners.networks.images.backbones import Backbone, embedded
+from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
 from usboost.table.user_table import UserTable
 

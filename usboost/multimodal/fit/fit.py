@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
-from usboost.learners.networks.images.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone
 from usboost.models import build as builders
 from usboost.models import catalogue
 from usboost.models.baselines.packages import outside as build_outside
@@ -18,7 +18,7 @@ from usboost.models.sharded import agree_on, refuse
 from usboost.multimodal.fit.table_fit import Fitted, TableFit
 from usboost.multimodal.fit.unfinished import Keep
 from usboost.multimodal.options import AnswerOptions, FitOptions, ImageOptions
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.user_table import UserTable
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
@@ -238,7 +238,7 @@ def fit(
         settings=chosen.settings,
         task=table.task,
     )
-    if here().count > 1:
+    if world().count > 1:
         refuse(model, name)
         agree_on(model)
     if chosen.fast_predict:

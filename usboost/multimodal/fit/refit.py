@@ -18,7 +18,7 @@ from usboost.models.tuned_images import fit_weighted
 from usboost.multimodal.fit.rounds import FITS, FoldRounds, OfFolds, by_folds
 from usboost.multimodal.fit.splits import Part, arrays_of, related_of
 from usboost.multimodal.fit.unfinished import Keep
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.columns.encoding import Encoding
 from usboost.table.user_table import UserTable
 
@@ -89,13 +89,13 @@ class Refit:
         asked to stop before its end, it is not made for so many rows, or a model of its kind cannot be told
         how far to go. An ensemble is `model` itself, to which such fits of its members are added.
         """
-        if self.wanted is False or (self.wanted is None and here().highest(self._asked.stopped)):
+        if self.wanted is False or (self.wanted is None and world().highest(self._asked.stopped)):
             return None
         everything = _together(*parts)
         if isinstance(model, Ensemble):
             return self._added(model, table, everything, encoding)
-        longer = took * here().sum(len(everything)) / here().sum(len(parts[0]))
-        if not self.wanted and here().highest(longer > self._time_left()):
+        longer = took * world().sum(len(everything)) / world().sum(len(parts[0]))
+        if not self.wanted and world().highest(longer > self._time_left()):
             return None
         folds = self._by_folds(model, table, everything, took)
         try:
@@ -144,7 +144,7 @@ class Refit:
             if self.wanted:
                 raise
             return None
-        return None if here().highest(asked.stopped) else Again(again, encoding, folds)
+        return None if world().highest(asked.stopped) else Again(again, encoding, folds)
 
     def _heard(self) -> list[Callback]:
         """The callbacks of the fits after the first."""

@@ -22,7 +22,7 @@ from usboost.models.methods.fold_fits import StopRecorder
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.models.tuned_images import Weighted, fit_weighted, images_tuned
 from usboost.multimodal.fit.splits import Part, related_of
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.user_table import UserTable
 
 FEW = 2000
@@ -41,7 +41,7 @@ def by_folds(model: Any, table: UserTable, rows: int) -> bool:
     """
     return (
         rows < FEW
-        and here().count == 1
+        and world().count == 1
         and table.split is None
         and isinstance(model, BoostedWeakLearners)
         and not any(isinstance(each, NetworkLearner) for each in model._learners().values())

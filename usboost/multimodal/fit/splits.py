@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from usboost.data.row_groups import Related, by_time
 from usboost.datasets.sampling import stratified_parts, stream
 from usboost.errors import UsboostError, option
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.user_table import UserTable
 
 HELD_OUT = 0.15
@@ -71,15 +71,15 @@ def hold_out(rows: Rows, seed: int, share: float = HELD_OUT) -> tuple[np.ndarray
     if rows.splits is not None:
         train, held = np.flatnonzero(rows.splits == "train"), np.flatnonzero(rows.splits == "val")
         for name, found in (("train", train), ("val", held)):
-            if not here().sum(len(found)):
+            if not world().sum(len(found)):
                 raise UsboostError(
                     f"no row that counts has {option('split')} {name}; give some such row a weight above 0"
                 )
         return train, held
     if rows.related is not None:
         return rows.related.hold_out(share, rows.codes, seed)
-    if here().count > 1:
-        drawn = np.random.default_rng(here().seed(seed)).random(rows.n) < share
+    if world().count > 1:
+        drawn = np.random.default_rng(world().seed(seed)).random(rows.n) < share
         return np.flatnonzero(~drawn), np.flatnonzero(drawn)
     if rows.codes is None:
         order = np.random.default_rng(seed).permutation(rows.n)
@@ -187,11 +187,11 @@ def of_all_shards(
 
     See `Shards.sample`. The positions are then those among these rows.
     """
-    if here().count == 1:
+    if world().count == 1:
         return part, labels, predicted
-    chosen = here().sample(len(part))
+    chosen = world().sample(len(part))
     columns = [labels, predicted, *(() if part.weights is None else (part.weights,))]
-    found = [np.concatenate(here().gather(each[chosen])) for each in columns]
+    found = [np.concatenate(world().gather(each[chosen])) for each in columns]
     return Part(np.arange(len(found[0])), found[2] if len(found) > 2 else None, None), found[0], found[1]
 
 

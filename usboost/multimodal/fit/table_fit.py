@@ -16,8 +16,8 @@ from usboost.errors import UsboostError, option
 from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
 from usboost.evaluation.intervals import least_probability, margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses
+from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.evaluation.task import TASKS, Task
-from usboost.evaluation.weighted import error_of_mean, mean
 from usboost.models.estimator import times_class_weight
 from usboost.models.tuned_images import fit_weighted
 from usboost.multimodal.fit.bundle import Bundle
@@ -36,7 +36,7 @@ from usboost.multimodal.fit.splits import (
 )
 from usboost.multimodal.fit.unfinished import Keep
 from usboost.multimodal.options import AnswerOptions
-from usboost.shards.here import alone, here
+from usboost.shards.collective import unsharded, world
 from usboost.table.columns.encoding import Encoding
 from usboost.table.user_table import UserTable
 
@@ -192,7 +192,7 @@ class TableFit(AnswerOptions):
         """
         if not self.table.classes:
             return self._bounded(first, train, held)
-        predicted, answers = here().once(lambda: alone(lambda: self._tempered(first, held)))
+        predicted, answers = world().once(lambda: unsharded(lambda: self._tempered(first, held)))
         return replace(first, predicted=predicted), answers
 
     def _tempered(self, first: First, held: Part) -> tuple[np.ndarray, dict[str, Any]]:
@@ -222,9 +222,9 @@ class TableFit(AnswerOptions):
     ) -> Fitted:
         """The bundle of the model that is kept, the first or the one of all rows; scores are the first's."""
         train, held, judged = parts
-        rows = (int(here().sum(len(train))), int(here().sum(len(held))))
+        rows = (int(world().sum(len(train))), int(world().sum(len(held))))
         score = TASKS[self.table.task].score
-        scores = here().once(lambda: alone(lambda: score(first.labels, first.predicted, judged.weights)))
+        scores = world().once(lambda: unsharded(lambda: score(first.labels, first.predicted, judged.weights)))
         model, encoding = (first.model, encoding) if again is None else (again.model, again.encoding)
         folds = None if again is None else again.folds
         scored = first.model if folds is None else folds
@@ -265,7 +265,7 @@ def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> N
     """
     if not table.classes:
         return
-    seen = here().sum(np.bincount(table.labels[train], minlength=len(table.classes))) > 0
+    seen = world().sum(np.bincount(table.labels[train], minlength=len(table.classes))) > 0
     if not seen.all():
         name = table.classes[int(seen.argmin())]
         raise UsboostError(

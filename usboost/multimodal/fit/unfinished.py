@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.errors import UsboostError, option
 from usboost.files.arrays import key_of
-from usboost.shards.here import here
+from usboost.shards.collective import world
 
 
 class Keep(Protocol):
@@ -80,7 +80,7 @@ class Unfinished:
 
     def remove(self, *, began: bool) -> None:
         """Remove the fits; those of which something is finished only if `began`."""
-        if here().number:
+        if world().number:
             return
         for each in self._ours():
             if began or not any(file.is_file() and file.name != "identity.json" for file in each.rglob("*")):

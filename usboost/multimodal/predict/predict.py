@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
-from usboost.evaluation.slices import Slice
+from usboost.evaluation.task import Slice
 from usboost.models.inspection.attribution import check_explainable
 from usboost.multimodal.fit.bundle import Bundle
 from usboost.multimodal.predict.explain import WHY, explain, read_reference

@@ -12,8 +12,8 @@ import pandas as pd
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
-from usboost.evaluation.weighted import median
-from usboost.shards.here import here
+from usboost.evaluation.statistics import median
+from usboost.shards.collective import world
 from usboost.table.columns.texts import TextParts, holds_text
 
 Part = Literal["year", "month", "weekday", "yearday", "hour", "days"]
@@ -44,12 +44,12 @@ class DateParts:
         present = dates.dropna()
         own = present.to_numpy()
         first = own.min(keepdims=True) if len(own) else own
-        firsts = np.concatenate(here().gather(first.view(np.int64))).view(own.dtype)
+        firsts = np.concatenate(world().gather(first.view(np.int64))).view(own.dtype)
         reference = pd.Timestamp(firsts.min() if len(firsts) else 0)
         every = cls(reference.isoformat(), PARTS)
         found = np.array(list(every.expand("", present).values()))
         low, high = -found.min(axis=1, initial=np.inf), found.max(axis=1, initial=-np.inf)
-        varies = -here().highest(low) < here().highest(high)
+        varies = -world().highest(low) < world().highest(high)
         varying = tuple(part for part, each in zip(PARTS, varies, strict=True) if each)
         return cls(every.reference, varying or ("days",))
 
@@ -130,7 +130,7 @@ class Encoding:
             if not isinstance(column.dtype, np.dtype):
                 continue
             missing, value = column.isna(), filled.get(str(name))
-            given, lacking = here().highest(np.array([not missing.all(), missing.any()]))
+            given, lacking = world().highest(np.array([not missing.all(), missing.any()]))
             if value is None:
                 value = median(column[~missing].to_numpy()) if given else 0.0
             imputation[str(name)] = {"value": value, "indicator": bool(lacking) and name not in further}

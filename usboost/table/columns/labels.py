@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError, choices, option
-from usboost.shards.here import here
+from usboost.shards.collective import world
 from usboost.table.columns.column import Column, is_date, is_text, is_usable
 from usboost.table.columns.formats import NumberFormat
 from usboost.table.columns.kinds import kind_of
@@ -153,7 +153,7 @@ def weights_of(column: Column) -> np.ndarray:
     if not good.all():
         row = column.row(int(good.argmin()))
         raise UsboostError(f"{row}: the weight {column.name!r} must be a number of at least 0")
-    if not here().highest(bool(values.any())):
+    if not world().highest(bool(values.any())):
         raise UsboostError(f"{column.source}: all weights {column.name!r} are zero")
     return values
 
@@ -204,7 +204,7 @@ def splits_of(column: Column) -> np.ndarray:
     """
     texts = column.filled().to_numpy()
     unknown = set(texts) - {"train", "val", "test"}
-    missing = {name for name in ("train", "val") if not here().highest(name in texts)}
+    missing = {name for name in ("train", "val") if not world().highest(name in texts)}
     if unknown or missing:
         what = f"{min(unknown or missing)!r} is {'unknown' if unknown else 'missing'}"
         raise UsboostError(
@@ -228,6 +228,6 @@ def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarra
     }
     if "weights" in found:  # those of rows that count get a mean of 1
         counted = found["weights"][found["weights"] > 0]
-        n, total = here().sum(float(len(counted))), here().sum(float(counted.sum()))
+        n, total = world().sum(float(len(counted))), world().sum(float(counted.sum()))
         found["weights"] = found["weights"] / (total / n) if n else found["weights"]
     return found

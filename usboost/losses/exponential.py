@@ -1,4 +1,4 @@
-"""The codeword exponential loss of two-weak-learner boosting (US §3.2)."""
+"""Exponential losses: on codewords (US §3.2), and on signs, of Earlyboost (EB)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_expit, softmax
 
+from usboost.errors import UsboostError
 from usboost.losses.base import Expansion, mean, relative, simplex_codewords
 
 MANY = 64
@@ -53,7 +54,7 @@ class CodewordExponential:
         return self.codewords.shape[1]
 
     def labels(self, codes: np.ndarray) -> np.ndarray:
-        """Class codes (n,) as this loss takes labels: as they are."""
+        """Return class codes (n,) as this loss takes labels: as they are."""
         return codes
 
     def scores(self, f: np.ndarray) -> np.ndarray:
@@ -130,9 +131,7 @@ class CodewordExponential:
         for slope, direction in zip(slopes, directions):
             np.multiply(self.margins(direction, y), -0.5, out=slope)
         weights = self.weights(f, y)
-        if counts is not None:
-            weights *= relative(counts)[:, None]
-        return ExponentialLine(weights, slopes)
+        return ExponentialLine(weights if counts is None else weights * relative(counts)[:, None], slopes)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
@@ -169,3 +168,68 @@ class ExponentialLine:
             hessian[v] = self._slopes @ np.multiply(slope, terms, out=weighted)
         # rounding differs in the two halves, and the step rule's solver takes symmetry for granted
         return risk, self._scale * gradient, self._scale * (hessian + hessian.T) / 2
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """L(y, f) = Σ_k exp(−y_k f_k) with signs y of shape (n, D), of Earlyboost and Earlyboost.MH (EB).
+
+    One column y = ±1 is the binary loss (3); one column per class, g_k(y) = 1 for the own class and
+    −1 for the others, is the one-vs-all loss (17). The risk is the mean over samples, so the paper's
+    J(H) is n times the risk and R(0) = D.
+    """
+
+    n_outputs: int
+
+    def _log_terms(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+        """−y_k f_k less their largest, and that largest: not all exponentials of it can underflow."""
+        exponents = -y * f
+        largest = float(exponents.max())
+        return exponents - largest, largest
+
+    def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
+        with np.errstate(over="ignore"):
+            return mean(np.exp(-y * f).sum(axis=1), counts)
+
+    def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """D(i, k) ∝ exp(−y_ik f_ik), normalised jointly to sum 1 (EB equations 13, 24 and 26): (n, D)."""
+        weights = np.exp(self._log_terms(f, y)[0])
+        return weights / weights.sum()
+
+    def line(
+        self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
+    ) -> _SignLine:
+        terms, largest = self._log_terms(f, y)
+        weights = np.exp(terms) if counts is None else np.exp(terms) * relative(counts)[:, None]
+        with np.errstate(over="ignore"):
+            scale = float(np.exp(largest))
+        return _SignLine(weights, np.stack([-y * d for d in directions]), 0.0, scale)
+
+    def probabilities(self, f: np.ndarray) -> np.ndarray:
+        """Class probabilities: (n, 2) from one column of scores, (n, D) from more.
+
+        At the risk's minimiser f_k = ½ log(p_k / (1 − p_k)), so p_k = 1 / (1 + exp(−2 f_k)); the D
+        separate probabilities of one-vs-all are scaled to sum 1. Mirrored scores (−f, f) of two
+        classes give what the one column f gives.
+        """
+        both = np.concatenate([-f, f], axis=1) if f.shape[1] == 1 else f
+        return softmax(log_expit(2.0 * both), axis=1)
+
+
+class _SignLine(ExponentialLine):
+    """The line along outputs of −1 and 1, or 0 where a learner abstains."""
+
+    def minimiser(self) -> np.ndarray:
+        """α = ½ log(W₊ / W₋), W₊ the weight that the one direction gets right and W₋ wrong (EB 12 and 25)."""
+        signs = self._slopes[0]
+        if len(self._slopes) > 1 or not np.isin(signs, (-1.0, 0.0, 1.0)).all():
+            raise UsboostError(
+                "the closed-form step of the exponential loss needs one learner with outputs −1 and 1; "
+                "use the step rule 'newton'"
+            )
+        # slopes are −y·h: below 0 where the learner is right
+        right, wrong = self._weights[signs < 0].sum(), self._weights[signs > 0].sum()
+        if right == wrong:  # both may be 0
+            return np.zeros(1)
+        with np.errstate(divide="ignore"):
+            return 0.5 * (np.log([right]) - np.log([wrong]))

@@ -1,9 +1,10 @@
-"""A regression tree as plain arrays, whatever library grew it."""
+"""A regression tree as plain arrays, whatever library grew it, and its exact Shapley values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from usboost.errors import UsboostError
 
 DEEPEST = 500
 """Levels of a tree; each is a level of recursion when it predicts."""
+
+# column, threshold, left and right child, and the codes that go left
+Node = tuple[int, float, int, int, list[int]]
 
 HIGHEST_CODE = 1 << 24
 """Largest category code of a tree; above it float32 has no room for every integer."""
@@ -23,14 +27,10 @@ class Tree:
 
     Attributes
     ----------
-    feature : int32 (nodes,)
-        Column tested at each inner node; node 0 is the root.
-    threshold : float32 (nodes,)
-        Rows with ``x <= threshold`` go left; unused at categorical nodes.
-    left, right : int32 (nodes,)
-        Child node, or ``~leaf`` for a leaf.
-    value : float32 (leaves, k)
-        Leaf values.
+    feature : int32 (nodes,), column tested at each inner node; node 0 is the root
+    threshold : float32 (nodes,), rows with ``x <= threshold`` go left; unused at categorical nodes
+    left, right : int32 (nodes,), child node, or ``~leaf`` for a leaf
+    value : float32 (leaves, k), leaf values
     categories : int32 (c,) and category_start : int32 (nodes + 1,)
         Codes that go left at each categorical node; an empty range means a numeric node.
     gain : float64 (nodes,)
@@ -49,38 +49,27 @@ class Tree:
     gain: np.ndarray
 
     def leaves(self, matrix: np.ndarray) -> np.ndarray:
-        """Leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major for speed."""
+        """Return the leaf index of every row, int32 (n,). The matrix is float32 (n, p), column-major."""
         if len(self.feature) == 0:
             return np.zeros(len(matrix), dtype=np.int32)
-        self._check_columns(matrix)
+        if self.feature.max() >= matrix.shape[1]:
+            raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {matrix.shape[1]}")
         if len(self.feature) >= FEWEST_NODES:
             return _walked(self, matrix)
-        return self._descend(matrix, 0, np.arange(len(self.value), dtype=np.int32))
+        return self._descend(matrix, 0)
 
     def predict(self, matrix: np.ndarray) -> np.ndarray:
-        """Leaf values of every row, float32 (n, k)."""
-        if len(self.feature) == 0:
-            return np.repeat(self.value, len(matrix), axis=0)
-        if self.value.shape[1] == 1 and len(self.feature) < FEWEST_NODES:
-            self._check_columns(matrix)
-            return self._descend(matrix, 0, self.value[:, 0])[:, None]
+        """Return the leaf values of every row, float32 (n, k)."""
         return self.value[self.leaves(matrix)]
 
     def goes_left(self, matrix: np.ndarray) -> np.ndarray:
-        """Whether each row would go left at each node, bool (n, nodes), whether or not it comes there."""
-        self._check_columns(matrix)
+        """Return whether each row would go left at each node, bool (n, nodes), also where it never comes."""
         return np.column_stack([self._goes_left(matrix, node) for node in range(len(self.feature))])
 
-    def _check_columns(self, matrix: np.ndarray) -> None:
-        if self.feature.max() >= matrix.shape[1]:
-            raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {matrix.shape[1]}")
-
-    def _descend(self, matrix: np.ndarray, node: int, leaf_value: np.ndarray) -> np.ndarray:
+    def _descend(self, matrix: np.ndarray, node: int) -> np.ndarray:
         # whole columns and selects: for shallow trees far faster than walking row by row
-        sides = [
-            leaf_value[~child] if child < 0 else self._descend(matrix, child, leaf_value)
-            for child in (int(self.left[node]), int(self.right[node]))
-        ]
+        children = (int(self.left[node]), int(self.right[node]))
+        sides = [np.int32(~child) if child < 0 else self._descend(matrix, child) for child in children]
         return np.where(self._goes_left(matrix, node), *sides)
 
     def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:
@@ -95,13 +84,13 @@ class Tree:
 
     @classmethod
     def constant(cls, value: float) -> Tree:
-        """A tree of a single leaf."""
+        """Make a tree of a single leaf."""
         return cls._build([], np.full((1, 1), value, dtype=np.float32))
 
     @classmethod
     def from_lightgbm(cls, dumped: dict[str, Any], scale: float = 1.0) -> Tree:
-        """From one ``tree_info`` entry of ``Booster.dump_model()``; leaf values are multiplied by `scale`."""
-        nodes: list[tuple[int, float, int, int, list[int]]] = []
+        """Make a tree of a ``tree_info`` of ``Booster.dump_model()``, its leaf values times `scale`."""
+        nodes: list[Node] = []
         values: list[float] = []
         gains: list[float] = []
 
@@ -125,22 +114,14 @@ class Tree:
 
     @classmethod
     def from_sklearn(cls, tree: Any) -> Tree:
-        """From the ``tree_`` of a scikit-learn regression tree."""
+        """Make a tree of the ``tree_`` of a scikit-learn regression tree."""
         inner = np.flatnonzero(tree.children_left >= 0)
         leaf = np.flatnonzero(tree.children_left < 0)
         renumber = np.empty(tree.node_count, dtype=np.int64)
         renumber[inner] = np.arange(len(inner))
         renumber[leaf] = ~np.arange(len(leaf))
-        nodes: list[tuple[int, float, int, int, list[int]]] = [
-            (
-                int(tree.feature[i]),
-                float(tree.threshold[i]),
-                int(renumber[tree.children_left[i]]),
-                int(renumber[tree.children_right[i]]),
-                [],
-            )
-            for i in inner
-        ]
+        parts = (tree.feature, tree.threshold, renumber[tree.children_left], renumber[tree.children_right])
+        nodes: list[Node] = [(*each, []) for each in zip(*(part[inner].tolist() for part in parts))]
         # impurities are means over rows and outputs
         error = tree.n_outputs * tree.weighted_n_node_samples * tree.impurity
         gains = error[inner] - error[tree.children_left[inner]] - error[tree.children_right[inner]]
@@ -150,7 +131,7 @@ class Tree:
     @classmethod
     def _build(
         cls,
-        nodes: Sequence[tuple[int, float, int, int, list[int]]],
+        nodes: Sequence[Node],
         value: np.ndarray,
         gains: Sequence[float] = (),
     ) -> Tree:
@@ -172,16 +153,16 @@ class Tree:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Its arrays by name; `from_arrays` makes it of them again."""
+        """Return its arrays by name; `from_arrays` makes it of them again."""
         return {each.name: getattr(self, each.name) for each in fields(Tree)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
-        """The tree whose arrays are called `prefix` + name."""
+        """Make the tree whose arrays are called `prefix` + name."""
         return cls(**{each.name: arrays[prefix + each.name] for each in fields(Tree)})
 
     def check(self, n_columns: int | None = None) -> None:
-        """Every node and every leaf has one parent, which comes before it; columns and codes are in range.
+        """Check that each node and leaf has one parent before it, and that columns and codes are in range.
 
         Raises `UsboostError` if it is not, or an array has another shape or type than `Tree` says.
 
@@ -190,14 +171,8 @@ class Tree:
         n_columns : of the table that it reads, where that is known.
         """
         n = len(self.feature) if self.feature.ndim == 1 else -1
-        shapes = {
-            "feature": (n,),
-            "threshold": (n,),
-            "left": (n,),
-            "right": (n,),
-            "category_start": (n + 1,),
-            "gain": (n,),
-        }
+        shapes = dict.fromkeys(("feature", "threshold", "left", "right", "gain"), (n,))
+        shapes["category_start"] = (n + 1,)
         kinds = {"threshold": "f", "value": "f", "gain": "f"}
         for name in (*shapes, "value", "categories"):
             array = getattr(self, name)
@@ -237,14 +212,10 @@ _BLOCK_ROWS = 8_192  # what a level reads and writes stays in the cache
 
 
 def _walked(tree: Tree, matrix: np.ndarray) -> np.ndarray:
-    """Leaf index of every row, int32 (n,), by a tree with one inner node at least: down its path, by level.
+    """Return the leaf index of every row, int32 (n,): down its path, by level.
 
     A tree of m nodes and mean depth d costs n·d steps so, where testing every node on all rows costs n·m.
     For the trees of a forest that is tens of times less; for a small tree it is more.
-
-    Parameters
-    ----------
-    matrix : float32 (n, p), p above every column that the tree reads
     """
     found = np.empty(len(matrix), dtype=np.int32)
     feature = tree.feature.astype(np.intp)
@@ -270,7 +241,7 @@ def _walked(tree: Tree, matrix: np.ndarray) -> np.ndarray:
 
 
 class _Codes:
-    """Which codes go left, of all categorical nodes of a tree, in one array."""
+    """The codes that go left at all categorical nodes of a tree, in one array."""
 
     def __init__(self, tree: Tree) -> None:
         counts = np.diff(tree.category_start)
@@ -288,3 +259,74 @@ class _Codes:
         at = np.flatnonzero(self.categorical.take(node))
         node = node[at]
         goes_left[at] = self.left[self.start[node] + np.minimum(read[at].astype(np.intp), self.last[node])]
+
+
+def shapley_values(
+    tree: Tree, rows: np.ndarray, reference: np.ndarray, owner: np.ndarray, n_owners: int
+) -> np.ndarray:
+    """Return what each owner of columns adds to a tree's value: float64 (n, n_owners, k).
+
+    Over the owners they sum to the value of the row less its mean over the reference rows.
+
+    Parameters
+    ----------
+    rows, reference : float32 (n, p) and (m, p), column-major for speed
+    owner : int (p,), who has a column: columns of one owner are in S together
+    """
+    found = np.zeros((len(rows), n_owners, tree.value.shape[1]))
+    if not len(tree.feature):
+        return found
+    left = [tree.goes_left(rows), tree.goes_left(reference)]
+    for leaf, path in _paths(tree):
+        owners = sorted({int(owner[tree.feature[node]]) for node, _ in path})
+        if len(owners) > _MOST:
+            raise UsboostError(f"a tree tests more than {_MOST} columns on one path, too many to explain")
+        codes = [np.zeros(len(sides), dtype=np.int64) for sides in left]
+        for bit, each in enumerate(owners):
+            for sides, code in zip(left, codes):
+                passed = np.ones(len(sides), dtype=bool)
+                for node, goes_left in path:
+                    if owner[tree.feature[node]] == each:
+                        passed &= sides[:, node] == goes_left
+                code |= passed.astype(np.int64) << bit
+        shares = _shares(codes[0], codes[1], len(owners))
+        found[:, owners] += shares[:, :, None] * tree.value[leaf].astype(np.float64)
+    return found
+
+
+def _paths(tree: Tree) -> Iterator[tuple[int, list[tuple[int, bool]]]]:
+    """Yield each leaf, and the nodes that lead to it, with the side on which they do."""
+    waiting: list[tuple[int, list[tuple[int, bool]]]] = [(0, [])]
+    while waiting:
+        node, path = waiting.pop()
+        for child, goes_left in ((int(tree.left[node]), True), (int(tree.right[node]), False)):
+            longer = [*path, (node, goes_left)]
+            if child < 0:
+                yield ~child, longer
+            else:
+                waiting.append((child, longer))
+
+
+def _shares(rows: np.ndarray, reference: np.ndarray, d: int) -> np.ndarray:
+    """Return the share of a leaf's value that each of d owners gets, float64 (n, d).
+
+    Bit k of rows, int64 (n,), and reference, (m,), says whether owner k lets a row through to the leaf.
+    """
+    own, place = np.unique(rows, return_inverse=True)
+    others, counts = np.unique(reference, return_counts=True)
+    reached = (own[:, None] | others) == (1 << d) - 1
+    bits = np.arange(d)
+    mine = ((own[:, None] & ~others)[:, :, None] >> bits) & 1
+    theirs = ((others & ~own[:, None])[:, :, None] >> bits) & 1
+    a, b = mine.sum(axis=2), theirs.sum(axis=2)
+    share = np.where(reached, counts / len(reference), 0.0)
+    plus, minus = _WEIGHTS[np.maximum(a - 1, 0), b], _WEIGHTS[np.maximum(b - 1, 0), a]
+    table = (share * plus)[:, :, None] * mine - (share * minus)[:, :, None] * theirs
+    return np.asarray(table.sum(axis=1)[place])
+
+
+_MOST = 62  # bits of a code
+_WEIGHTS = np.array(
+    [[factorial(a) * factorial(b) / factorial(a + b + 1) for b in range(_MOST + 1)] for a in range(_MOST + 1)]
+)
+"""Entry (a − 1, b) is (a − 1)! b! / (a + b)!."""

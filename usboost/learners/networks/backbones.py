@@ -1,4 +1,4 @@
-"""Backbones: how a network reads images, what frozen ones make of them, and inputs that are images."""
+"""Backbones: how a network reads images, and what frozen ones make of them (embeddings, activations)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,12 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
 from usboost.errors import UsboostError
-from usboost.learners.networks import architectures
-from usboost.learners.networks.architectures import DEFAULT, is_timms
-from usboost.learners.networks.images import embeddings
-from usboost.learners.networks.images.image_network import (
-    AUGMENTATIONS,
-    FrozenNetwork,
-    ImageNetwork,
-    LastBlock,
-)
-from usboost.learners.networks.images.pretrained import load_backbone, read_weights
-from usboost.learners.networks.inputs import Checked, Spec, TableInput
-from usboost.learners.networks.modules import initialise
+from usboost.learners.networks import architectures, embeddings
+from usboost.learners.networks.architectures import DEFAULT, is_timms, load_backbone, read_weights
+from usboost.learners.networks.image_network import AUGMENTATIONS, FrozenNetwork, ImageNetwork, LastBlock
+from usboost.learners.networks.inputs import Checked, Spec, TableInput, initialise
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "auto", "last", "all", "head")
@@ -39,7 +30,7 @@ _VERSION = 1  # of what embeddings are: count it up when the same weights would 
 
 @dataclass(eq=False, repr=False)
 class Backbone(BaseEstimator):
-    """How a network reads images.
+    """A backbone, by which a network reads images.
 
     Parameters
     ----------
@@ -88,11 +79,11 @@ class Backbone(BaseEstimator):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether none of it is trained."""
+        """Return whether none of it is trained."""
         return self.finetune in ("none", "auto", "head")
 
     def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
-        """What `ImageNetwork` is built from: JSON."""
+        """Return what `ImageNetwork` is built from, JSON."""
         architectures.check_name(self.name)
         if self.finetune not in FINETUNED:
             raise UsboostError(
@@ -102,7 +93,10 @@ class Backbone(BaseEstimator):
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained is True:
             raise UsboostError("small_cnn has no published weights; set pretrained: false, or to a file")
-        size, least = self._size(), architectures.smallest(self.name)
+        only = architectures.published(self.name).side if is_timms(self.name) else None
+        if only is not None and self.size not in (None, only):
+            raise UsboostError(f"{self.name} reads images of {only} pixels a side, not {self.size}; set size")
+        size, least = only or self.size, architectures.smallest(self.name)
         if size is None and is_timms(self.name) and min(view.height, view.width) < least:
             size = least
         side = size or min(view.height, view.width)
@@ -133,27 +127,23 @@ class Backbone(BaseEstimator):
                 load_backbone(part.backbone, self.name, weights, str(self.pretrained))
 
     def embed(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
-        """The frozen backbone's features of every image: float32 (n, d), zeros where there is none.
+        """Return the frozen backbone's features of every image: float32 (n, d), zeros where there is none.
 
         Raises
         ------
         UsboostError
             If its weights would be random and nobody asked for that.
         """
-        return np.asarray(self._values(view, device, blocks=0), dtype=np.float32)
+        return np.asarray(self.activations(view, device, blocks=0), dtype=np.float32)
 
     def activations(self, view: Any, device: torch.device, blocks: int = 1) -> np.ndarray:
-        """What the backbone without its last block, or blocks, makes of every image: float16 (n, …).
+        """Return what the backbone without its last blocks makes of every image: float16 (n, …).
 
         Raises
         ------
         UsboostError
             As `embed`, and if it is not known where the last block begins.
         """
-        return self._values(view, device, blocks)
-
-    def _values(self, view: Any, device: torch.device, blocks: int) -> np.ndarray:
-        """Without the last `blocks`, of which 0 are left out for embeddings."""
         if not self.pretrained and not self.random:
             raise UsboostError(
                 f"a frozen {self.name} with random weights sees next to nothing; set pretrained, train it "
@@ -174,12 +164,14 @@ class Backbone(BaseEstimator):
         given = (_VERSION, self.name, side, spec["mean"], spec["deviation"], device.type, left_out)
         known = self._source()
         key = None if known is None else f"{known} {view.channels} {given}"
-        if key is None or key not in _digests:
-            digest = _digest(network(), repr(given))
+        if (digest := _digests.get(key or "", "")) == "":
+            # of all that decides what the network gives for an image
+            state = hashlib.sha256(repr(given).encode())
+            for name, tensor in network().state_dict().items():
+                state.update(name.encode() + tensor.contiguous().numpy().tobytes())
+            digest = state.hexdigest()[:32]
             if key is not None:
                 _digests[key] = digest
-        else:
-            digest = _digests[key]
         called, folder = f"{self.name}-{digest}", embeddings.cache_folder(self.cache)
 
         def frozen() -> FrozenNetwork:
@@ -190,25 +182,18 @@ class Backbone(BaseEstimator):
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
     def _source(self) -> str | None:
-        """What says which weights it has without reading them; None where that is not certain."""
+        """Name the weights without reading them; None where that is not certain."""
         if isinstance(self.pretrained, str) and Path(self.pretrained).is_file():
             about = Path(self.pretrained).stat()
             return f"{Path(self.pretrained).resolve()} {about.st_mtime_ns} {about.st_size} {about.st_ino}"
         return self.name if self.name == DEFAULT and self.pretrained is True else None
 
     def _whole(self, spec: dict[str, Any]) -> ImageNetwork:
-        """The backbone without layers after it, with the weights that it starts from."""
+        """Build the backbone without layers after it, with the weights that it starts from."""
         network = ImageNetwork(spec, [])
         initialise(network, 0)
         self.load_weights(network)
         return network
-
-    def _size(self) -> int | None:
-        """Side that images are resized to."""
-        only = architectures.published(self.name).side if is_timms(self.name) else None
-        if only is not None and self.size not in (None, only):
-            raise UsboostError(f"{self.name} reads images of {only} pixels a side, not {self.size}; set size")
-        return only or self.size
 
 
 _digests: dict[str, str] = {}  # of the networks of this process, so that known images need none of them
@@ -216,27 +201,13 @@ _digests: dict[str, str] = {}  # of the networks of this process, so that known 
 _networks: embeddings.Recent[FrozenNetwork] = embeddings.Recent(1 << 28)
 
 
-def _digest(network: ImageNetwork, given: str) -> str:
-    """Of all that decides what the network gives for an image."""
-    digest = hashlib.sha256(given.encode())
-    for name, tensor in network.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:32]
+def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: torch.device) -> Table:
+    """Return images as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them.
 
-
-def embedded(
-    view: Images | EncodedImages | PooledImages, backbone: Backbone | None, device: torch.device
-) -> Table:
-    """Images as a table of what a frozen backbone, EfficientNet-Lite0 by default, makes of them.
-
-    Of several images a row it is their mean. Rows without an image are `absent`.
+    Rows without an image are `absent`.
     """
     reader = backbone or Backbone()
-    if isinstance(view, PooledImages):
-        values = view.mean(reader.embed(each, device) for each in view.columns)
-    else:
-        values = reader.embed(view, device)
+    values = reader.embed(view, device)
     table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
     return replace(table, absent=view.absent)
 
@@ -244,10 +215,10 @@ def embedded(
 PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]
 
 
-class ImageSpec(Checked):
-    """Of a network on images; see `usboost.learners.networks.images.backbones.Backbone`.
+class ImageInputSpec(Checked):
+    """A network on images; see `usboost.learners.networks.backbones.Backbone`.
 
-    `part` "last" is of a network on what the backbone without its last block gave.
+    `part` "last": a network on what the backbone without its last block gave.
     """
 
     view: Literal["image"]
@@ -260,7 +231,7 @@ class ImageSpec(Checked):
     part: Literal["last"] | None = None
 
     @model_validator(mode="after")
-    def _possible(self) -> ImageSpec:
+    def _possible(self) -> ImageInputSpec:
         architectures.check_name(self.backbone)
         if self.size is not None and self.size < architectures.smallest(self.backbone):
             raise ValueError(f"size {self.size} is too small for {self.backbone}")
@@ -275,13 +246,13 @@ class ImageInput:
     """Images, in memory or decoded batch by batch, or what a frozen backbone made of them."""
 
     kind: ClassVar[str] = "image"
-    checked: ClassVar[type[Checked]] = ImageSpec
+    checked: ClassVar[type[Checked]] = ImageInputSpec
 
     @staticmethod
     def prepare(
         view: Images | EncodedImages, device: torch.device, reader: Any = None
     ) -> tuple[Spec, Batches]:
-        """Specification and rows; of a frozen backbone the table of its embeddings, for a head.
+        """Return specification and rows; of a frozen backbone the table of its embeddings, for a head.
 
         Without a `Backbone` as reader it is a small CNN that is trained.
         """
@@ -298,27 +269,5 @@ class ImageInput:
 
     @staticmethod
     def network(spec: Spec, widths: list[int]) -> nn.Module:
-        """A backbone, or its last block, and fully connected layers after it."""
+        """Build a backbone, or its last block, and fully connected layers after it."""
         return LastBlock(spec, widths) if spec.get("part") == "last" else ImageNetwork(spec, widths)
-
-
-class PooledInput:
-    """Several images a row, read as the mean of what a frozen backbone makes of them."""
-
-    kind: ClassVar[str] = "pooled_images"
-    checked: ClassVar[type[Checked]] = ImageSpec
-
-    @staticmethod
-    def prepare(view: PooledImages, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
-        """The table of the means, for a head. Raises `UsboostError` if the backbone is to be trained."""
-        backbone = reader or Backbone()
-        if not backbone.is_frozen:
-            raise UsboostError(
-                "pooled images are read by a frozen backbone; use finetune none, or a view for each column"
-            )
-        return TableInput.prepare(embedded(view, backbone, device), device)
-
-    @staticmethod
-    def network(spec: Spec, widths: list[int]) -> nn.Module:
-        """None reads this view itself: what `prepare` describes is a table."""
-        raise UsboostError("no network reads pooled images themselves")

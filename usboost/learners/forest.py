@@ -1,4 +1,4 @@
-"""The trees of one round, the table that they read, and many trees on many rows.
+"""Forests: the trees of one round, the table that they read, and many trees on many rows.
 
 For many shallow trees leaf numbers are found by whole-column tests on blocks that stay in the cache. A tree
 of depth d costs 2^d − 1 comparisons of a column, then a few operations on bytes: right ^ ((left ^ right) &
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ import numpy as np
 from usboost.data.table import code_type
 from usboost.errors import UsboostError
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
-from usboost.learners.trees.tree import Tree
+from usboost.learners.tree import Tree
 
 BLOCK_ROWS = 32_768
 TURNED_TREES = 32  # that many trees' values are written, then turned over together
@@ -27,11 +28,7 @@ TURNED_TREES = 32  # that many trees' values are written, then turned over toget
 
 @dataclass(frozen=True)
 class _Plan:
-    """One tree, ready to be run on a block of columns.
-
-    `tests` are (column, threshold) or (column, table of codes that go left); a child is a node, or
-    ``~leaf``.
-    """
+    """One tree as tests, (column, threshold or table of codes that go left), and children."""
 
     tests: tuple[tuple[int, Any], ...]
     children: tuple[tuple[int, int], ...]
@@ -39,12 +36,7 @@ class _Plan:
 
 
 class Forest:
-    """Trees over the columns of one matrix.
-
-    Parameters
-    ----------
-    trees : sequence of T trees; every one gives k outputs
-    """
+    """T trees over the columns of one matrix; every one gives k outputs."""
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self._values = [tree.value for tree in trees]
@@ -54,34 +46,26 @@ class Forest:
         return len(self._plans)
 
     def leaf_values(self, matrix: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The value of the leaf that each row falls into, tree by tree: float32 (n, T), for k = 1.
+        """Return the value of the leaf that each row falls into, tree by tree: float32 (n, T), for k = 1.
 
-        Parameters
-        ----------
-        matrix : float32 (n, p), column-major for speed
-        out : float32 (n, T), optional
-            Where to write them.
+        The matrix is float32 (n, p), column-major for speed; `out` is where to write them.
         """
         values = np.empty((len(matrix), len(self)), dtype=np.float32) if out is None else out
 
-        def look_up(t: int, leaves: np.ndarray, line: np.ndarray) -> None:
-            np.take(self._values[t][:, 0], leaves, out=line, mode="clip")
-
-        return self._tree_by_tree(matrix, look_up, values)
+        return self._tree_by_tree(
+            matrix,
+            lambda t, leaves, line: np.take(self._values[t][:, 0], leaves, out=line, mode="clip"),
+            values,
+        )
 
     def leaf_numbers(self, matrix: np.ndarray) -> np.ndarray:
-        """The leaf that each row falls into, tree by tree, counted from 0 in every tree: (n, T), of the type
-        that `code_type` has for the largest tree."""
+        """Return the leaf of each row, tree by tree, counted from 0 in each: (n, T), of a `code_type`."""
         most = max((len(value) for value in self._values), default=1)
         numbers = np.empty((len(matrix), len(self)), dtype=code_type(most))
-
-        def copy(t: int, leaves: np.ndarray, line: np.ndarray) -> None:
-            line[:] = leaves
-
-        return self._tree_by_tree(matrix, copy, numbers)
+        return self._tree_by_tree(matrix, lambda t, leaves, line: np.copyto(line, leaves, "unsafe"), numbers)
 
     def _tree_by_tree(
-        self, matrix: np.ndarray, fill: Callable[[int, np.ndarray, np.ndarray], None], out: np.ndarray
+        self, matrix: np.ndarray, fill: Callable[[int, np.ndarray, np.ndarray], Any], out: np.ndarray
     ) -> np.ndarray:
         """`out` (n, T): `fill` is given a tree, its leaf numbers of some rows, and where to write."""
 
@@ -118,23 +102,15 @@ class _Columns:
 
     def __init__(self, matrix: np.ndarray) -> None:
         self._matrix, self.n_rows = matrix, len(matrix)
-        self._numbers: dict[int, np.ndarray] = {}
-        self._codes: dict[int, np.ndarray] = {}
+        self._read: dict[tuple[int, bool], np.ndarray] = {}
 
-    def numbers(self, column: int) -> np.ndarray:
-        if column not in self._numbers:
-            self._numbers[column] = np.ascontiguousarray(self._of(column))
-        return self._numbers[column]
-
-    def codes(self, column: int) -> np.ndarray:
-        if column not in self._codes:
-            self._codes[column] = self._of(column).astype(np.intp)
-        return self._codes[column]
-
-    def _of(self, column: int) -> np.ndarray:
-        if column >= self._matrix.shape[1]:
-            raise UsboostError(f"a tree reads column {column}, but there are {self._matrix.shape[1]}")
-        return self._matrix[:, column]
+    def read(self, column: int, codes: bool) -> np.ndarray:
+        if (column, codes) not in self._read:
+            if column >= self._matrix.shape[1]:
+                raise UsboostError(f"a tree reads column {column}, but there are {self._matrix.shape[1]}")
+            values = self._matrix[:, column]
+            self._read[column, codes] = values.astype(np.intp) if codes else np.ascontiguousarray(values)
+        return self._read[column, codes]
 
 
 def _for_blocks(matrix: np.ndarray, work: Callable[[slice, _Columns], None]) -> None:
@@ -143,12 +119,13 @@ def _for_blocks(matrix: np.ndarray, work: Callable[[slice, _Columns], None]) -> 
         work(rows, _Columns(matrix[rows]))
 
     starts = range(0, len(matrix), BLOCK_ROWS)
-    if len(starts) <= 1:
-        list(map(run, starts))
-        return
     # numpy lets go of the interpreter in every operation here
-    with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
-        list(pool.map(run, starts))
+    with (
+        ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1))
+        if len(starts) > 1
+        else nullcontext() as pool
+    ):
+        list((pool.map if pool else map)(run, starts))
 
 
 def _plan(tree: Tree) -> _Plan:
@@ -166,7 +143,7 @@ def _plan(tree: Tree) -> _Plan:
 
 
 def _leaves(plan: _Plan, columns: _Columns) -> np.ndarray:
-    """Leaf number of every row of the block."""
+    """Return the leaf number of every row of the block."""
     if not plan.tests:
         return np.zeros(columns.n_rows, dtype=np.uint8)
 
@@ -176,9 +153,9 @@ def _leaves(plan: _Plan, columns: _Columns) -> np.ndarray:
         column, rule = plan.tests[node]
         if isinstance(rule, np.ndarray):
             # clip: codes above the table meet its last entry
-            goes_left = np.take(rule, columns.codes(column), mode="clip")
+            goes_left = np.take(rule, columns.read(column, codes=True), mode="clip")
         else:
-            goes_left = columns.numbers(column) <= rule
+            goes_left = columns.read(column, codes=False) <= rule
         left, right = descend(plan.children[node][0]), descend(plan.children[node][1])
         # 0 or all ones after the negation: right ^ (mask & (left ^ right)) is the child
         test = goes_left.view(np.uint8) if plan.leaf_type is np.uint8 else goes_left.astype(plan.leaf_type)
@@ -226,14 +203,10 @@ class FittedTrees:
         return cls(tuple(Tree.from_arrays(arrays, f"{i}.") for i in range(meta["trees"])))
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
-        """Every tree is one (`Tree.check`), and there are `n_outputs` outputs.
-
-        Raises `UsboostError` if not.
-        """
+        """Check every tree, and that there are `n_outputs` outputs."""
         for tree in self.trees:
             tree.check(n_columns)
-        found = sum(tree.value.shape[1] for tree in self.trees)
-        check_outputs(found, n_outputs)
+        check_outputs(sum(tree.value.shape[1] for tree in self.trees), n_outputs)
 
 
 @dataclass(frozen=True)
@@ -245,32 +218,26 @@ class PreparedTable:
 
 
 def trees_of(learner: object) -> tuple[Tree, ...]:
-    """The trees of a fitted learner that grows them; none of another."""
+    """Return the trees of a fitted learner that grows them; none of another."""
     return learner.trees if isinstance(learner, FittedTrees) else ()
 
 
 def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) -> FittedTrees:
-    """The trees with the target's `leaf_values`, if it has any, of the rows that they were fitted to.
+    """Return the trees with the target's `leaf_values`, if it has any, of the rows that they were fitted to.
 
-    Parameters
-    ----------
-    matrix : float32 (n, p), of the target's rows
+    The matrix is float32 (n, p).
     """
     leaves = target.leaf_values
     if leaves is None:
         return fitted
     weights = target.fit_weights
-    seen = (
-        np.ones(len(matrix), dtype=bool)
-        if weights is None
-        else weights.reshape(*weights.shape[:1], -1 if len(weights) else 1).any(axis=1)
-    )
+    seen: np.ndarray = np.ones(len(matrix), dtype=bool)
+    if weights is not None:
+        seen = np.asarray(weights.reshape(len(weights), -1 if len(weights) else 1).any(axis=1))
     counts = None if target.counts is None else target.counts[seen]
 
     def refitted(tree: Tree) -> Tree:
-        count = len(tree.value)
-        own = tree.leaves(matrix)[seen]
-        best = leaves.best(leaves.residual[seen], own, count, counts)
+        best = leaves.best(leaves.residual[seen], tree.leaves(matrix)[seen], len(tree.value), counts)
         return replace(tree, value=best.astype(np.float32)[:, None])
 
     return FittedTrees(tuple(refitted(tree) for tree in fitted.trees))

@@ -1,4 +1,4 @@
-"""What frozen networks make of images: computed once for each image and weights, kept on disk.
+"""The cache of embeddings: what frozen networks make of images, computed once for each image and weights.
 
 A folder for each network (by the digest of all that decides what it gives) holds shards of some hundred
 images: the images' digests and their values. A process that is killed loses one shard at most; two
@@ -13,11 +13,11 @@ import tempfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
@@ -25,7 +25,7 @@ from safetensors.numpy import load_file, save
 
 from usboost.errors import UsboostError, warn
 from usboost.files import write_atomically
-from usboost.learners.networks.images.image_network import FrozenNetwork
+from usboost.learners.networks.image_network import FrozenNetwork
 
 SHARD = 512
 """Images in a shard."""
@@ -36,19 +36,18 @@ LEAST = 16
 IN_MEMORY = 1 << 30
 """Bytes of values that are held in memory; more lie in a temporary file that is mapped."""
 
-_TOLD = 64  # images after which `progress` is told
+_NOTIFIED = 64  # images after which `progress` is called
 _RECENT = 1 << 28  # bytes of the last results, kept in memory
 _LARGEST_HALF = 60_000.0  # a float16 holds no more
 
 Progress = Callable[[int, int], None]
 
+T = TypeVar("T", bound=Any)
+
 
 @contextmanager
 def progress(callback: Progress) -> Iterator[None]:
-    """Within it `callback(done, total)` is told of the images that are embedded, some at a time.
-
-    Those that are found on disk do not count; nothing is told where there is nothing to embed.
-    """
+    """Call `callback(done, total)` within it as images are embedded; those that are on disk do not count."""
     _listening.append(callback)
     try:
         yield
@@ -57,35 +56,26 @@ def progress(callback: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def not_kept() -> Iterator[None]:
-    """Within it nothing is written to disk: of images that are made for one question, say.
-
-    What is there already is read.
-    """
-    before = _writing.set(False)
+def _within(variable: ContextVar[bool], value: bool) -> Iterator[None]:
+    before = variable.set(value)
     try:
         yield
     finally:
-        _writing.reset(before)
+        variable.reset(before)
 
 
-@contextmanager
-def held() -> Iterator[None]:
-    """Within it the same images are embedded once for several models, also without a folder."""
-    before = _holding.set(True)
-    try:
-        yield
-    finally:
-        _holding.reset(before)
+def without_writing() -> AbstractContextManager[None]:
+    """Write nothing to disk within it, of images that are made for one question, say; the cache is read."""
+    return _within(_writing, False)
 
 
-def holding() -> bool:
-    """Whether this is within `held`."""
-    return _holding.get()
+def shared_in_memory() -> AbstractContextManager[None]:
+    """Embed the same images once within it for several models, also without a folder."""
+    return _within(_holding, True)
 
 
 def cache_folder(chosen: str | bool | None) -> Path | None:
-    """Where embeddings are kept: the folder chosen, $USBOOST_CACHE, or the user's; None for "off"."""
+    """Return the cache's folder: the one chosen, $USBOOST_CACHE, or the user's; None for "off"."""
     if chosen is False or chosen == "off":
         return None
     if isinstance(chosen, str):
@@ -95,12 +85,12 @@ def cache_folder(chosen: str | bool | None) -> Path | None:
         return None
     if own:
         return Path(own) / "embeddings"
-    user = os.environ.get("XDG_CACHE_HOME")
-    return (Path(user) if user else Path.home() / ".cache") / "usboost" / "embeddings"
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return user / "usboost" / "embeddings"
 
 
 def image_digests(view: Any) -> np.ndarray:
-    """uint8 (n, 16): what each image is, whatever row it stands in."""
+    """Return what each image is, whatever row it stands in: uint8 (n, 16)."""
     if hasattr(view, "digests"):
         found: np.ndarray = view.digests()
         return found
@@ -117,14 +107,14 @@ def image_digests(view: Any) -> np.ndarray:
 def values_of(
     view: Any, compute: Callable[[], FrozenNetwork], folder: Path | None, network: str = ""
 ) -> np.ndarray:
-    """What a frozen network gives for each image, computed if it is not in the folder.
+    """Return what a frozen network gives for each image, computed if it is not in the folder.
 
     Parameters
     ----------
     view : images; rows that its mask `absent` marks get zeros.
     compute : makes the network, if it is needed at all.
     folder : of this network and size alone; None keeps nothing.
-    network : what tells it from others, for `held`.
+    network : what tells it from others, for `shared_in_memory`.
 
     Returns
     -------
@@ -134,11 +124,10 @@ def values_of(
     absent = getattr(view, "absent", None)
     there = np.arange(len(view)) if absent is None else np.flatnonzero(~np.asarray(absent))
     if len(there) == 0:
-        width = compute().shape(view)
-        return np.zeros((len(view), *width), dtype=np.float16)
+        return np.zeros((len(view), *compute().shape(view)), dtype=np.float16)
     keys = image_digests(view)[there]
     asked = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
-    remembered = folder is not None or (holding() and bool(network))
+    remembered = folder is not None or (_holding.get() and bool(network))
     if remembered and (recent := _recent.get(asked)) is not None:
         return recent[0]
     unique, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -162,8 +151,8 @@ def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwo
     """Values of the rows to the store, a shard at a time."""
     for start in range(0, len(rows), SHARD):
         shard, parts = slice(start, start + SHARD), []
-        for begin in range(start, min(start + SHARD, len(rows)), _TOLD):
-            part = slice(begin, min(begin + _TOLD, start + SHARD))
+        for begin in range(start, min(start + SHARD, len(rows)), _NOTIFIED):
+            part = slice(begin, min(begin + _NOTIFIED, start + SHARD))
             parts.append(network(view, rows[part]))
             for callback in _listening:
                 callback(min(part.stop, len(rows)), len(rows))
@@ -189,16 +178,14 @@ class _Store:
                     self._sources.append(path)
 
     def find(self, keys: np.ndarray) -> np.ndarray:
-        """Where the values of images are: int64 (k,), -1 for those that are not there.
-
-        Parameters
-        ----------
-        keys : uint8 (k, 16).
-        """
+        """Find images by keys, uint8 (k, 16): positions, int64 (k,), -1 for those that are not there."""
         where = np.full(len(keys), -1, dtype=np.int64)
         if self._keys:
             known = np.concatenate(self._keys)
-            heads, wanted = _head(known), _head(keys)
+            # compared by their first eight bytes, then whole
+            heads, wanted = (
+                np.ascontiguousarray(each[:, :8]).view(np.uint64)[:, 0] for each in (known, keys)
+            )
             order = np.argsort(heads, kind="stable")
             at = order[np.minimum(np.searchsorted(heads, wanted, sorter=order), len(order) - 1)]
             found = (known[at] == keys).all(axis=1)
@@ -212,51 +199,46 @@ class _Store:
         self._sources.append(values if path is None else path)
 
     def gathered(self, where: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray | None:
-        """(n, …) with the values at `where`, as `find` has it, in the given rows and zeros in others.
-
-        None if a shard cannot be read any more; it is then forgotten.
-        """
+        """Gather (n, …): the values at `where` in the given rows, else zeros; None if a shard is gone."""
         starts = np.cumsum([0, *map(len, self._keys)])
         out: np.ndarray | None = None
         for k, source in enumerate(self._sources):
             mine = np.flatnonzero((starts[k] <= where) & (where < starts[k + 1]))
             if not len(mine):
                 continue
-            values = _values(source) if isinstance(source, Path) else source
+            values: np.ndarray | None = None
+            if not isinstance(source, Path):
+                values = source
+            elif (shard := _shards.get(source) or _read(source)) is not None:
+                values = shard[1]
+            else:
+                _keys.pop(source, None)
             if values is None or (out is not None and values.shape[1:] != out.shape[1:]):
                 del self._keys[k], self._sources[k]
                 return None
             if out is None:
-                out = _room((n, *values.shape[1:]), values.dtype)
+                out = _zeros((n, *values.shape[1:]), values.dtype)
             elif values.dtype == np.float32 and out.dtype == np.float16:
                 out = out.astype(np.float32)
             out[rows[mine]] = values[where[mine] - starts[k]]
         return out
 
 
-class _Sized(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-Part = TypeVar("Part", bound=_Sized)
-
-
-class Recent(Generic[Part]):
-    """The last results, tuples of arrays say, as many as a number of bytes allows; the oldest goes first."""
+class Recent(Generic[T]):
+    """The last results, tuples of what has `nbytes`, up to so many bytes; the oldest goes first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: OrderedDict[Any, tuple[Part, ...]] = OrderedDict()
+        self._held: OrderedDict[Any, tuple[T, ...]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Any) -> tuple[Part, ...] | None:
+    def get(self, key: Any) -> tuple[T, ...] | None:
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def put(self, key: Any, parts: tuple[Part, ...]) -> None:
+    def put(self, key: Any, parts: tuple[T, ...]) -> None:
         size = sum(part.nbytes for part in parts)
         with self._lock:
             self._held.pop(key, None)
@@ -279,21 +261,10 @@ _holding: ContextVar[bool] = ContextVar("holding", default=False)
 
 
 def forget() -> None:
-    """Drop what this process holds in memory of earlier results; what is on disk stays."""
+    """Clear what this process has in memory of earlier results; what is on disk stays."""
     _recent.clear()
     _shards.clear()
     _keys.clear()
-
-
-def _head(keys: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(keys[:, :8]).view(np.uint64).reshape(-1)
-
-
-def _values(path: Path) -> np.ndarray | None:
-    if (shard := _shards.get(path)) is None and (shard := _read(path)) is None:
-        _keys.pop(path, None)
-        return None
-    return shard[1]
 
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
@@ -343,8 +314,8 @@ def _checksum(keys: np.ndarray, values: np.ndarray) -> int:
     return zlib.crc32(values.tobytes(), zlib.crc32(keys.tobytes()))
 
 
-def _room(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Zeros, in memory or, where they are many, in a file without a name."""
+def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Make zeros, in memory or, where they are many, in a file without a name."""
     if int(np.prod(shape)) * np.dtype(dtype).itemsize <= IN_MEMORY:
         return np.zeros(shape, dtype=dtype)
     with tempfile.TemporaryFile() as file:

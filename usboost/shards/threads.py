@@ -10,19 +10,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from usboost.errors import UsboostError, within_memory
-from usboost.shards.here import SAMPLE_ROWS, Shards, enter
+from usboost.shards.collective import SAMPLE_ROWS, Shards, set_world
 
 T = TypeVar("T")
 
 
 class Link:
-    """What joins the processes of a fit; this is a fit of one process.
+    """The link between the processes of a fit; this is a fit of one process.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class Link:
         self.shards, self.count, self.held, self.waited = range(count), count, [count], 0.0
 
     def stack(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """All shards' arrays of one shape: (count, …) from those of this process's shards."""
+        """Return all shards' arrays of one shape: (count, …) from those of this process's shards."""
         return np.stack(values)
 
     def sum(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Their sum, added in the shards' order."""
+        """Return their sum, added in the shards' order."""
         return added(values)
 
     def gather(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """All shards' arrays, of whatever shape."""
+        """Return all shards' arrays, of whatever shape."""
         return list(values)
 
     def failed(self, message: str) -> None:
@@ -55,19 +55,19 @@ class Link:
 
 
 def added(values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """The sum of arrays, one after another: whoever adds them gets the same bits."""
+    """Return the sum of arrays, one after another: whoever adds them gets the same bits."""
     total = np.array(values[0])
     for value in values[1:]:
         total += value
     return total
 
 
-class Stopped(Exception):
-    """Another shard of this process has failed."""
+class ShardStopped(Exception):
+    """Raised where another shard of this process has failed."""
 
 
 class Meeting:
-    """Where the threads of a process's shards wait for each other, and exchange what they have.
+    """The barrier where the threads of a process's shards wait for each other, and exchange what they have.
 
     Shards ask for the same things in the same order, each in its own thread; the last to come does the work.
     Between two meetings they take turns: threads that all run at once would mostly wait for the interpreter,
@@ -75,16 +75,15 @@ class Meeting:
     """
 
     def __init__(self, link: Link) -> None:
-        self.link = link
+        self.link, self.spent = link, 0.0
         self.error: BaseException | None = None
-        self.spent = 0.0
         self._barrier = threading.Barrier(len(link.shards), self._exchange)
-        self._turn = threading.RLock()  # which no thread gives up for another
+        self.turn = threading.RLock()  # which no thread gives up for another
         self._given: list[tuple[str, Any]] = [("", None)] * len(link.shards)
         self._answer: Any = None
 
     def meet(self, place: int, kind: str, value: Any) -> Any:
-        """What comes of all shards' values; whoever gets it may not change it.
+        """Return what comes of all shards' values; whoever gets it may not change it.
 
         Parameters
         ----------
@@ -93,28 +92,23 @@ class Meeting:
         """
         self._given[place] = kind, value
         if kind != "begin":
-            self._turn.release()
+            self.turn.release()
         try:
             self._barrier.wait()
         except threading.BrokenBarrierError:
-            raise Stopped from None
+            raise ShardStopped from None
         finally:
-            self._turn.acquire()
+            self.turn.acquire()
         # nobody can replace it before this thread asks again
         return self._answer
 
     def fail(self, error: BaseException) -> None:
         """Stop all shards for the first error."""
         self._barrier.abort()  # first, for whatever comes after may fail, too
-        if self.error is None and not isinstance(error, Stopped):
+        if self.error is None and not isinstance(error, ShardStopped):
             self.error = error
             known = isinstance(error, UsboostError)
             self.link.failed(str(error) if known else f"{type(error).__name__}: {error}")
-
-    def leave(self) -> None:
-        """Let the others take their turns, at the end."""
-        with suppress(RuntimeError):  # it has none if it was interrupted while it waited for it
-            self._turn.release()
 
     def _exchange(self) -> None:
         kinds, values = zip(*self._given)
@@ -130,7 +124,7 @@ class Meeting:
             self.spent += time.perf_counter() - start
 
 
-class Together(Shards):
+class ShardThread(Shards):
     """One of several shards."""
 
     def __init__(self, meeting: Meeting, place: int) -> None:
@@ -141,8 +135,7 @@ class Together(Shards):
         return self._meeting.meet(self._place, kind, value)
 
     def gather(self, array: np.ndarray) -> list[np.ndarray]:
-        found: list[np.ndarray] = self._ask("gather", np.ascontiguousarray(array))
-        return found
+        return list(self._ask("gather", np.ascontiguousarray(array)))
 
     def sum(self, value: Any) -> Any:
         total = self._ask("sum", np.asarray(value, dtype=np.float64))
@@ -167,12 +160,11 @@ class Together(Shards):
         return [json.loads(bytes(each)) for each in self.gather(own)]
 
     def broadcast(self, content: bytes) -> bytes:
-        given = content if self.number == 0 else b""
-        return bytes(self.gather(np.frombuffer(given, dtype=np.uint8))[0])
+        own = np.frombuffer(b"" if self.number else content, dtype=np.uint8)
+        return bytes(self.gather(own)[0])
 
     def once(self, work: Callable[[], T]) -> T:
-        found: T = self._ask("once", work)
-        return found
+        return cast(T, self._ask("once", work))
 
     def agree(self, what: str, found: Callable[[], str]) -> None:
         own = np.frombuffer(hashlib.sha256(found().encode()).digest(), dtype=np.uint8)
@@ -221,23 +213,20 @@ class _OneAfterAnother(Executor):
 def run(work: Callable[[int], T], link: Link) -> T:
     """Do the same for each shard of this process, and give what its first shard gave.
 
+    Raises `UsboostError` if another process has failed, or is gone; whatever a shard of this process raises.
+
     Parameters
     ----------
-    work : called with a shard's number, in a thread in which `here` gives the shards. BLAS and torch have one
-        thread each meanwhile: more of them would add in an order of their own.
-
-    Raises
-    ------
-    UsboostError
-        If another process has failed, or is gone; whatever a shard of this process raises.
+    work : called with a shard's number, in a thread in which `world` gives the shards. BLAS and torch have a
+        single thread meanwhile: more of them would add in an order of their own.
     """
     if link.count == 1:  # an ordinary fit
         return work(0)
     meeting, results = Meeting(link), {}
 
     def one(place: int) -> None:
-        shards = Together(meeting, place)
-        enter(shards)
+        shards = ShardThread(meeting, place)
+        set_world(shards)
         try:
             with within_memory(), threadpool_limits(1, "openmp"):  # of this thread
                 meeting.meet(place, "begin", None)
@@ -246,7 +235,8 @@ def run(work: Callable[[int], T], link: Link) -> T:
         except BaseException as error:
             meeting.fail(error)
         finally:
-            meeting.leave()
+            with suppress(RuntimeError):  # it has none if it was interrupted while it waited for it
+                meeting.turn.release()
 
     threads = [
         threading.Thread(target=copy_context().run, args=(one, place), daemon=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Lock
@@ -17,7 +17,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from usboost.learners.networks import architectures
 from usboost.learners.networks.architectures import TORCHVISION
-from usboost.learners.networks.modules import dense_network
+from usboost.learners.networks.inputs import dense_network
 from usboost.learners.networks.train import one_thread_each
 
 AUGMENTATIONS = ("none", "flip", "flip_shift")
@@ -55,7 +55,11 @@ class ImageNetwork(nn.Module):
         if self.spec["backbone"] != "small_cnn" and images.shape[1] == 1:
             images = images.expand(-1, 3, -1, -1)
         images = (images - self.mean) / self.deviation
-        images = _channels_last(images)
+        # channels last in memory, which layers after them keep: max-pooling is then faster
+        images = images.contiguous(memory_format=torch.channels_last)
+        if images.shape[1] == 1:  # both orders are the same, and torch takes its strides for channels first
+            height, width = images.shape[2:]
+            images = images.as_strided(images.shape, (height * width, 1, width, 1))
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=images.is_cuda):
             out = self.head(self.backbone(images))
         return out.float()
@@ -99,12 +103,17 @@ class LastBlock(nn.Module):
         return self
 
     def forward(self, tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        values = tensors[0].float()
-        if values.ndim == 4:
-            values = values.contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
-            out = self.head(self.norm(self.backbone(values)))
-        return out.float()
+        return on_activations(lambda values: self.head(self.norm(self.backbone(values))), tensors[0])
+
+
+def on_activations(layers: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    """Run layers on what a frozen part gave, (n, …) of any float type: in bfloat16 on a GPU."""
+    values = values.float()
+    if values.ndim == 4:
+        values = values.contiguous(memory_format=torch.channels_last)
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
+        out = layers(values)
+    return out.float()
 
 
 def keep_statistics(module: nn.Module) -> None:
@@ -128,18 +137,6 @@ class _Standardised(nn.BatchNorm1d):
         return functional.batch_norm(values, self.running_mean, self.running_var, eps=self.eps)
 
 
-def _channels_last(images: torch.Tensor) -> torch.Tensor:
-    """The images, channels last in memory, which layers after them keep; max-pooling is then faster.
-
-    With one channel both orders are the same, and torch takes such strides for channels first, unless told.
-    """
-    images = images.contiguous(memory_format=torch.channels_last)
-    channels, height, width = images.shape[1:]
-    if channels > 1:
-        return images
-    return images.as_strided(images.shape, (height * width, 1, width, 1))
-
-
 def _head(spec: dict[str, Any], n_features: int, widths: list[int]) -> nn.Module:
     if not widths:
         return nn.Identity()
@@ -158,9 +155,7 @@ _ROWS_A_TASK = 8  # of a thread, so that all end at about the same time
 class FrozenNetwork:
     """A network on images for what it gives: no gradients, batch normalisation within convolutions.
 
-    Parameters
-    ----------
-    network : reads ``(uint8 (k, C, H, W),)`` and has a part `backbone`; it is moved to the device.
+    It reads ``(uint8 (k, C, H, W),)``, has a part `backbone`, and is moved to the device.
     """
 
     def __init__(self, network: Any, device: torch.device) -> None:
@@ -171,7 +166,7 @@ class FrozenNetwork:
         self.nbytes = sum(each.nbytes for each in self._network.state_dict().values())
 
     def __call__(self, view: Any, rows: np.ndarray) -> np.ndarray:
-        """The outputs of some rows of a view of images: float32 (k, …), each as if it were alone."""
+        """Run over some rows of a view of images: float32 (k, …), each as if it were alone."""
         if len(rows) == 0:
             raise ValueError("no rows to run over")
         if self._device.type == "cuda":
@@ -179,22 +174,23 @@ class FrozenNetwork:
         with self._checking:  # threads may share it
             if self._folded is not None:
                 self._check(view, rows[:ON_CPU])
+
+        def task(part: np.ndarray) -> np.ndarray:
+            torch.get_num_threads()  # sets a new thread's number, which is then changed
+            with one_thread_each():
+                return np.concatenate([self._batch(view, each) for each in _cut(part, ON_CPU)])
+
         tasks = list(_cut(rows, _ROWS_A_TASK))
         # as many as torch may use here; a pool of OpenMP's inside each would ask for more than there are
         with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(tasks)))) as pool:
-            return np.concatenate(list(pool.map(lambda part: self._task(view, part), tasks)))
+            return np.concatenate(list(pool.map(task, tasks)))
 
     def shape(self, view: Any) -> tuple[int, ...]:
-        """Of an image's outputs."""
+        """Return the shape of an image's outputs."""
         form = (view.channels, view.height, view.width)
         if form not in self._shapes:
             self._shapes[form] = self._run(np.zeros((1, *form), dtype=np.uint8)).shape[1:]
         return self._shapes[form]
-
-    def _task(self, view: Any, rows: np.ndarray) -> np.ndarray:
-        torch.get_num_threads()  # sets a new thread's number, which is then changed
-        with one_thread_each():
-            return np.concatenate([self._batch(view, part) for part in _cut(rows, ON_CPU)])
 
     def _batch(self, view: Any, rows: np.ndarray) -> np.ndarray:
         return self._run(np.ascontiguousarray(view.decode(rows)))
@@ -202,8 +198,7 @@ class FrozenNetwork:
     def _run(self, images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
             pixels = torch.tensor(images, device=self._device)
-            out: np.ndarray = self._network((pixels,)).cpu().numpy()
-        return out
+            return np.asarray(self._network((pixels,)).cpu().numpy())
 
     def _check(self, view: Any, rows: np.ndarray) -> None:
         """Take the folded backbone if it gives the same on some images: layers side by side in a
@@ -216,22 +211,18 @@ class FrozenNetwork:
 
 
 def folded(backbone: nn.Module) -> nn.Module:
-    """A copy whose convolutions include the batch normalisation after them, channels last."""
+    """Return a copy whose convolutions include the batch normalisation after them, channels last."""
     out = copy.deepcopy(backbone).eval().requires_grad_(False)
     for part in out.modules():
         children = list(part.named_children())
         for (name, convolution), (next_name, norm) in pairwise(children):
             if type(convolution) is nn.Conv2d and isinstance(norm, nn.BatchNorm2d):
-                setattr(part, name, fuse_conv_bn_eval(convolution, _plain(norm)))
+                # timm's have an activation in them
+                plain = nn.BatchNorm2d(norm.num_features, eps=norm.eps, affine=norm.affine)
+                plain.load_state_dict(norm.state_dict(), strict=False)
+                setattr(part, name, fuse_conv_bn_eval(convolution, plain.eval()))
                 setattr(part, next_name, getattr(norm, "act", None) or nn.Identity())
     return out.to(memory_format=torch.channels_last)
-
-
-def _plain(norm: nn.BatchNorm2d) -> nn.BatchNorm2d:
-    """A normalisation without the activation that timm's have in them."""
-    plain = nn.BatchNorm2d(norm.num_features, eps=norm.eps, affine=norm.affine)
-    plain.load_state_dict(norm.state_dict(), strict=False)
-    return plain.eval()
 
 
 def _cut(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Weights of a backbone tuned on a target once, for every model that then reads its embeddings.
+"""Fine-tuning: weights of a backbone tuned on a target once, for every model that then reads its embeddings.
 
 What the frozen part makes of each image and of its mirror image is computed once, so that an epoch costs the
 last blocks alone. Every epoch is on disk when it ends: a fit that is killed goes on with the next one.
@@ -29,10 +29,10 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.files.arrays import key_of
 from usboost.learners.networks import architectures
-from usboost.learners.networks.images.backbones import Backbone
-from usboost.learners.networks.images.embeddings import cache_folder, image_digests
-from usboost.learners.networks.images.image_network import ImageNetwork, keep_statistics
-from usboost.learners.networks.images.pretrained import read_weights
+from usboost.learners.networks.architectures import read_weights
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.embeddings import cache_folder, image_digests
+from usboost.learners.networks.image_network import ImageNetwork, keep_statistics, on_activations
 from usboost.learners.networks.train import Adam
 
 BLOCKS = 2
@@ -53,14 +53,10 @@ _VERSION = 1  # of what tuning gives: count it up when the same images and label
 
 
 @dataclass(frozen=True)
-class Target:
-    """What images are tuned on.
+class TuningTarget:
+    """The images and labels of a tuning, of n rows; each row's label belongs to all of its images.
 
-    Attributes
-    ----------
-    images : views of n rows each, `Images` or `EncodedImages`; each row's label belongs to all of its images.
-    y : int64 codes of the classes, (n,), or float64 numbers.
-    weights : float64 (n,), or None for 1.
+    `y` are int64 codes of classes, (n,), or float64 numbers; `weights` float64 (n,), or None for 1.
     """
 
     images: tuple[Any, ...]
@@ -83,11 +79,10 @@ class Target:
                 yield view[there], there
 
     def digest(self) -> str:
-        """Of all that a tuning takes from it."""
-        parts: list[Any] = [self.y, *([] if self.weights is None else [self.weights])]
-        parts += [part for view, rows in self.rows() for part in (image_digests(view), rows)]
+        """Digest all that a tuning takes from it."""
+        parts = [part for view, rows in self.rows() for part in (image_digests(view), rows)]
         digest = hashlib.sha256()
-        for part in parts:
+        for part in (self.y, *([] if self.weights is None else [self.weights]), *parts):
             digest.update(f"{part.dtype} {part.shape} ".encode())
             digest.update(part.tobytes())
         return digest.hexdigest()
@@ -98,9 +93,9 @@ Progress = Callable[[int, int, float], None]
 
 @contextmanager
 def progress(callback: Progress) -> Iterator[None]:
-    """Within it `callback(images, epochs ended, seconds left)` is told of each tuning.
+    """Call `callback(images, epochs ended, seconds left)` within it after each epoch of each tuning.
 
-    The first time is before the first epoch ends, by what its first batches took; then after each epoch.
+    The first call is before the first epoch ends, by what its first batches took.
     """
     _listening.append(callback)
     try:
@@ -116,7 +111,7 @@ _MEASURED = 5  # batches by which the time left is estimated
 
 
 def wanted(backbone: Backbone, n_images: int, device: torch.device) -> bool:
-    """Whether a backbone is to be tuned on so many training images."""
+    """Return whether a backbone is to be tuned on so many training images."""
     if not backbone.pretrained or backbone.finetune not in ("auto", "last", "all"):
         return False
     if backbone.finetune != "auto":
@@ -125,12 +120,12 @@ def wanted(backbone: Backbone, n_images: int, device: torch.device) -> bool:
 
 
 def _blocks(backbone: Backbone) -> int:
-    """How many of its last blocks are trained; 0 stands for all."""
+    """Return how many of its last blocks are trained; 0 stands for all."""
     return 0 if backbone.finetune == "all" else BLOCKS
 
 
-def tuned(backbone: Backbone, train: Target, held: Target, device: torch.device) -> Backbone:
-    """A frozen backbone whose last blocks were tuned on the training rows; the same rows are tuned on once.
+def tuned(backbone: Backbone, train: TuningTarget, held: TuningTarget, device: torch.device) -> Backbone:
+    """Return a frozen backbone, its last blocks tuned on the training rows; the same rows are tuned on once.
 
     Adam on cross-entropy with smoothed labels, or on the squared error of the standardised number; batch
     normalisation keeps its statistics. The held-out rows, all of classes that training rows have, choose the
@@ -142,7 +137,10 @@ def tuned(backbone: Backbone, train: Target, held: Target, device: torch.device)
     ----------
     backbone : its `finetune` says what is trained, `BLOCKS` or all; its weights are where the tuning starts.
     """
-    folder = _folder(backbone)
+    kept = cache_folder(backbone.cache)
+    # beside embeddings; where these are not kept, until the process ends
+    folder = Path(_until_the_end().name) if kept is None else kept.parent / "tuned"
+    folder.mkdir(parents=True, exist_ok=True)
     settings = (_VERSION, EPOCHS, BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
     start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type)
     key = key_of([*settings, *start, train.digest(), held.digest()])[:32]
@@ -157,7 +155,7 @@ def tuned(backbone: Backbone, train: Target, held: Target, device: torch.device)
 
 
 def half_way(tuned: Backbone, start: Backbone) -> Backbone:
-    """A frozen backbone with the mean of the weights of two: of `tuned`, and of the one that it started from.
+    """Return a frozen backbone with the mean of the weights of `tuned`, and of the one that it started from.
 
     Such weights gain most of what tuning gains, and know less of the rows that they were tuned on (Wortsman
     et al., Robust fine-tuning of zero-shot models, 2022).
@@ -166,24 +164,13 @@ def half_way(tuned: Backbone, start: Backbone) -> Backbone:
     half = path.with_name(f"{path.stem}-half{path.suffix}")
     with _one_at_a_time:
         if not half.is_file():
-            ends = [read_weights(each.name, each.pretrained) for each in (tuned, start)]
-            write_atomically(
-                half, save({name: _mean(tensor, ends[1][name]) for name, tensor in ends[0].items()})
-            )
+            mean, other = (dict(read_weights(each.name, each.pretrained)) for each in (tuned, start))
+            for name, tensor in mean.items():
+                if tensor.is_floating_point():
+                    mean[name] = torch.lerp(tensor, other[name], 0.5).contiguous()
+            write_atomically(half, save(mean))
     found: Backbone = clone(tuned)
     return found.set_params(pretrained=str(half))
-
-
-def _mean(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.lerp(one, other, 0.5).contiguous() if one.is_floating_point() else one
-
-
-def _folder(backbone: Backbone) -> Path:
-    """Where tuned weights are, beside embeddings; where these are not kept, until the process ends."""
-    kept = cache_folder(backbone.cache)
-    folder = Path(_until_the_end().name) if kept is None else kept.parent / "tuned"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 @cache
@@ -227,12 +214,7 @@ class _Network(nn.Module):
         return self
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        values = values.float()
-        if values.ndim == 4:
-            values = values.contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
-            out: torch.Tensor = self.head(self.dropout(self.blocks(values)))
-        return out.float()
+        return on_activations(lambda each: self.head(self.dropout(self.blocks(each))), values)
 
 
 class _OnPixels(nn.Module):
@@ -242,22 +224,21 @@ class _OnPixels(nn.Module):
         super().__init__()
         self.whole = whole
 
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.whole((values,))
-        return out
+    def forward(self, values: torch.Tensor) -> Any:
+        return self.whole((values,))
 
 
 class _Tuning:
     """One tuning: its activations, network and epochs."""
 
-    def __init__(self, backbone: Backbone, train: Target, held: Target, device: torch.device) -> None:
-        views = [view for view, _ in train.rows()]
-        if not views:
+    def __init__(
+        self, backbone: Backbone, train: TuningTarget, held: TuningTarget, device: torch.device
+    ) -> None:
+        if not (views := [view for view, _ in train.rows()]):
             raise UsboostError("no training row has an image, so images cannot be tuned; use finetune none")
         self._backbone, self._device = backbone, device
         self._whole = backbone._whole(backbone.spec(views[0]))
-        self._number = train.is_number
-        self._centre, self._scale = 0.0, 1.0
+        self._number, self._centre, self._scale = train.is_number, 0.0, 1.0
         if self._number:
             self._centre, self._scale = float(train.y.mean()), float(train.y.std()) or 1.0
         n_outputs = 1 if self._number else int(train.y.max()) + 1
@@ -267,12 +248,17 @@ class _Tuning:
         self._network = _Network(trained, self._whole.n_features, n_outputs).to(device)
         self._train, self._held = self._sides(train, mirrored=True), self._sides(held, mirrored=False)
 
-    def _sides(self, target: Target, *, mirrored: bool) -> list[tuple[Any, ...]]:
-        """Of each view: activations, of the mirror images if asked, targets and weights."""
-        found = []
+    def _sides(self, target: TuningTarget, *, mirrored: bool) -> list[tuple[Any, ...]]:
+        """Read each view: activations, of the mirror images if asked, targets and weights."""
+        found, count = [], _blocks(self._backbone)
+
+        def read(view: Any) -> torch.Tensor:
+            # what the trained part reads: activations of the frozen one, or pixels where there is none
+            values = self._backbone.activations(view, self._device, count) if count else view.decode()
+            return torch.from_numpy(values).to(self._device)
+
         for view, rows in target.rows():
-            shown = [view, _Mirrored(view)] if mirrored else [view]
-            values = [torch.from_numpy(self._values(each)).to(self._device) for each in shown]
+            values = [read(each) for each in ([view, _Mirrored(view)] if mirrored else [view])]
             y = (target.y[rows] - self._centre) / self._scale if self._number else target.y[rows]
             weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
             kind = torch.float32 if self._number else torch.int64
@@ -280,15 +266,13 @@ class _Tuning:
             found.append((values, *(part.to(self._device) for part in parts)))
         return found
 
-    def _values(self, view: Any) -> np.ndarray:
-        """What the part that is trained reads of each image: activations, or pixels."""
-        count = _blocks(self._backbone)
-        return self._backbone.activations(view, self._device, count) if count else view.decode()
-
     def run(self, kept: Path) -> dict[str, torch.Tensor]:
-        """The whole backbone's weights at the best epoch; `kept` holds the last epoch that has ended."""
-        network, optimizer = self._network, Adam(self._network, RATE)
-        first = 0
+        """Train; return the whole backbone's weights at the best epoch. `kept` is the last one's file."""
+        network, optimizer, first = self._network, Adam(self._network, RATE), 0
+
+        def weights() -> dict[str, torch.Tensor]:
+            return {name: tensor.clone() for name, tensor in network.blocks.state_dict().items()}
+
         if kept.is_file():
             state = load_file(kept)
             first, least = int(state.pop("epoch")), float(state.pop("least"))
@@ -296,26 +280,25 @@ class _Tuning:
             for name, tensor in {"values": optimizer.values, **optimizer.state()}.items():
                 tensor.copy_(state[name])
         else:
-            least, best = self._risk(), self._weights()  # as before the tuning: its head says nothing
+            least, best = self._risk(), weights()  # as before the tuning: its head says nothing
         began = time.perf_counter()
         for epoch in range(first, EPOCHS):
             self._epoch(epoch, optimizer)
             if (risk := self._risk()) < least:
-                least, best = risk, self._weights()
+                least, best = risk, weights()
             state = {"values": optimizer.values, **optimizer.state()}
             state |= {f"best.{name}": tensor for name, tensor in best.items()}
             state |= {"epoch": torch.tensor(epoch + 1), "least": torch.tensor(least, dtype=torch.float64)}
-            self._tell(epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (EPOCHS - epoch - 1))
+            self._notify(
+                epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (EPOCHS - epoch - 1)
+            )
             write_atomically(kept, save({name: tensor.cpu().contiguous() for name, tensor in state.items()}))
         network.blocks.load_state_dict(best)
         return {name: tensor.cpu().contiguous() for name, tensor in self._whole.backbone.state_dict().items()}
 
-    def _tell(self, epochs: int, seconds: float) -> None:
+    def _notify(self, epochs: int, seconds: float) -> None:
         for callback in _listening:
             callback(sum(len(y) for _, y, _ in self._train), epochs, seconds)
-
-    def _weights(self) -> dict[str, torch.Tensor]:
-        return {name: tensor.clone() for name, tensor in self._network.blocks.state_dict().items()}
 
     def _epoch(self, epoch: int, optimizer: Adam) -> None:
         """One pass over all images, each as it is or mirrored, in an order that the epoch decides."""
@@ -331,8 +314,10 @@ class _Tuning:
             began = time.perf_counter()
             for step, chosen in enumerate(torch.arange(len(rows)).split(BATCH)):
                 if epoch == 0 and step == _MEASURED:
-                    self._tell(0, (time.perf_counter() - began) / step * steps * EPOCHS)
-                optimizer.learning_rate = RATE * _schedule((epoch * steps + step) / (EPOCHS * steps))
+                    self._notify(0, (time.perf_counter() - began) / step * steps * EPOCHS)
+                done = (epoch * steps + step) / (EPOCHS * steps)
+                falls = 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
+                optimizer.learning_rate = RATE * (done / WARM_UP if done < WARM_UP else falls)
                 batch = self._batch(rows[chosen], sides[chosen], starts)
                 loss = self._loss(*batch, smoothing=SMOOTHING)
                 optimizer.zero_grad()
@@ -373,10 +358,3 @@ class _Tuning:
                 total += float(self._loss(values[rows], y[rows], weights[rows])) * share
                 counted += share
         return total / counted if counted else math.inf
-
-
-def _schedule(done: float) -> float:
-    """The share of the learning rate after that share of all steps."""
-    if done < WARM_UP:
-        return done / WARM_UP
-    return 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from usboost.learners.trees.bins import Bins
-from usboost.learners.trees.moments import Moments, score
-from usboost.learners.trees.tree import Tree
-from usboost.shards.here import here
+from usboost.learners.histogram import Bins, Moments, score
+from usboost.learners.tree import Tree
+from usboost.shards.collective import world
 
 SCAN_ENTRIES = 1 << 19
 """Sums that are searched for splits in one go."""
@@ -36,7 +35,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a tree grows; see `usboost.learners.trees.learner.TreeLearner`."""
+    """Limits of a tree's growth; see `usboost.learners.tree_learner.TreeLearner`."""
 
     max_depth: int = 3
     max_leaves: int | None = None
@@ -51,11 +50,9 @@ class HistogramGrower:
     ----------
     matrix : float32 (n, p), column-major, finite
     categorical : positions of the columns that hold category codes 0, 1, 2, …
-    limits : Limits
     max_bin : most bins of a numeric column; every category has its own
     num_threads : threads that sum over rows
-    counts : float64 (n,), positive, optional
-        How many rows each row stands for, 1 by default: a row of 2 is two rows, in bins and in leaves.
+    counts : float64 (n,), positive: how many rows each stands for, in bins and in leaves; 1 by default
     """
 
     def __init__(
@@ -84,13 +81,10 @@ class HistogramGrower:
         Parameters
         ----------
         values : float64 (n, D)
-        weights : (n,), optional
-            By default the rows' counts, by which weights are to be multiplied. Rows of weight 0 are not
-            seen: they do not count for `min_samples_leaf` either.
-        metric : (n, D, D), symmetric and positive semi-definite, optional
-            By default the identity.
-        columns : int (k,), optional
-            Positions in the matrix of the columns that may be split on; by default all.
+        weights : (n,), by default the rows' counts, by which weights are to be multiplied; rows of weight 0
+            are not seen, and do not count for `min_samples_leaf` either
+        metric : (n, D, D), symmetric and positive semi-definite, optional, by default the identity
+        columns : int (k,), positions in the matrix of the columns that may be split on; by default all
         """
         rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
         rows = rows.astype(np.int32 if len(values) < 1 << 31 else np.int64)
@@ -101,17 +95,10 @@ class HistogramGrower:
 
 
 @dataclass(frozen=True)
-class _Split:
-    """How a leaf is split.
+class _NodeSplit:
+    """A split by a column of the matrix: at a threshold, or of categories, whose codes go left.
 
-    Attributes
-    ----------
-    gain : float
-    column : of the matrix
-    threshold : float
-    codes : the categories that go left, or None for a column of numbers
-    left : float64 (C,)
-        The left child's sums.
+    `left` are the left child's sums, float64 (C,).
     """
 
     gain: float
@@ -121,28 +108,14 @@ class _Split:
     left: np.ndarray
 
     def goes_left(self, column: np.ndarray) -> np.ndarray:
-        if self.codes is None:
-            return column <= self.threshold
-        table = np.zeros(int(max(column.max(initial=0), self.codes.max())) + 1, dtype=bool)
-        table[self.codes] = True
-        return table[column.astype(np.intp)]
+        return column <= self.threshold if self.codes is None else np.isin(column.astype(np.intp), self.codes)
 
 
 @dataclass(eq=False)
 class _Leaf:
-    """A leaf of a growing tree.
+    """A leaf of a growing tree: its rows, int32 (m,), their sums, (C,), and its parent, (node, side).
 
-    Attributes
-    ----------
-    rows : int32 (m,), ascending
-    total : float64 (C,)
-        Sums over its rows.
-    depth : int
-    parent : (node, side)
-    penalty : float64 (C − D − 1,)
-        By which its value is drawn to 0.
-    sums : float64 (C, bins), or None where it is not split any further
-    split : its best split, if any gains
+    `penalty`, (C − D − 1,), draws its value to 0; `sums`, (C, bins), are None where it is not split further.
     """
 
     rows: np.ndarray
@@ -151,7 +124,7 @@ class _Leaf:
     parent: tuple[int, int]
     penalty: np.ndarray
     sums: np.ndarray | None = None
-    split: _Split | None = None
+    split: _NodeSplit | None = None
 
 
 class _Growth:
@@ -172,7 +145,7 @@ class _Growth:
         if limits.category_l2 and bins.first_category < len(bins):
             self._penalties = np.repeat(self._penalties, len(bins), axis=2)
             self._penalties[:, 0, bins.first_category :] += self._category_penalty[:, None]
-        self._splits: list[_Split] = []
+        self._splits: list[_NodeSplit] = []
         self._children: list[list[int]] = []
 
     def tree(self, rows: np.ndarray) -> Tree:
@@ -193,7 +166,7 @@ class _Growth:
         return room and leaf.total[-1] >= 2 * self._least and len(self._bins) > 0
 
     def _next(self, leaves: list[_Leaf]) -> list[_Leaf]:
-        """The leaves to split next: the one that gains most, or all if none can be too many."""
+        """Return the leaves to split next: the one that gains most, or all if none can be too many."""
         able = [leaf for leaf in leaves if leaf.split is not None]
         if not able or len(leaves) >= self._most_leaves:
             return []
@@ -203,12 +176,12 @@ class _Growth:
         return [able[_first_best(gains, self._moments.tie)]]
 
     def _halves(self, leaf: _Leaf, n_leaves: int) -> list[_Leaf]:
-        """The two children of a leaf, with histograms if they may be split again."""
+        """Return the two children of a leaf, with histograms if they may be split again."""
         split = leaf.split
         assert split is not None
         goes_left = split.goes_left(self._bins.matrix[:, split.column].take(leaf.rows))
         penalty = self._category_penalty * (split.codes is not None)
-        self._attach(leaf, len(self._splits))
+        self._attach(leaf.parent, len(self._splits))
         sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
         children = [
             _Leaf(leaf.rows[side], total, leaf.depth + 1, (len(self._splits), k), penalty)
@@ -216,7 +189,7 @@ class _Growth:
         ]
         self._splits.append(split)
         self._children.append([0, 0])
-        held = here().sum(np.array([len(child.rows) for child in children]))
+        held = world().sum(np.array([len(child.rows) for child in children]))
         small, large = children if held[0] <= held[1] else children[::-1]
         small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
         if small_may or large_may:
@@ -228,36 +201,34 @@ class _Growth:
             small.sums = None
         return children
 
-    def _attach(self, leaf: _Leaf, index: int) -> None:
-        node, side = leaf.parent
-        if node >= 0:
-            self._children[node][side] = index
+    def _attach(self, parent: tuple[int, int], child: int) -> None:
+        if parent[0] >= 0:
+            self._children[parent[0]][parent[1]] = child
 
     def _finished(self, leaves: list[_Leaf]) -> Tree:
         for index, leaf in enumerate(leaves):
-            self._attach(leaf, ~index)
+            self._attach(leaf.parent, ~index)
         nodes = [
             (split.column, split.threshold, left, right, [] if split.codes is None else split.codes.tolist())
             for split, (left, right) in zip(self._splits, self._children)
         ]
         # summed anew: what was left of a parent's sums has lost digits
-        totals = here().sum(np.stack([self._total(leaf.rows) for leaf in leaves]))
+        rows = [self._moments.channels.take(leaf.rows, axis=0) for leaf in leaves]
+        totals = world().sum(np.stack([np.ones(len(each)) @ each for each in rows]))
         values = np.stack([self._moments.value(total, leaf.penalty) for total, leaf in zip(totals, leaves)])
         return Tree._build(nodes, values, [split.gain for split in self._splits])
 
-    def _total(self, rows: np.ndarray) -> np.ndarray:
-        """The channels' sums, float64 (C,)."""
-        return np.asarray(np.ones(len(rows)) @ self._moments.channels.take(rows, axis=0))
-
     def _histogram(self, rows: np.ndarray) -> np.ndarray:
-        """The channels' sums over some rows, of all shards, in every bin: float64 (C, bins)."""
+        """Sum the channels over some rows, of all shards, in every bin: float64 (C, bins)."""
         bins, moments = self._bins, self._moments
         ones, pointers = bins.pattern
         size = len(pointers) - 1
 
         def block(start: int) -> np.ndarray:
             chosen = rows[start : start + size]
-            codes, channels = bins.places(chosen), moments.channels.take(chosen, axis=0)
+            # the bins of these rows, among those of all columns
+            codes = bins.codes.take(chosen, axis=0) + bins.start[:-1].astype(np.int32)
+            channels = moments.channels.take(chosen, axis=0)
             onehot = csc_matrix(
                 (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]),
                 shape=(len(bins), len(codes)),
@@ -269,8 +240,7 @@ class _Growth:
         with ThreadPoolExecutor(self._threads) if several else nullcontext() as pool:
             for part in (pool.map if pool else map)(block, starts):
                 total += part
-        found: np.ndarray = here().sum(np.ascontiguousarray(total.T))
-        return found
+        return np.asarray(world().sum(np.ascontiguousarray(total.T)))
 
     def _find_splits(self, leaves: list[_Leaf]) -> None:
         """Set the best split of every leaf."""
@@ -288,7 +258,7 @@ class _Growth:
                     )
 
     def _scan(self, sums: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gain and left sums of a split after every bin: (L, B) and (C, L, B), from (C, L, B) and (C, L).
+        """Return gain (L, B) and left sums (C, L, B) of a split after every bin, from sums and totals (C, L).
 
         The gain is −∞ where a side has too few rows, as after a column's last bin. Sums are overwritten.
         """
@@ -306,8 +276,8 @@ class _Growth:
 
     def _describe(
         self, gain: float, cut: int, left: np.ndarray, total: np.ndarray, order: np.ndarray
-    ) -> _Split:
-        """The split after bin `cut`: left sums are (C, B), the categories' bins are in their `order`."""
+    ) -> _NodeSplit:
+        """Describe the split after bin `cut`: left sums are (C, B), categories' bins are in their `order`."""
         bins = self._bins
         column = int(np.searchsorted(bins.start, cut, side="right")) - 1
         first, stop = int(bins.start[column]), int(bins.start[column + 1])
@@ -316,13 +286,13 @@ class _Growth:
             # the next bin with a row of this leaf: empty ones between do not move the threshold to one side
             next_filled = cut + 1 + int((left[-1, cut + 1 : stop] > left[-1, cut]).argmax())
             threshold = (bins.highest[cut] + bins.lowest[next_filled]) / 2
-            return _Split(gain, position, threshold, None, sums)
+            return _NodeSplit(gain, position, threshold, None, sums)
         goes_left = np.arange(first, stop) <= cut
         if 2 * sums[-1] > total[-1]:  # codes that this leaf has not seen go right, with most of its rows
             goes_left, sums = ~goes_left, total - sums
         seen = np.diff(left[-1, first:stop], prepend=0) > 0
         codes = order[first - bins.first_category : stop - bins.first_category][goes_left & seen] - first
-        return _Split(gain, position, 0.0, np.sort(codes), sums)
+        return _NodeSplit(gain, position, 0.0, np.sort(codes), sums)
 
     def _sort_categories(self, sums: np.ndarray, total: np.ndarray) -> np.ndarray:
         """Sort every column's categories along the direction in which their means differ most.
@@ -332,21 +302,16 @@ class _Growth:
         the outputs changes the order; nor does it turn round, for it runs towards the category that lies
         out furthest.
 
-        Parameters
-        ----------
-        sums : float64 (C, L, B); those of categories are sorted in place
-        total : float64 (C, L)
-
-        Returns
-        -------
-        The bins of categories, sorted: int (L, categories).
+        Sums (C, L, B) are sorted in place. Returns the bins of categories, sorted: int (L, categories).
         """
         bins, moments = self._bins, self._moments
         each = sums[:, :, bins.first_category :]
         n_leaves, n_bins = each.shape[1:]
         if not n_bins:
             return np.empty((n_leaves, 0), dtype=int)
-        start, column = bins.category_start, bins.category_column
+        # first category of each column, counted from 0, and the column of each category
+        start = bins.start[bins.n_numeric : -1] - bins.first_category
+        column = np.repeat(np.arange(len(start)), np.diff(bins.start[bins.n_numeric :]))
         rest, mass = moments.residuals(each, total)
         present = (each[-1] > 0) & (mass > 0)
         mean = rest / np.where(present, mass, np.inf)[:, None]
@@ -371,5 +336,5 @@ class _Growth:
 
 
 def _first_best(gains: np.ndarray, tie: float) -> np.ndarray:
-    """Position of the first gain on the last axis that equals the largest, but for `tie`."""
+    """Return the position of the first gain on the last axis that equals the largest, but for `tie`."""
     return (gains >= gains.max(axis=-1, keepdims=True) - tie).argmax(axis=-1)

@@ -10,8 +10,7 @@ from scipy.linalg import qr
 
 from usboost.errors import UsboostError
 from usboost.losses.base import Expansion, mean, relative
-from usboost.shards.here import here
-from usboost.shards.thresholds import reached
+from usboost.shards.collective import grouped_quantiles, world
 
 TIES = 1e-9
 """Residuals are moved by up to this share of their mean size, so that no more of them are 0 at once than
@@ -48,12 +47,9 @@ class PiecewiseLinear:
 
     @classmethod
     def quantile(cls, alpha: float) -> PiecewiseLinear:
-        """Of the level `alpha`.
+        """Make the loss of the level `alpha`.
 
-        Raises
-        ------
-        UsboostError
-            If it is not between 0 and 1.
+        Raises `UsboostError` if it is not between 0 and 1.
         """
         if not 0 < alpha < 1:
             raise UsboostError(f"quantile is a level between 0 and 1, not {alpha}")
@@ -70,25 +66,30 @@ class PiecewiseLinear:
         """−∂L/∂f: `above` where the residual is positive, else −`below`; 0 at 0."""
         return np.where(residual > 0, self.above, np.where(residual < 0, -self.below, 0.0))
 
-    def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The negative (sub)gradient per sample, (n, 1)."""
-        return self.pseudo_residual(y - f)
-
     def constants(
         self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> np.ndarray:
         """A quantile of each group, float64 (n_groups,): the smallest residual that is one."""
         level = self.above / (self.above + self.below)
-        if here().count > 1:
-            return _quantiles_of_all(residual, groups, n_groups, counts, level)
-        order = np.lexsort((residual, groups))
-        if counts is not None:
-            return _counted_quantiles(residual[order], groups[order], n_groups, counts[order], level)
-        counts = np.bincount(groups, minlength=n_groups)
-        # the level times the count may lie above a whole number by a rounding error
-        place = np.clip(np.ceil(counts * level - 1e-9).astype(np.int64) - 1, 0, np.maximum(counts - 1, 0))
-        at = np.minimum(np.cumsum(counts) - counts + place, max(len(residual) - 1, 0))
-        return np.where(counts > 0, residual[order][at], 0.0)
+        if world().count > 1:
+            own = np.ones(len(residual)) if counts is None else counts
+            found = world().sum(np.append(np.bincount(groups, own, n_groups), [own.sum(), len(own)]))
+            slack = 1e-9 * found[-2] / max(found[-1], 1.0)
+            return grouped_quantiles(residual, own, level * found[:-2] - slack, groups)
+        order, rows = np.lexsort((residual, groups)), np.bincount(groups, minlength=n_groups)
+        last = np.cumsum(rows) - 1
+        first = last - rows + 1
+        # the level times the counts may lie above a sum of them by a rounding error
+        if counts is None:
+            at = first + np.clip(
+                np.ceil(rows * level - 1e-9).astype(np.int64) - 1, 0, np.maximum(rows - 1, 0)
+            )
+        else:
+            counts = counts[order]
+            held = np.bincount(groups[order], counts, n_groups)
+            wanted = np.cumsum(held) - held + level * held - 1e-9 * counts.mean()
+            at = np.clip(np.searchsorted(np.cumsum(counts), wanted), first, np.maximum(last, first))
+        return np.where(rows > 0, residual[order][np.minimum(at, max(len(residual) - 1, 0))], 0.0)
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
@@ -98,35 +99,6 @@ class PiecewiseLinear:
             return _PolygonalLine(self, residual, along)
         weights = relative(counts)  # w L(r) = L(w r)
         return _PolygonalLine(self, weights * residual, weights[:, None] * along)
-
-
-def _counted_quantiles(
-    residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray, level: float
-) -> np.ndarray:
-    """The smallest residual of each group that, with those below it, holds `level` of its counts.
-
-    Parameters
-    ----------
-    residual, groups, counts : (n,), sorted by group and residual
-    """
-    held = np.bincount(groups, counts, n_groups)
-    rows = np.bincount(groups, minlength=n_groups)
-    last = np.cumsum(rows) - 1
-    first = last - rows + 1
-    # the level times the counts may lie above a sum of them by a rounding error
-    wanted = np.cumsum(held) - held + level * held - 1e-9 * counts.mean()
-    at = np.clip(np.searchsorted(np.cumsum(counts), wanted), first, np.maximum(last, first))
-    return np.where(rows > 0, residual[np.minimum(at, max(len(residual) - 1, 0))], 0.0)
-
-
-def _quantiles_of_all(
-    residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None, level: float
-) -> np.ndarray:
-    """The same of the rows of all shards."""
-    own = np.ones(len(residual)) if counts is None else counts
-    found = here().sum(np.append(np.bincount(groups, own, n_groups), [own.sum(), len(own)]))
-    slack = 1e-9 * found[-2] / max(found[-1], 1.0)
-    return reached(residual, own, level * found[:-2] - slack, groups)
 
 
 class _PolygonalLine:
@@ -139,13 +111,7 @@ class _PolygonalLine:
         return float(self._loss.of(self._residual - self._directions @ steps).mean())
 
     def expand(self, steps: np.ndarray) -> Expansion:
-        """Refuse it.
-
-        Raises
-        ------
-        UsboostError
-            The second derivative is 0 wherever there is one.
-        """
+        """Refuse it with `UsboostError`: the second derivative is 0 wherever there is one."""
         raise UsboostError("this loss has no second derivative; use the step rule 'closed'")
 
     def minimiser(self) -> np.ndarray:
@@ -156,16 +122,14 @@ class _PolygonalLine:
         found exactly (Barrodale and Roberts 1973); where no edge leads down, the convex risk is lowest.
         Directions that depend on others get the step 0.
         """
-        steps, kept = np.zeros(self._directions.shape[1]), self._independent()
+        steps = np.zeros(self._directions.shape[1])
+        triangle, order = qr(self._directions, mode="r", pivoting=True)
+        size = np.abs(np.diag(triangle))
+        kept = np.sort(order[: np.count_nonzero(size > 1e-10 * size.max(initial=0.0))])
         if len(kept):
             steps[kept] = self._descend(self._directions[:, kept])
         # the descent saw residuals moved by up to `TIES`: near the minimum its end may be a rise
         return steps if self.risk(steps) <= self.risk(np.zeros_like(steps)) else np.zeros_like(steps)
-
-    def _independent(self) -> np.ndarray:
-        triangle, order = qr(self._directions, mode="r", pivoting=True)
-        size = np.abs(np.diag(triangle))
-        return np.sort(order[: np.count_nonzero(size > 1e-10 * size.max(initial=0.0))])
 
     def _descend(self, directions: np.ndarray) -> np.ndarray:
         n, v = directions.shape
@@ -178,7 +142,8 @@ class _PolygonalLine:
         for turn in range(_SWEEPS * v):
             k = turn % v
             if len(zeros) < v:  # on the way to a vertex: along what keeps the rows that are 0
-                edge = _across(directions[zeros])
+                # a unit vector that their rows are perpendicular to
+                edge = np.linalg.svd(directions[zeros])[2][-1] if len(zeros) else np.eye(v)[0]
             else:
                 edge = edges[:, k]
             slopes = directions @ edge
@@ -213,10 +178,3 @@ class _PolygonalLine:
         passed = (self._loss.above + self._loss.below) * np.cumsum(weights[order])
         first = order[min(np.searchsorted(passed, (weights * above).sum()), len(order) - 1)]
         return float(crossings[first]), int(rows[first])
-
-
-def _across(rows: np.ndarray) -> np.ndarray:
-    """A unit vector that all rows (k, V), k < V, are perpendicular to."""
-    if not len(rows):
-        return np.eye(rows.shape[1])[0]
-    return np.linalg.svd(rows)[2][-1]
