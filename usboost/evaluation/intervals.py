@@ -20,6 +20,17 @@ Interval = tuple[float, float, float]
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
 
 
+def wilson(share: float, n: float) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of a share of n rows (Wilson 1927).
+
+    Unlike a bootstrap interval it has a width where the share is 0 or 1.
+    """
+    z = 1.959963984540054  # the normal's 97.5 % quantile
+    centre, half = share + z * z / (2 * n), z * np.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    low, high = (centre - half) / (1 + z * z / n), (centre + half) / (1 + z * z / n)
+    return float(max(low, 0.0)), float(min(high, 1.0))
+
+
 def intervals(
     labels: np.ndarray,
     probabilities: np.ndarray,
@@ -27,10 +38,11 @@ def intervals(
     *,
     draws: int | None = None,
 ) -> dict[str, Interval]:
-    """Return each score with its bootstrap percentile interval of 95 %: (score, low, high).
+    """Return each score with its interval of 95 %: (score, low, high).
 
-    Rows are drawn with replacement; a sample that lacks a class has no AUC and is left out of its
-    interval. The interval holds the sampling of these rows, not the variation of the training.
+    That of an accuracy is Wilson's, for which weighted rows count as `effective_sample_size`. The others are
+    bootstrap percentiles: rows are drawn with replacement; a sample that lacks a class has no AUC and is left
+    out of its interval. An interval covers the sampling of these rows, not the variation of the training.
 
     Parameters
     ----------
@@ -74,6 +86,10 @@ def _bootstrap(
     ]
     whole, found = scored(true, predicted, weight), {}
     for key in metrics:
+        if key in ("accuracy", "answer_accuracy"):
+            rows_worth = n if weight is None else effective_sample_size(weight)
+            found[key] = (whole[key], *wilson(whole[key], rows_worth))
+            continue
         values = np.array([each[key] for each in drawn])
         values = values[np.isfinite(values)]
         low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
