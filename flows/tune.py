@@ -20,8 +20,11 @@ from tasks import tuning  # noqa: E402
 from tasks.fits.identity import of_task  # noqa: E402
 from tasks.fits.models import entry_of  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
-from usboost.multimodal.tune import SETTINGS  # noqa: E402
-from usboost.tuning.search import BATCH, Plan  # noqa: E402
+from usboost.fit.tune import (  # noqa: E402
+    BATCH,
+    SETTINGS,
+    Plan,
+)
 
 Score = Literal["auto", "log_loss", "accuracy", "f1", "auc", "rmse", "mae", "r2"]
 

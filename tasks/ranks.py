@@ -25,8 +25,8 @@ from tasks.serving.promotion import log_bundle
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.errors import UsboostError
-from usboost.multimodal.fit import bundle as bundles
-from usboost.multimodal.fit.card import Card
+from usboost.fit import bundle as bundles
+from usboost.fit.card import Card
 
 POLL_SECONDS, READ_SECONDS = 0.1, 0.01
 STOP_SECONDS = 10.0

@@ -24,7 +24,7 @@ class ServedModel(PythonModel):
     """The bundle among the logged model's files."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        from usboost.multimodal.fit.bundle import load
+        from usboost.fit.bundle import load
 
         self.bundle = load(Path(context.artifacts["bundle"]))
 

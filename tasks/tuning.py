@@ -29,14 +29,13 @@ from usboost.datasets.store import is_user_table
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import check_metric, metric_name, number
 from usboost.files import write_atomically
+from usboost.fit import tune as tuned
+from usboost.fit.evaluate import FitData
+from usboost.fit.trials import Trial, space_of
+from usboost.fit.tune import DEFAULT, TRIALS, Plan, Scored, SearchResult, part_of, search, search_folds
+from usboost.fit.workers import SearchTask
 from usboost.models.entry import read_settings
-from usboost.multimodal import tune as tuned
-from usboost.multimodal.tune import DEFAULT, TRIALS, Scored, part_of, parts_of
 from usboost.table.prepared import read_prepared
-from usboost.tuning.propose import space_of
-from usboost.tuning.run import Part, Task
-from usboost.tuning.search import Plan, SearchResult, search
-from usboost.tuning.trials import Trial
 
 PARENT, CHILD = "mlflow.json", "mlflow.json"
 """Files that name the MLflow runs of a search and of a trial, in their folders."""
@@ -150,7 +149,7 @@ class TrialRuns:
 
 def _task(
     dataset: str, names: Sequence[str], settings: Settings, seed: int, by: str
-) -> tuple[Task, dict[str, Any]]:
+) -> tuple[SearchTask, dict[str, Any]]:
     built = {}
     for name in names:
         entry = models.entry_of(name, dataset, settings)
@@ -167,17 +166,17 @@ def _task(
     views = part.train[0]
     images = [each for each in views.names if getattr(views[each], "kind", None) == "image"]
     spaces = {name: space_of(model, images) for name, model in built.items()}
-    return Task(built, [part], Scored(task_of(dataset).name, by), by), spaces
+    return SearchTask(built, [part], Scored(task_of(dataset).name, by), by), spaces
 
 
-def _part(folder: Path, seed: int) -> Part:
+def _part(folder: Path, seed: int) -> FitData:
     """The training rows of a prepared dataset, and the validation rows, which stop fits and score them."""
     if is_user_table(store.read_card(folder)):
         table = read_prepared(folder)
-        return part_of(table, *parts_of(table, 0, seed)[0])
+        return part_of(table, *search_folds(table, 0, seed)[0])
     (train, y), (held, held_y) = (store.read(folder, split) for split in ("train", "val"))
     stopping = (held, held_y, None)
-    return Part((train, y, None), stopping, stopping)
+    return FitData((train, y, None), stopping, stopping)
 
 
 def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str) -> dict[str, str]:

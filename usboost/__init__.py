@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from usboost.data.views import Views as Views
     from usboost.errors import UsboostError as UsboostError
     from usboost.errors import UsboostWarning as UsboostWarning
+    from usboost.fit.estimator import MultimodalClassifier as MultimodalClassifier
+    from usboost.fit.estimator import MultimodalRegressor as MultimodalRegressor
     from usboost.learners.networks.backbones import Backbone as Backbone
     from usboost.learners.networks.learner import NetworkLearner as NetworkLearner
     from usboost.learners.ridge import RidgeLearner as RidgeLearner
@@ -70,8 +72,6 @@ if TYPE_CHECKING:
     from usboost.models.sharded import fit_sharded as fit_sharded
     from usboost.models.split_columns import SplitColumns as SplitColumns
     from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
-    from usboost.multimodal.estimator import MultimodalClassifier as MultimodalClassifier
-    from usboost.multimodal.estimator import MultimodalRegressor as MultimodalRegressor
 
 __version__ = "0.1.0"
 
@@ -91,8 +91,8 @@ _MODULES = {
     "Images": "usboost.data.images",
     "LightGBMBaseline": "usboost.models.baselines.trees",
     "LightGBMBaselineRegressor": "usboost.models.baselines.trees",
-    "MultimodalClassifier": "usboost.multimodal.estimator",
-    "MultimodalRegressor": "usboost.multimodal.estimator",
+    "MultimodalClassifier": "usboost.fit.estimator",
+    "MultimodalRegressor": "usboost.fit.estimator",
     "NetworkLearner": "usboost.learners.networks.learner",
     "PredictionIntervals": "usboost.models.prediction_intervals",
     "RidgeBaseline": "usboost.models.baselines.linear",

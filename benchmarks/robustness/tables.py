@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 
 from usboost.cli.app import app
 from usboost.errors import UsboostError
-from usboost.multimodal.estimator import MultimodalClassifier
+from usboost.fit.estimator import MultimodalClassifier
 
 FILES = ("csv", "parquet", "feather", "jsonl")
 CLOSE = 1e-5
@@ -222,7 +222,7 @@ class Served:
 
         from tasks import served_model
         from tasks.tracking.logged_model import signature
-        from usboost.multimodal.fit.bundle import load
+        from usboost.fit.bundle import load
 
         mlflow.pyfunc.save_model(
             str(folder),

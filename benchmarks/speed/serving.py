@@ -25,8 +25,8 @@ import pandas as pd
 from flows.local.runtime import free_port
 from tasks import served_model
 from tasks.tracking.logged_model import signature
-from usboost.multimodal.fit.bundle import load
-from usboost.multimodal.fit.card import Card
+from usboost.fit.bundle import load
+from usboost.fit.card import Card
 
 WARM, ASKED = 20, 200
 """Requests before those that are measured, and these: one after the other, a row each."""

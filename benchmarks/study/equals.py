@@ -25,14 +25,13 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import census
 from usboost.evaluation.metrics import best_threshold, f1, row_losses
 from usboost.evaluation.task import TASKS
-from usboost.models.base import for_all_rows
+from usboost.fit.build import by_name
+from usboost.fit.options import ImageOptions
+from usboost.fit.tune import Plan, search_folds, settings_of, tune
 from usboost.models.settings import with_settings
 from usboost.models.tuned_images import fit_weighted
-from usboost.multimodal.fit.fit import ImageOptions, by_name
-from usboost.multimodal.tune import parts_of, settings_of, tune
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
-from usboost.tuning.search import Plan
 
 SPLIT = "split"
 NOT_TUNED = (*DRAWS_NOTHING, "ensemble")
@@ -113,7 +112,8 @@ class Case:
 
     def __init__(self, table: UserTable) -> None:
         self.table, self.task = table, TASKS[table.task]
-        self.train, self.val, _ = parts_of(table, 0, 0)[0]
+        (fold,) = search_folds(table, 0, 0)
+        self.train, self.val = fold.train, fold.val
         self.seen = np.sort(np.concatenate([self.train, self.val]))
         self.test = np.setdiff1d(np.arange(len(table)), self.seen)
 
@@ -128,7 +128,7 @@ class Case:
         yield "", self._scored(model, encoding, seconds, cut)
         if refit:
             encoding, started = self.table.fit_encoding(self.seen), time.perf_counter()
-            model = for_all_rows(model)
+            model = model.for_all_rows()
             model.fit(self.table.views(encoding, self.seen), labels[self.seen])
             yield "all", self._scored(model, encoding, time.perf_counter() - started, cut)
 

@@ -28,12 +28,11 @@ from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.datasets.store import is_user_table
 from usboost.evaluation.intervals import margin_of
+from usboost.fit.bundle import Bundle, bundle_of, example_of
+from usboost.fit.table_fit import TableFit
 from usboost.models.methods.bfv_network import BFV
 from usboost.models.methods.boosted_features import load_gbm
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.fit.prepared import bundle_of, example_of
-from usboost.multimodal.fit.table_fit import TableFit
 from usboost.table.prepared import SPLITS, read_prepared
 
 
@@ -148,7 +147,7 @@ class _Kept:
         self._places = [kept, Checkpoint(kept.folder / "all-rows", kept.identity)]
 
     def keep(self, model: Any, *samples: tuple[Any, ...]) -> None:
-        """See `usboost.multimodal.fit.unfinished.Keep`."""
+        """See `usboost.fit.record.Keep`."""
         place = self._places.pop(0)
         if "checkpoint" in model.get_params(deep=False):
             model.set_params(checkpoint=place)

@@ -26,7 +26,7 @@ from usboost.models.methods.earlyboost import EarlyBoostClassifier
 READER = "usboost.datasets.store"
 """Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
 
-READERS_OF_A_TABLE = ("usboost.table.prepared", "usboost.multimodal.fit.table_fit")
+READERS_OF_A_TABLE = ("usboost.table.prepared", "usboost.fit.table_fit")
 """Read a user's table and fit it."""
 
 

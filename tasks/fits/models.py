@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tasks.settings import Settings, Table2, Training, TrainingSizes
+from usboost.fit.build import OneComputer, on_device, with_images
+from usboost.fit.options import ImageOptions
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import build as builders
 from usboost.models.build import Parts
 from usboost.models.entry import Entry, LearnerSpec
 from usboost.models.estimator import ViewsEstimator
-from usboost.multimodal.fit.fit import ImageOptions, OneComputer, on_device, with_images
 from usboost.table import demo as user_demo
 from usboost.table.images import ImageColumns
 

@@ -24,9 +24,9 @@ from tasks.serving.promotion import ALIAS, registered_name
 from usboost.datasets import image_store, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
-from usboost.multimodal.fit.card import Card
-from usboost.multimodal.fit.prepared import raw_rows
-from usboost.multimodal.predict import drift
+from usboost.fit import drift
+from usboost.fit.bundle import raw_rows
+from usboost.fit.card import Card
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Looked:
     Attributes
     ----------
     version : of the registered model; run_id : the MLflow run that has the numbers.
-    columns : see `usboost.multimodal.predict.drift.compare`.
+    columns : see `usboost.fit.drift.compare`.
     """
 
     version: ModelVersion

@@ -22,9 +22,9 @@ from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import check_metric, number
+from usboost.fit import bundle as bundles
+from usboost.fit.card import Card
 from usboost.models import catalogue
-from usboost.multimodal.fit import bundle as bundles
-from usboost.multimodal.fit.card import Card
 
 ALIAS = "champion"
 

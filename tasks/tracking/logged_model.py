@@ -20,7 +20,7 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.tracking.patience import retry
 from usboost.errors import silenced
-from usboost.multimodal.fit.card import Card
+from usboost.fit.card import Card
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
@@ -36,7 +36,7 @@ def log_model(
 
     Parameters
     ----------
-    bundle : folder, see `usboost.multimodal.fit.bundle`.
+    bundle : folder, see `usboost.fit.bundle`.
     card : of the bundle.
     example : rows that the model takes, if there are any.
     name, tags : of the model in MLflow; a description is added to the tags.

@@ -6,10 +6,10 @@ import pytest
 
 from usboost.errors import FEW, MOST, UsboostError, choices, listed
 from usboost.evaluation.ranking import check_metric
+from usboost.fit.build import build
 from usboost.learners.base import LEARNERS
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings
-from usboost.multimodal.fit.fit import build
 
 MANY = [f"column_{k:03}" for k in range(100)] + ["weight", "Height"]
 

@@ -14,7 +14,7 @@ from usboost.cli.app import app
 from usboost.cli.console import as_flag
 from usboost.cli.options import typed
 from usboost.errors import UsboostError, as_parameter, option, options_written
-from usboost.multimodal.options import ImageOptions
+from usboost.fit.options import ImageOptions
 from usboost.table.spec import TableSpec
 
 LIBRARY = Path(__file__).parents[2] / "usboost"
@@ -34,7 +34,6 @@ ALL = TableSpec(
     weight="w",
     size=64,
     grey=True,
-    pool_images=True,
     skip_unreadable=True,
 )
 

@@ -17,7 +17,6 @@ from PIL import Image
 
 from tests.conftest import encoded
 from usboost.data.images import EncodedImages, Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -203,34 +202,3 @@ def test_a_mask_of_other_rows_is_refused() -> None:
     for absent in (np.zeros(49, dtype=bool), np.zeros(50, dtype=np.uint8)):
         with pytest.raises(UsboostError, match=r"absent must be bool of shape \(50,\)"):
             Images(PIXELS[1], absent=absent)
-
-
-@given(
-    absent=hnp.arrays(np.bool_, (2, 50)),
-    rows=st.lists(st.integers(0, 49), max_size=9).map(lambda rows: np.array(rows, int)),
-)
-def test_pooled_images_are_the_mean_of_those_there(absent: np.ndarray, rows: np.ndarray) -> None:
-    parts = [Images(PIXELS[3], absent=absent[0]), ENCODED[3], Images(PIXELS[3][::-1], absent=absent[1])]
-    view = PooledImages(parts)[rows]
-    assert len(view) == len(rows) and (view.channels, view.height, view.width) == (3, 6, 9)
-    assert view.absent is None
-    for k, row in enumerate(rows):
-        there = [not absent[0, row], True, not absent[1, row]]
-        np.testing.assert_allclose(view.weights[k], np.array(there) / sum(there), rtol=1e-6)
-    values = RNG.normal(size=(3, len(rows), 4)).astype(np.float32)
-    for k, (row, found) in enumerate(zip(rows, view.mean(values), strict=True)):
-        there = [not absent[0, row], True, not absent[1, row]]
-        np.testing.assert_allclose(found, values[there, k].mean(axis=0), rtol=1e-4, atol=1e-6)
-    two = PooledImages([parts[0], parts[2]])[rows]
-    assert not two.mean(values[:2])[absent[:, rows].all(axis=0)].any()
-    none = absent[:, rows].all(axis=0)
-    assert (two.absent is None) == (not none.any())
-    if none.any():
-        np.testing.assert_array_equal(two.absent, none)
-        assert (two.weights[none] == 0).all()
-
-
-def test_pooled_images_are_of_one_size() -> None:
-    for parts in ([], [Images(PIXELS[3]), Images(PIXELS[1])], [Images(PIXELS[3]), Images(PIXELS[3][:9])]):
-        with pytest.raises(UsboostError, match="one column or more, all of the same rows and size"):
-            PooledImages(parts)

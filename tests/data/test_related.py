@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usboost.data.row_groups import Related
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import Related
 
 
 @st.composite

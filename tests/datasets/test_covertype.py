@@ -11,9 +11,9 @@ import pytest
 
 from tests.conftest import published
 from usboost.datasets import covertype, image_encoding, shapes, store
-from usboost.datasets.sampling import stream
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import stream
 
 SIZE = 24
 

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.datasets.sampling import stratified_order, stratified_parts, stratified_sample, stream
+from usboost.datasets.sampling import stratified_sample
+from usboost.evaluation.folds import stratified_order, stratified_parts, stream
 
 LABELS = st.lists(st.integers(0, 4), min_size=1, max_size=300)
 SEEDS = st.integers(0, 2**32)

@@ -15,8 +15,8 @@ from flows.local import workspace
 from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.warm import Warm
+from usboost.fit.bundle import load
 from usboost.models import catalogue
-from usboost.multimodal.fit.bundle import load
 from usboost.report.model_page import write_report
 from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
 from usboost.table.spec import TableSpec

@@ -11,11 +11,11 @@ import pytest
 from tests.leaks.probes import spoiled_table, training, watched
 from tests.multimodal.conftest import numbers
 from usboost.evaluation.ranking import METRICS
+from usboost.fit.build import build
+from usboost.fit.compare import compare
+from usboost.fit.evaluate import FitData, evaluate, folds_of
+from usboost.fit.tune import search_folds
 from usboost.models.base import ViewsClassifier
-from usboost.multimodal.compare import compare as comparing
-from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.fit.fit import build
-from usboost.multimodal.tune import parts_of
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
 
@@ -45,8 +45,8 @@ def test_test_rows_are_in_the_scores_only(name: str, table: UserTable) -> None:
     def fitted(rows: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
         model = unfitted(name)
         spoiled = spoiled_table(table, rows, labels=True)
-        scores = comparing._scored(spoiled, spoiled.fit_encoding(fold.train), model, fold)
-        return everything(model), {metric: scores.row[metric] for metric in METRICS}
+        scores = evaluate(model, FitData.of(spoiled, fold), spoiled.task).scores
+        return everything(model), {metric: scores[metric] for metric in METRICS}
 
     clean, forbidden = fitted(fold.test[:0]), fitted(fold.test)
     np.testing.assert_array_equal(clean[0], forbidden[0])
@@ -77,7 +77,7 @@ def test_every_fold_of_a_comparison(name: str, table: UserTable) -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_a_comparison_has_none_of_the_folds_that_chose_settings(seed: int, table: UserTable) -> None:
-    chose = {frozenset(scored.tolist()) for _, _, scored in parts_of(table, 5, seed)}
+    chose = {frozenset(fold.test.tolist()) for fold in search_folds(table, 5, seed)}
     for fold in folds_of(table, 5, 2, seed):
         assert frozenset(fold.test.tolist()) not in chose
         assert max(len(each & set(fold.test.tolist())) for each in chose) < 0.6 * len(fold.test)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.leaks.probes import same_start, spoiled_table, training
 from tests.multimodal.conftest import numbers
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.splits import hold_out, rows_of
+from usboost.fit.build import fit
+from usboost.fit.evaluate import divisible
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
 
@@ -27,7 +27,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> UserTable:
 
 @pytest.mark.parametrize("name", ["2wl", "lgbm"])
 def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: UserTable) -> None:
-    kept, held = hold_out(rows_of(table), 0)
+    kept, held = divisible(table).hold_out(0)
 
     def fitted(rows: np.ndarray) -> Any:
         return fit(spoiled_table(table, rows), name, rounds=12 if name == "lgbm" else 3, refit=False)
@@ -45,7 +45,7 @@ def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: UserTable) -> None
 
 def test_rows_that_score_a_blend_do_not_choose_it(table: UserTable) -> None:
     """They are only in the fits that are added when it has been scored."""
-    held = hold_out(rows_of(table), 0)[1]
+    held = divisible(table).hold_out(0)[1]
     clean, forbidden = (fit(spoiled_table(table, rows), "good", rounds=3) for rows in (held[:0], held))
     first, second = (each.bundle.model for each in (clean, forbidden))
     assert first.losses_ == second.losses_ and first.weights_ == second.weights_

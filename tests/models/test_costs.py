@@ -52,10 +52,10 @@ def test_numbers_and_the_most_frequent_levels_are_read(monkeypatch: pytest.Monke
     numbers = np.array([[0.5], [0.0], [0.25], [0.0], [3.0]], dtype=np.float32)
     rows = with_indicators(numbers, np.array([[4], [2], [2], [0], [0]]), (5,))
     assert frequent(rows).tolist() == [0, 1, 3]
-    spectrum = Spectrum(rows)
+    whole = Spectrum(rows)
     few = Spectrum(rows[:, [0, 1, 3]].toarray())
     y = np.array([[1.0], [2.0], [3.0], [4.0], [6.0]])
-    wide, narrow = spectrum.solve(y, GRID[1:]), few.solve(y, GRID[1:] * 1.0)
+    wide, narrow = whole.solve(y, GRID[1:]), few.solve(y, GRID[1:] * 1.0)
     np.testing.assert_allclose(wide.coefficients[[0, 1, 3]], narrow.coefficients)
     assert not wide.coefficients[[2, 4, 5]].any()
     np.testing.assert_allclose(wide.left_out, narrow.left_out)

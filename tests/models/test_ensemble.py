@@ -13,18 +13,18 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.data.row_groups import inner_folds
 from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
+from usboost.fit.evaluate import WeightedRows
+from usboost.fit.refit import refit
 from usboost.models import persistence
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor
 from usboost.models.baselines.trees import ForestBaseline, LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.methods.fold_fits import FoldFits, Unseen, blended, in_time
-from usboost.multimodal.fit.refit import Refit
-from usboost.multimodal.fit.splits import Part
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -439,10 +439,17 @@ def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     others = np.setdiff1d(np.arange(len(y)), rows)
     encoding = table.fit_encoding(rows)
     single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
-    first = (single, table, (Part(rows, None, None), Part(others, None, None)), encoding, 1.0, None)
-    assert Refit(None, ()).fit(*first) is None
+    first = (
+        single,
+        table,
+        (WeightedRows(rows, None, None), WeightedRows(others, None, None)),
+        encoding,
+        1.0,
+        None,
+    )
+    assert refit(None, ()).fit(*first) is None
     with pytest.raises(Unsuited, match="up to 130 rows"):
-        Refit(True, ()).fit(*first)
+        refit(True, ()).fit(*first)
 
 
 class StopLast(Callback):

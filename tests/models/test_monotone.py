@@ -8,7 +8,7 @@ import pytest
 
 from tests.multimodal.conftest import accepted, run
 from usboost import LightGBMBaselineRegressor, Table, UsboostError, Views
-from usboost.multimodal.fit import bundle
+from usboost.fit import bundle
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 3)).astype(np.float32)

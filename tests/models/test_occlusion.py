@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import contents
 from usboost.data.images import Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.learners.networks import embeddings
@@ -23,13 +22,12 @@ SIDE = 16
 class CornerClassifier:
     """Class 1 as probable as the corner of the first image at the lower right is bright."""
 
-    def __init__(self, view: str = "U", column: int = 0) -> None:
-        self.view, self.column = view, column
+    def __init__(self, view: str = "U") -> None:
+        self.view = view
         self.batches: list[int] = []
 
     def predict_proba(self, X: Views) -> np.ndarray:
-        view = X[self.view]
-        images = view.columns[self.column] if isinstance(view, PooledImages) else view
+        images = X[self.view]
         bright = images.decode()[:, :, -2:, -2:].mean(axis=(1, 2, 3)) / 255
         if images.absent is not None:
             bright[images.absent] = 0.5
@@ -74,8 +72,8 @@ def by_hand(model: CornerClassifier, views: Views, row: int, side: int) -> np.nd
 def test_the_heat_is_in_the_corner_that_decides_and_nowhere_else() -> None:
     model, views = CornerClassifier(), Views(U=made(), S=table())
     found = occlusions(model, views, [4, 1])
-    assert list(found) == [(4, "U", 0), (1, "U", 0)]
-    for (row, _, _), one in found.items():
+    assert list(found) == [(4, "U"), (1, "U")]
+    for (row, _), one in found.items():
         heat = one.heat()
         np.testing.assert_allclose(heat, by_hand(model, views, row, SIDE // 4), rtol=0, atol=1e-12)
         assert (heat[-2:, -2:] > 0.2).all()
@@ -88,12 +86,8 @@ def test_only_the_images_that_are_there_are_covered() -> None:
     first, second = made(seed=1, absent=(2,)), made(seed=2, absent=(0, 2))
     apart = Views({"U:a": first, "U:b": second, "S": table()})
     found = occlusions(CornerClassifier("U:b"), apart, [0, 1, 2])
-    assert set(found) == {(0, "U:a", 0), (1, "U:a", 0), (1, "U:b", 0)}
-    assert not found[1, "U:a", 0].falls.any() and found[1, "U:b", 0].falls.max() > 0.2
-    pooled = Views(U=PooledImages([first, second]), S=table())
-    found = occlusions(CornerClassifier("U", 1), pooled, [0, 1, 2])
-    assert set(found) == {(0, "U", 0), (1, "U", 0), (1, "U", 1)}
-    assert not found[1, "U", 0].falls.any() and found[1, "U", 1].falls.max() > 0.2
+    assert set(found) == {(0, "U:a"), (1, "U:a"), (1, "U:b")}
+    assert not found[1, "U:a"].falls.any() and found[1, "U:b"].falls.max() > 0.2
 
 
 def test_batches_are_bounded_and_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +121,7 @@ def test_embeddings_of_covered_images_are_not_kept(tmp_path: Path) -> None:
     before = contents(tmp_path)
     assert before
     embeddings.forget()
-    heat = occlusions(model, views, [1])[1, "U", 0].heat()
+    heat = occlusions(model, views, [1])[1, "U"].heat()
     assert contents(tmp_path) == before
     assert heat[8:, 8:].max() == heat.max()
     # afterwards they are kept again

@@ -12,8 +12,8 @@ from sklearn.svm import SVC, LinearSVC
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.fit.trials import space_of
 from usboost.models.baselines.packages import ScikitBaseline, ScikitBaselineRegressor, check_outside, outside
-from usboost.tuning.propose import space_of
 
 
 def table(n=120, seed=0):

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from usboost.data.row_groups import inner_folds
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor

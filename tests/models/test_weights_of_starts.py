@@ -9,9 +9,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.evaluation.folds import Related
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, RidgeBaseline, _turns
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

@@ -9,10 +9,10 @@ from tests.conftest import reloaded
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.evaluation.metrics import row_losses
+from usboost.fit.build import build
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.multimodal.fit.fit import build
 
 
 def rows(n: int, columns: int, seed: int = 0) -> tuple[Views, np.ndarray]:

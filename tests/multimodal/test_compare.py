@@ -13,12 +13,12 @@ from rich.console import Console
 from tests.multimodal.conftest import ROLES, accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
+from usboost.fit.build import by_name
+from usboost.fit.compare import Pace, compare
+from usboost.fit.compare_results import VERDICT, cells, failures, markdown, notes, rendered, titles
+from usboost.fit.evaluate import folds_of
 from usboost.models import catalogue
 from usboost.models.base import ViewsClassifier
-from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.compare.pace import Pace
-from usboost.multimodal.compare.results import VERDICT, cells, failures, markdown, notes, rendered, titles
-from usboost.multimodal.fit.fit import by_name
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.multimodal.conftest import accepted
 from usboost.errors import UsboostError
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.card import Card, ImagesEntry
-from usboost.multimodal.predict.drift import compare
+from usboost.fit import bundle
+from usboost.fit.card import Card, ImagesEntry
+from usboost.fit.drift import compare
 
 N = 300
 

@@ -20,8 +20,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.errors import option
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.options import FitOptions, ImageOptions
+from usboost.evaluation.folds import Divisible
+from usboost.fit import bundle
+from usboost.fit.options import FitOptions, ImageOptions
 from usboost.table.spec import TableSpec
 
 DRAWN = {
@@ -185,16 +186,15 @@ def test_groups_and_times_divide_the_rows(tumours):
     frame, y = tumours
     seen = []
 
+    hold_out = Divisible.hold_out
+
     def watch(rows, seed):
         train, held = hold_out(rows, seed)
         seen.append((rows, train, held))
         return train, held
 
-    from usboost.multimodal.fit import table_fit as module
-    from usboost.multimodal.fit.splits import hold_out
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "hold_out", watch)
+        patch.setattr(Divisible, "hold_out", watch)
         groups = np.arange(300) // 3
         MultimodalClassifier("logistic").fit(frame, y, groups=groups)
         rows, train, held = seen.pop()
@@ -250,8 +250,8 @@ def test_messages_name_parameters_not_options():
         MultimodalRegressor().fit(frame, np.where(y > 0, "p", "n"))
     with pytest.raises(UsboostError, match=r"there is one group.*; leave `group` out"):
         MultimodalClassifier().fit(frame, y > 0, groups=np.zeros(60))
-    named = option("missing", "'x'"), option("pool_images"), option("image")
-    assert named == ("`missing='x'`", "`pool_images`", "`images`")
+    named = option("missing", "'x'"), option("fast_predict"), option("image")
+    assert named == ("`missing='x'`", "`fast_predict`", "`images`")
 
 
 def test_paths_of_images_need_their_folder(tmp_path):
@@ -324,7 +324,7 @@ def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
         each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)
     }
     shared = [each for each in fields(MultimodalClassifier) if each.name in options]
-    assert len(shared) == 21
+    assert len(shared) == 20
     for each in shared:
         assert each.default == (options[each.name] if options[each.name] != () else None), each.name
 

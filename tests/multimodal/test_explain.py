@@ -10,9 +10,9 @@ import pytest
 
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.predict.explain import names_of
-from usboost.multimodal.predict.predict import score_table
+from usboost.fit import bundle
+from usboost.fit.explain import names_of
+from usboost.fit.predict import score_table
 from usboost.report.rows import three_rows
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from tests.multimodal.conftest import accepted, environment, numbers, run, until
 from usboost.evaluation.ranking import RANKING
-from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.compare.finished_fits import FITS, KeptFits, Scores
-from usboost.multimodal.fit.fit import build
+from usboost.fit.build import build
+from usboost.fit.compare import compare
+from usboost.fit.evaluate import folds_of
+from usboost.fit.record import FITS, Record, Records
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
 
@@ -118,14 +119,14 @@ def test_damaged_files_are_fits_to_make_again(tmp_path):
     numbers(60).to_csv(tmp_path / "t.csv", index=False)
     table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
     model, fold = build("prior", images=False), folds_of(table, 3, 1, 0)[0]
-    kept = KeptFits(tmp_path, table)
+    kept = Records(tmp_path, table)
     row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)
     key = kept.key(model, fold)
-    kept.add(key, "prior", Scores(row))
+    kept.add(key, "prior", Record(row))
     (file,) = (tmp_path / FITS).iterdir()
     good = file.read_bytes()
     short = good.replace(b'"auc": 0.5, ', b"")
-    assert short != good and kept.get(key) == Scores(row)
+    assert short != good and kept.get(key) == Record(row)
     for bad in (
         short,
         b"",
@@ -139,7 +140,7 @@ def test_damaged_files_are_fits_to_make_again(tmp_path):
     ):
         file.write_bytes(bad)
         with pytest.warns(UserWarning, match=r"json is damaged, so it is made again: "):
-            assert KeptFits(tmp_path, table).get(key) is None
+            assert Records(tmp_path, table).get(key) is None
     file.write_bytes(good)
-    assert KeptFits(tmp_path, table).get(key) == Scores(row)
-    assert KeptFits(None, table).key(model, fold) == ""
+    assert Records(tmp_path, table).get(key) == Record(row)
+    assert Records(None, table).key(model, fold) == ""

@@ -11,11 +11,19 @@ import pytest
 from tests.leaks.probes import spoiled_table, training
 from tests.multimodal.conftest import numbers
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.multimodal.fit import rounds
-from usboost.multimodal.fit.bundle import load
-from usboost.multimodal.fit.fit import build, fit
-from usboost.multimodal.fit.rounds import FoldRounds, best_penalty, best_round, by_folds, unfitted
-from usboost.multimodal.fit.splits import Part
+from usboost.fit import refit as refits
+from usboost.fit.build import build, fit
+from usboost.fit.bundle import load
+from usboost.fit.evaluate import FitData, WeightedRows
+from usboost.fit.refit import (
+    FoldsResult,
+    best_penalty,
+    best_round,
+    by_folds,
+    choose_rounds,
+    round_folds,
+    unfitted,
+)
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
@@ -41,27 +49,36 @@ def started(table: UserTable, seed: int = 0, rounds: int = 30) -> Any:
     return model.fit(views, table.labels, (views, table.labels))
 
 
-def folds_of(table: UserTable, model: Any, callbacks: Any = ()) -> FoldRounds:
-    everything = np.arange(len(table))
-    return FoldRounds(table, Part(everything, table.weights, table.weights), model, 0, callbacks)
+def everything_of(table: UserTable) -> WeightedRows:
+    return WeightedRows(np.arange(len(table)), table.weights, table.weights)
+
+
+def chosen(table: UserTable, model: Any) -> FoldsResult:
+    found = choose_rounds(table, everything_of(table), model, 0, ())
+    assert found is not None
+    return found
+
+
+def folds_of(table: UserTable) -> list[tuple[FitData, np.ndarray]]:
+    """Each fold, and the rows that it leaves out."""
+    return list(zip(*round_folds(table, everything_of(table), 0), strict=True))
 
 
 @pytest.mark.parametrize("make", [classes, numbers_to_predict])
 def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
     """Each length is fitted from scratch here, and scored on what it predicts."""
     table = make()
-    runs = folds_of(table, started(table, rounds=3))
-    found = runs.run()
-    assert found is not None and found.model.n_rounds == found.best_round_
+    found = chosen(table, started(table, rounds=3))
+    assert found.model.n_rounds == found.best_round_
 
     def loss(length: int) -> float:
         losses = []
-        for fold in runs._folds():
+        for fold, _ in folds_of(table):
             model = unfitted(found.model).set_params(n_rounds=length)
             if not table.classes:  # each fold's own, by its leave-one-out error
                 model.set_params(start=unfitted_start(table))
             model.fit(*fold.train[:2])
-            views, labels, _ = fold.held
+            views, labels, _ = fold.test
             if table.classes:
                 losses.append(-np.log(model.predict_proba(views)[np.arange(len(labels)), labels]))
             else:
@@ -80,13 +97,11 @@ def unfitted_start(table: UserTable) -> Any:
 
 def test_what_is_predicted_of_each_row_is_by_a_fit_without_it() -> None:
     table = numbers_to_predict()
-    runs = folds_of(table, started(table))
-    found = runs.run()
-    assert found is not None
-    np.testing.assert_array_equal(found.held.rows, np.arange(len(table)))
-    fold = runs._folds()[2]
+    found = chosen(table, started(table))
+    np.testing.assert_array_equal(found.rows.rows, np.arange(len(table)))
+    fold, held = folds_of(table)[2]
     model = unfitted(found.model).set_params(start=unfitted_start(table)).fit(*fold.train[:2])
-    np.testing.assert_allclose(found.predicted[fold.places], model.predict(fold.held[0]))
+    np.testing.assert_allclose(found.predicted[held], model.predict(fold.test[0]))
 
 
 def test_a_start_alone_may_be_best_and_is_saved(tmp_path: Any) -> None:
@@ -106,7 +121,7 @@ def test_scores_and_margins_are_of_all_rows() -> None:
     table = numbers_to_predict()
     fitted = fit(table, "linear_trees")
     assert (fitted.judged, fitted.folds, fitted.rows, fitted.again) == (140, 5, (119, 21), True)
-    residual = table.labels - fitted.first.predicted
+    residual = table.labels - fitted.predicted
     assert fitted.scores["rmse"] == pytest.approx(float(np.sqrt(np.mean(residual**2))))
     low, high = fitted.bundle.card.margin or (0, 0)
     assert np.mean((residual >= low) & (residual <= high)) == pytest.approx(0.9, abs=0.02)
@@ -119,7 +134,7 @@ def test_only_where_it_is_quick_and_asked_for(unlike: str, monkeypatch: pytest.M
     if unlike == "refit":
         refit = False
     elif unlike == "rows":
-        monkeypatch.setattr(rounds, "FEW", 150)
+        monkeypatch.setattr(refits, "FEW", 150)
     elif unlike == "network":
         name = "2wl"
     else:
@@ -136,18 +151,17 @@ def test_folds_keep_groups_and_the_order_of_time(role: str) -> None:
     of, of_role = np.random.default_rng(0).integers(0, 30, 150), dict[str, Any]({role: "of"})
     frame = numbers(150).assign(of=of if role == "time" else [f"g{k}" for k in of])
     table = read_table(FrameRows(frame), TableSpec(label="kind", **of_role))
-    runs = folds_of(table, started(table))
-    folds = runs._folds()
+    folds = folds_of(table)
     assert len(folds) > 2
-    for fold in folds:
-        held = of[fold.places]
+    for fold, places in folds:
+        held = of[places]
         seen = [k for k in range(150) if _is_in(fold.train[0], table, k, fold)]
         assert seen
         if role == "group":
             assert not set(held) & set(of[seen])
         else:
             assert of[seen].max() < held.min()
-    held = np.concatenate([fold.places for fold in folds])
+    held = np.concatenate([places for _, places in folds])
     assert len(np.unique(held)) == len(held) == 150 if role == "group" else 60 < len(held) < 90
 
 
@@ -163,12 +177,12 @@ def test_no_fit_sees_the_rows_of_its_fold_and_no_encoder() -> None:
     frame = numbers(90).assign(words=[f"number {k} is {k % 7}" for k in range(90)])
     table = read_table(FrameRows(frame), TableSpec(label="kind"))
     model = started(table, rounds=3).set_params(start__penalties=(0.1,), patience=None)
-    places = folds_of(table, model)._folds()[1].places
+    places = folds_of(table)[1][1]
     others = np.setdiff1d(np.arange(90), places)[:12]
 
     def fitted(rows: np.ndarray) -> tuple[Any, np.ndarray, dict[str, float]]:
-        fold = folds_of(spoiled_table(table, rows), model)._folds()[1]
-        found = unfitted(model).fit(*fold.train[:2], fold.held[:2])
+        fold, _ = folds_of(spoiled_table(table, rows))[1]
+        found = unfitted(model).fit(*fold.train[:2], fold.test[:2])
         return fold.train[0]["S"].numeric, training(found), found.before_
 
     clean, forbidden, allowed = fitted(places[:0]), fitted(places), fitted(others)
@@ -208,18 +222,14 @@ def test_weights_count_in_the_mean_over_folds() -> None:
     frame = numbers(150).assign(w=np.repeat([1.0, 9.0], 75))
     table = read_table(FrameRows(frame), TableSpec(label="kind", weight="w"))
     model = started(table)
-    runs = folds_of(table, model)
-    folds = runs._folds()
-    fits = runs._fits(unfitted(model).set_params(patience=None, n_rounds=2), folds, _nobody())
-    found = rounds.means(fits, folds)
-    weights = [0.0 if fold.held[2] is None else float(fold.held[2].sum()) for fold in folds]
+    folds = [fold for fold, _ in folds_of(table)]
+    two_rounds = unfitted(model).set_params(patience=None, n_rounds=2)
+    fits = refits.fit_folds(two_rounds, folds, refits.StopRecorder(()))
+    found = refits.means(fits, folds)
+    weights = [0.0 if fold.test[2] is None else float(fold.test[2].sum()) for fold in folds]
     wanted = np.average([fit.history_[1]["risk_val"] for fit in fits], weights=weights)
     assert found[2]["risk_val"] == pytest.approx(wanted)
     assert table.weights is not None and sum(weights) == pytest.approx(table.weights.sum())
-
-
-def _nobody() -> Any:
-    return rounds.StopRecorder(())
 
 
 def test_the_best_of_means() -> None:

@@ -16,17 +16,17 @@ from PIL import ExifTags, Image
 from tests.conftest import reloaded
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets import store
-from usboost.datasets.sampling import stratified_parts, stream
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import stratified_parts, stream
+from usboost.fit import bundle
+from usboost.fit.build import build, fit
+from usboost.fit.bundle import Bundle, raw_rows
+from usboost.fit.card import card_of
+from usboost.fit.options import ImageOptions
 from usboost.learners.networks.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.fit.card import card_of
-from usboost.multimodal.fit.fit import ImageOptions, build, fit
-from usboost.multimodal.fit.prepared import raw_rows
 from usboost.report.model_page import write_report
 from usboost.table import prepared as user_table
 from usboost.table.prepared import SPLITS, read_prepared
@@ -76,7 +76,6 @@ def test_a_bundle_reads_all_columns(saved: Path, own: UserTable, pairs: Path, tm
         "size": [32, 32],
         "channels": 3,
         "aspect": "crop",
-        "pooled": False,
     }
     expected = loaded.model.predict_proba(own.views(loaded.encoding, np.arange(120)))
     done = accepted("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
@@ -110,7 +109,7 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
     own = read_prepared(tmp_path / "prepared")
     fit(own, "2wl", rounds=3).bundle.save(tmp_path / "bundle")
     loaded = bundle.load(tmp_path / "bundle")
-    assert loaded.card.images is not None and not loaded.card.images.pooled
+    assert loaded.card.images is not None
     assert loaded.card.images.form.names == ["U:front", "U:back"]
     accepted("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
     found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]

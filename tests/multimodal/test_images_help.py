@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from tests.conftest import encoded
+from usboost.fit.table_fit import TableFit
 from usboost.models.baselines.packages import PriorBaseline
-from usboost.multimodal.fit.table_fit import TableFit
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from tests.conftest import encoded
 from tests.multimodal.conftest import accepted, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
-from usboost.multimodal.fit import bundle
+from usboost.fit import bundle
 
 RNG = np.random.default_rng(0)
 N = 60

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from tests.multimodal.conftest import numbers
+from usboost.evaluation.task import TASKS
+from usboost.fit.build import by_name
+from usboost.fit.evaluate import FitData
+from usboost.fit.trials import Trial
+from usboost.fit.tune import Plan, search_folds, tune
+from usboost.fit.workers import Job, SearchTask, draws_of, run_trial
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.tuned_images import fit_weighted
-from usboost.multimodal.fit.fit import by_name
-from usboost.multimodal.tune import Scored, part_of, parts_of, tune
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
-from usboost.tuning.run import Job, Task, run_trial
-from usboost.tuning.search import Plan
-from usboost.tuning.trials import Trial
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +29,18 @@ def table() -> UserTable:
 
 
 def test_draws_are_the_mean_of_those_of_the_parts(table: UserTable, tmp_path: Path) -> None:
-    parts = [part_of(table, *rows) for rows in parts_of(table, 3, 0)]
-    score = Scored("classification", "log_loss")
+    parts = [FitData.of(table, fold) for fold in search_folds(table, 3, 0)]
     model = LinearBaseline(("S",), penalties=(0.1, 0.01))
-    trial = run_trial(Task({"m": model}, parts, score, "log_loss"), Job(Trial("m", 0, {}), tmp_path))
+    task = SearchTask({"m": model}, parts, "classification", "log_loss")
+    trial = run_trial(task, Job(Trial("m", 0, {}), tmp_path))
     scores, draws = [], []
     for k, part in enumerate(parts):
         own = LinearBaseline(("S",), penalties=(0.1, 0.01))
-        fit_weighted(own, part.train, part.held, part.related)
-        found, drawn = score(own, part.scored, part.groups, k)
-        scores.append(found["log_loss"])
-        draws.append(drawn)
+        fit_weighted(own, part.train, part.val, part.related)
+        views, labels, weights = part.test
+        predicted = own.predict_proba(views)
+        scores.append(TASKS["classification"].ranked(labels, predicted, weights)["log_loss"])
+        draws.append(draws_of(task, part, predicted, k))
     assert trial.folds == pytest.approx(scores) and trial.score == pytest.approx(np.mean(scores))
     assert trial.draws == pytest.approx(np.mean(draws, axis=0).tolist())
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
-from usboost.datasets.sampling import stratified_parts
 from usboost.evaluation.calibration import tempered
+from usboost.evaluation.folds import stratified_parts
+from usboost.fit import bundle
+from usboost.fit.build import fit
 from usboost.models import catalogue
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.fit import fit
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -206,7 +206,7 @@ def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(mode
     )
     accepted("predict", model, table, "--out", out, "--images-root", demo.parent)
     with pytest.warns(UserWarning, match="5 paths of images lead to no file in column 'image', .*0.png"):
-        bundle.load(model).answer(FrameRows(frame, tmp_path))
+        bundle.load(model).predict(FrameRows(frame, tmp_path))
 
 
 def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):

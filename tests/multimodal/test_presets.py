@@ -10,8 +10,8 @@ import pytest
 from tests.multimodal.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier, UsboostError
 from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.fit import bundle
 from usboost.models import catalogue
-from usboost.multimodal.fit import bundle
 
 
 @pytest.fixture(scope="module")

@@ -11,18 +11,17 @@ from tests.multimodal.conftest import accepted, numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
 from usboost.evaluation.calibration import calibrated
+from usboost.fit import bundle
+from usboost.fit.build import fit
+from usboost.fit.compare import compare
+from usboost.fit.evaluate import divisible, related_of
+from usboost.fit.record import table_digest
+from usboost.fit.table_fit import calibration_folds
+from usboost.fit.tune import Plan, tune
 from usboost.models.methods.ensemble import EnsembleClassifier
-from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.compare.finished_fits import table_digest
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.splits import arrays_of, hold_out, related_of, rows_of
-from usboost.multimodal.fit.table_fit import calibration_folds
-from usboost.multimodal.tune import tune
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
-from usboost.tuning.search import Plan
 
 N = 120
 
@@ -125,12 +124,12 @@ def test_one_large_group_does_not_temper_the_others():
     group, kind, noise = np.maximum(np.arange(600) // 15 - 3, 0), np.arange(600) % 2, rng.random(600) < 0.05
     frame = pd.DataFrame({"group": group, "kind": np.where(kind, "yes", "no")})
     own = read_table(FrameRows(frame.assign(x=0.5)), TableSpec(label="kind", group="group"))
-    seed = next(seed for seed in range(99) if 0 in group[hold_out(rows_of(own), seed)[1]])
+    seed = next(seed for seed in range(99) if 0 in group[divisible(own).hold_out(seed)[1]])
     x = np.where(kind ^ noise ^ (group == 0), 1.5, -1.5)  # of the group that is held out the other way round
     own = read_table(FrameRows(frame.assign(x=x)), TableSpec(label="kind", group="group"))
     found, (_, held) = (
         fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle,
-        hold_out(rows_of(own), seed),
+        divisible(own).hold_out(seed),
     )
     p = found.model.predict_proba(own.views(found.encoding, held))
     assert calibrated(p, own.labels[held], seed=seed) > 1 and found.card.temperature == 1.0
@@ -154,8 +153,7 @@ def test_a_killed_fit_of_other_groups_is_another_fit():
         drop = [name for name in ("group", "day") if name not in given.values()]
         own = read_table(FrameRows(frame), TableSpec(label="kind", drop=drop, **given))
         rows = np.arange(len(own))
-        views = own.views(own.fit_encoding(rows), rows)
-        found.add(
-            identity_of(blend(0), [(views, own.labels, None, *arrays_of(related_of(own, rows)))])["data"]
-        )
+        views, related = own.views(own.fit_encoding(rows), rows), related_of(own, rows)
+        arrays = () if related is None else related.arrays
+        found.add(identity_of(blend(0), [(views, own.labels, None, *arrays)])["data"])
     assert len(found) == 3

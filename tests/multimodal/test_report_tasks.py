@@ -21,10 +21,10 @@ from tests.multimodal.conftest import accepted, numbers, refused
 from tests.multimodal.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.ranking import number, number_of_label
+from usboost.fit import bundle
+from usboost.fit.predict import score_table
+from usboost.fit.table_fit import MOST, history_of
 from usboost.models.inspection.inspect import ColumnGroup, predictor, shuffled
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.table_fit import MOST, history_of
-from usboost.multimodal.predict.predict import score_table
 from usboost.report.importance import permutation
 from usboost.report.rows import value_of
 

@@ -16,11 +16,11 @@ from tasks.served_model import ServedModel
 from tests.multimodal.conftest import accepted, numbers
 from usboost.datasets import census, census_demo, store
 from usboost.errors import UsboostError
+from usboost.fit import bundle
+from usboost.fit.build import build, fit
+from usboost.fit.bundle import bundle_of, example_of, raw_rows
+from usboost.fit.predict import score_table
 from usboost.models.base import ViewsClassifier
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.fit import build, fit
-from usboost.multimodal.fit.prepared import bundle_of, example_of, raw_rows
-from usboost.multimodal.predict.predict import score_table
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.prepared import read_prepared

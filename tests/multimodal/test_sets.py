@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.multimodal.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier
 from usboost.evaluation.intervals import least_probability
-from usboost.multimodal.fit import bundle
+from usboost.fit import bundle
 
 
 def test_the_least_probability_is_a_rank_of_the_true_classes():

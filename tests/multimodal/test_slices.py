@@ -9,10 +9,11 @@ import pytest
 from tests.multimodal.conftest import accepted, numbers, refused, run
 from usboost.evaluation.metrics import score
 from usboost.evaluation.ranking import number
-from usboost.multimodal.compare.compare import compare, folds_of
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.fit import by_name
-from usboost.multimodal.predict.predict import score_table
+from usboost.fit import bundle
+from usboost.fit.build import by_name
+from usboost.fit.compare import compare
+from usboost.fit.evaluate import folds_of
+from usboost.fit.predict import score_table
 from usboost.report.model_page import write_report
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table

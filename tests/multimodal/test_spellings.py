@@ -13,8 +13,8 @@ import pytest
 
 from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.errors import UsboostError
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.predict.predict import score_table
+from usboost.fit import bundle
+from usboost.fit.predict import score_table
 from usboost.table.schema import describe
 from usboost.table.source import FrameRows, TableFile
 from usboost.table.spec import TableSpec
@@ -93,7 +93,7 @@ def test_a_value_in_another_spelling_is_the_same(what: str, tmp_path: Path) -> N
         np.testing.assert_allclose(answers(model, other), right, rtol=1e-6)
     frame = pd.DataFrame({"v": others[0], "z": 0.0})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    found = model.bundle_.answer(TableFile.open(tmp_path / "t.csv"))
+    found = model.bundle_.predict(TableFile.open(tmp_path / "t.csv"))
     np.testing.assert_allclose(found.drop(columns="label").to_numpy()[:, model._order], right, rtol=1e-6)
 
 
@@ -139,7 +139,7 @@ def test_a_column_without_a_value_has_any_type(tmp_path: Path) -> None:
         found = frame.assign(day=empty, x=empty, flag=empty)
         np.testing.assert_array_equal(model.predict_proba(found), nothing)
         found.to_parquet(tmp_path / "t.parquet")
-        answer = model.bundle_.answer(TableFile.open(tmp_path / "t.parquet"))
+        answer = model.bundle_.predict(TableFile.open(tmp_path / "t.parquet"))
         np.testing.assert_array_equal(answer.drop(columns="label").to_numpy()[:, model._order], nothing)
 
 
@@ -150,7 +150,7 @@ def test_a_date_known_to_the_month_or_year_is_its_first_day(tmp_path: Path) -> N
         np.testing.assert_array_equal(answers(model, [given]), right)
     np.testing.assert_array_equal(answers(model, [1992]), answers(model, ["1992-01-01"]))
     (tmp_path / "t.csv").write_text("v,z\n1992,0\n")
-    found = model.bundle_.answer(TableFile.open(tmp_path / "t.csv"))
+    found = model.bundle_.predict(TableFile.open(tmp_path / "t.csv"))
     np.testing.assert_array_equal(
         found.iloc[0, 1:].to_numpy(float)[model._order], answers(model, ["1992"])[0]
     )

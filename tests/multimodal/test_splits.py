@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.multimodal.conftest import accepted, numbers, run
 from usboost.errors import UsboostError
-from usboost.multimodal.fit.splits import Rows, _parts, folds_of, hold_out
+from usboost.evaluation.folds import Divisible
 
 
 @st.composite
-def some_rows(draw) -> Rows:
+def some_rows(draw) -> Divisible:
     n = draw(st.integers(40, 120))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     codes = np.arange(n) % 3 if draw(st.booleans()) else None
@@ -25,7 +25,7 @@ def some_rows(draw) -> Rows:
         "splits": {"splits": np.array(["train", "val", "test"])[np.arange(n) % 3]},
     }[known]
     order = rng.permutation(n)
-    return Rows(n, codes, **given)[order]
+    return Divisible(n, codes, **given)[order]
 
 
 @settings(max_examples=80, deadline=None)
@@ -33,9 +33,9 @@ def some_rows(draw) -> Rows:
 def test_folds_keep_their_promises(rows, folds, seed):
     if rows.times is not None and len(np.unique(rows.times)) < folds + 2:
         with pytest.raises(UsboostError, match="different times"):
-            list(folds_of(rows, folds, 1, seed))
+            list(rows.folds(folds, 1, seed))
         return
-    found = list(folds_of(rows, folds, 2, seed))
+    found = list(rows.folds(folds, 2, seed))
     once = rows.times is not None or rows.splits is not None
     assert len(found) == (1 if rows.splits is not None else folds if once else 2 * folds)
     for each in found:
@@ -57,13 +57,13 @@ def test_folds_keep_their_promises(rows, folds, seed):
         tested = np.concatenate([each.test for each in found if each.repeat == 1])
         assert len(np.unique(tested)) == len(tested)
         assert len(tested) == rows.n or rows.times is not None
-    again = list(folds_of(rows, folds, 2, seed))
+    again = list(rows.folds(folds, 2, seed))
     assert all(np.array_equal(a.train, b.train) for a, b in zip(found, again, strict=True))
 
 
 def test_by_time_the_folds_are_about_as_long():
-    rows = Rows(600, times=np.arange(600))
-    assert [(len(f.train) + len(f.val), len(f.test)) for f in folds_of(rows, 5, 1, 0)] == [
+    rows = Divisible(600, times=np.arange(600))
+    assert [(len(f.train) + len(f.val), len(f.test)) for f in rows.folds(5, 1, 0)] == [
         (100 * k, 100) for k in range(1, 6)
     ]
 
@@ -71,7 +71,7 @@ def test_by_time_the_folds_are_about_as_long():
 @pytest.mark.parametrize("known", [{}, {"groups": np.arange(400) // 4}, {"times": np.arange(400)}])
 @pytest.mark.parametrize("codes", [None, np.arange(400) % 2])
 def test_the_share_that_is_held_out(known, codes):
-    train, held = hold_out(Rows(400, codes, **known), 3)
+    train, held = Divisible(400, codes, **known).hold_out(3)
     assert len(held) == pytest.approx(60, abs=8)
     if codes is not None:
         assert codes[held].mean() == pytest.approx(0.5, abs=0.05)
@@ -84,7 +84,7 @@ def test_the_share_that_is_held_out(known, codes):
 )
 def test_one_group_or_time_is_refused(known, message):
     with pytest.raises(UsboostError, match=message):
-        hold_out(Rows(40, **known), 0)
+        Divisible(40, **known).hold_out(0)
 
 
 def test_fewer_parts_than_folds_are_refused():
@@ -92,7 +92,7 @@ def test_fewer_parts_than_folds_are_refused():
     groups = np.array([0] * 9 + [1, 2, 3])
     for codes, folds in ((np.array([0, 1, 0] * 3 + [1, 1, 0]), 4), (np.repeat([0, 1, 2], [9, 2, 1]), 4)):
         try:
-            found = list(_parts(Rows(12, codes, groups), folds, 0))
+            found = list(Divisible(12, codes, groups)._parts(folds, 0))
         except UsboostError as error:
             assert "ask for" in str(error) and "folds, or leave `group` out" in str(error)
         else:
@@ -100,11 +100,11 @@ def test_fewer_parts_than_folds_are_refused():
 
 
 def test_a_comparison_needs_test_rows_and_a_fit_does_not():
-    rows = Rows(40, splits=np.array(["train", "val"])[np.arange(40) % 2])
-    train, held = hold_out(rows, 0)
+    rows = Divisible(40, splits=np.array(["train", "val"])[np.arange(40) % 2])
+    train, held = rows.hold_out(0)
     assert train.tolist() == list(range(0, 40, 2)) and held.tolist() == list(range(1, 40, 2))
     with pytest.raises(UsboostError, match="needs rows whose `split` is test"):
-        list(folds_of(rows, 5, 1, 0))
+        list(rows.folds(5, 1, 0))
 
 
 def test_an_auc_without_rows_of_a_class_is_explained(tmp_path):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from usboost.multimodal.compare.compare import Comparison
-from usboost.multimodal.compare.results import VERDICT, cells, notes
-from usboost.multimodal.compare.summary import Inputs, next_steps, summary, what_is_read
+from usboost.fit.compare import Comparison
+from usboost.fit.compare_results import VERDICT, Inputs, cells, next_steps, notes, summary, what_is_read
 
 COMMANDS = ("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
 BOTH, COLUMNS, NOTHING = Inputs(4, ("photo",), "frozen embeddings"), Inputs(4), Inputs(0)

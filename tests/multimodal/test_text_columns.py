@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tests.multimodal.conftest import accepted
-from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
+from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
 
 
 def table(n: int = 80) -> pd.DataFrame:

@@ -16,18 +16,25 @@ import pandas as pd
 import pytest
 
 from tests.multimodal.conftest import accepted, environment, numbers, refused, until
+from tests.tuning.test_rungs import told
 from usboost.errors import UsboostError
+from usboost.fit import tune as tuned
+from usboost.fit.build import by_name, fit
+from usboost.fit.evaluate import FitData, divisible
+from usboost.fit.trials import JOURNAL, ModelTrials, Trial, Trials, own_values, space_of
+from usboost.fit.tune import (
+    FEW,
+    FOLDS,
+    Plan,
+    SearchResult,
+    default_folds,
+    search_folds,
+    tune,
+)
+from usboost.fit.workers import Job, SearchTask, run_trial
 from usboost.models.entry import read_settings
-from usboost.multimodal import tune as tuned
-from usboost.multimodal.fit.fit import by_name, fit
-from usboost.multimodal.fit.splits import hold_out, rows_of
-from usboost.multimodal.tune import FEW, FOLDS, Scored, default_folds, part_of, parts_of, tune
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
-from usboost.tuning.propose import space_of
-from usboost.tuning.run import Job, Task, run_trial
-from usboost.tuning.search import ModelTrials, Plan, SearchResult
-from usboost.tuning.trials import JOURNAL, Trial, Trials
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +61,9 @@ def trials_of(out: Path, table: UserTable, name: str) -> list[Trial]:
     model = by_name((name,), images=None, rounds=30, task=table.task)[name](0)
     folder = out / "trials" / name
     lines = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
-    (identity,) = (each["user_attr"]["search"] for each in lines if "user_attr" in each)
-    ended = Trials(folder, name, space_of(model), identity).ended
+    (identity,) = (each["user_attr"]["search"] for each in lines if "search" in each.get("user_attr", {}))
+    space = space_of(model)
+    ended = Trials(folder, name, space, own_values(model, space), identity).ended
     return [ended[number].of(seconds=0) for number in sorted(ended)]
 
 
@@ -90,9 +98,8 @@ import sys
 from pathlib import Path
 from usboost.table.user_table import read_table
 from usboost.table.spec import TableSpec
-from usboost.multimodal.fit.fit import by_name
-from usboost.multimodal.tune import Scored, part_of, parts_of, tune
-from usboost.tuning.search import Plan, SearchResult
+from usboost.fit.build import by_name
+from usboost.fit.tune import Plan, tune
 
 table = read_table(Path(sys.argv[1]), TableSpec("kind"))
 models = by_name(("linear_trees", "lgbm"), images=None, rounds=30, task=table.task)
@@ -129,12 +136,10 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: UserTable, tmp_path
 
     def again(score: float) -> list[Trial]:
         """The trials of a search in which the last one was pruned with this score."""
-        journal.write_bytes(whole)
         (line,) = (each for each in whole.splitlines() if b'"number":2' in each)
         changed = json.loads(line)
-        changed["user_attrs"]["result"] |= {"state": "pruned", "score": score, "rounds": 8}
-        with journal.open("ab") as file:
-            file.write(json.dumps(changed).encode() + b"\n")
+        changed["user_attr"]["result"] |= {"state": "pruned", "score": score, "rounds": 8}
+        journal.write_bytes(whole.replace(line, json.dumps(changed).encode()))
         return searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"].trials
 
     assert [each.of(seconds=0) for each in again(0.001)] == [each.of(seconds=0) for each in clean.trials]
@@ -142,12 +147,12 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: UserTable, tmp_path
 
 
 def test_a_pruned_fits_rounds_are_not_fitted_again(table: UserTable, tmp_path: Path) -> None:
-    (rows,) = parts_of(table, 0, 0)
+    parts = [FitData.of(table, fold) for fold in search_folds(table, 0, 0)]
     model = by_name(("linear_trees",), images=None, rounds=30, task="classification")["linear_trees"](0)
-    task = Task({"m": model}, [part_of(table, *rows)], Scored("classification", "log_loss"), "log_loss")
+    task = SearchTask({"m": model}, parts, "classification", "log_loss")
     own = Trial("m", 0, {"shrinkage": 0.1})
-    best = Trial("m", 0, {}, "finished", risks={8: 0.0}, end=0.0, rounds=8)
-    pruned = run_trial(task, Job(own, tmp_path / "a", [best]))
+    best = told(Trial("m", 0, {}, "finished", risks={8: 0.0}, end=0.0, rounds=8))
+    pruned = run_trial(task, Job(own, tmp_path / "a", best, 8))
     assert (pruned.state, pruned.rounds) == ("pruned", 8)
     kept = sorted((tmp_path / "a" / "0").glob("round-*"))
     assert len(kept) == 8
@@ -167,7 +172,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
     frame["part"] = rng.choice(["train", "train", "val", "test"], len(frame))
     frame.to_parquet(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet", TableSpec(label="kind", split="part"))
-    rows = rows_of(table)
+    rows = divisible(table)
     unseen = np.flatnonzero(rows.splits == "test")
     labels = table.labels.copy()
     labels[unseen] = (labels[unseen] + 1) % 3
@@ -177,7 +182,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
     plan = Plan(3, 3, prune=False)
     clean = searched(table, tmp_path / "a", "lgbm", plan=plan, folds=folds)
     spoiled = searched(other, tmp_path / "b", "lgbm", plan=plan, folds=folds)
-    held = hold_out(rows, 0)[1]
+    held = rows.hold_out(0)[1]
     labels = table.labels.copy()
     labels[held] = (labels[held] + 1) % 3
     seen = searched(replace(table, labels=labels), tmp_path / "c", "lgbm", plan=plan, folds=folds)
@@ -200,8 +205,8 @@ def test_what_fails_stops_nothing_and_counts_as_worst(table: UserTable, tmp_path
 def test_a_fit_that_ended_after_the_deadline_counts(table: UserTable, tmp_path: Path) -> None:
     """One round is told of after it, so it could never be resumed."""
     models = {"forest": by_name(("forest",), images=None, task="classification")["forest"](0)}
-    rows = hold_out(rows_of(table), 0)
-    task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
+    parts = [FitData.of(table, fold) for fold in search_folds(table, 0, 0)]
+    task = SearchTask(models, parts, "classification", "log_loss")
     trial = Trial("forest", 0, {"leaf_sizes": (1,)})
     seconds = run_trial(task, Job(trial, tmp_path)).seconds
     late = run_trial(task, Job(trial, tmp_path, deadline=time.time() + seconds / 2))
@@ -211,8 +216,8 @@ def test_a_fit_that_ended_after_the_deadline_counts(table: UserTable, tmp_path: 
 
 def test_a_pruned_trial_that_fails_later_hides_no_other(table: UserTable, tmp_path: Path) -> None:
     models = {"lgbm": by_name(("lgbm",), images=None, task="classification")["lgbm"](0)}
-    rows = hold_out(rows_of(table), 0)
-    task = Task(models, [part_of(table, *rows, rows[1])], Scored("classification", "log_loss"), "log_loss")
+    parts = [FitData.of(table, fold) for fold in search_folds(table, 0, 0)]
+    task = SearchTask(models, parts, "classification", "log_loss")
     pruned = Trial("lgbm", 1, {"num_leaves": -1}, state="pruned", score=0.3, scores={"log_loss": 0.3})
     failed = run_trial(task, Job(pruned, tmp_path))
     assert (failed.state, failed.score, failed.scores) == ("failed", None, {})
@@ -244,8 +249,8 @@ def test_parts_know_the_groups_of_their_scored_rows(path: Path, tmp_path: Path) 
     frame.assign(patient=patients).to_parquet(tmp_path / "t.parquet")
     grouped = read_table(tmp_path / "t.parquet", TableSpec(label="kind", group="patient"))
     for folds in (0, 3):
-        for train, held, scored in parts_of(grouped, folds, 0):
-            part = part_of(grouped, train, held, scored)
+        for fold in search_folds(grouped, folds, 0):
+            part, scored = FitData.of(grouped, fold), fold.test
             assert part.groups is not None and len(part.groups) == len(scored)
             same = patients[scored][:, None] == patients[scored]
             np.testing.assert_array_equal(part.groups[:, None] == part.groups, same)

@@ -16,13 +16,13 @@ from tests.conftest import contents, encoded
 from tests.multimodal.conftest import accepted, environment, numbers, run, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
+from usboost.fit.build import fit
+from usboost.fit.record import unfinished
 from usboost.learners.networks.embeddings import forget
 from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import ForestBaselineRegressor, LightGBMBaseline
 from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.unfinished import unfinished
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
 

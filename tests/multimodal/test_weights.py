@@ -14,12 +14,12 @@ from tests.multimodal.conftest import accepted, refused
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
+from usboost.fit.build import build, fit
+from usboost.fit.compare import compare
+from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
+from usboost.fit.evaluate import divisible
+from usboost.fit.evaluate import folds_of as folds
 from usboost.models.estimator import balanced
-from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.compare.compare import folds_of as folds
-from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
-from usboost.multimodal.fit.fit import build, fit
-from usboost.multimodal.fit.splits import hold_out, rows_of
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -58,7 +58,7 @@ def test_validation_scores_are_weighted() -> None:
     own = table(weight="w")
     fitted = fit(own, "logistic", calibrate=False, refit=False)
     counted = np.flatnonzero(own.weights)
-    train, held = (counted[rows] for rows in hold_out(rows_of(own)[counted], 0))
+    train, held = (counted[rows] for rows in divisible(own)[counted].hold_out(0))
     p = fitted.bundle.model.predict_proba(own.views(own.fit_encoding(train), held))
     assert fitted.scores == pytest.approx(score(own.labels[held], p, own.weights[held]))
     assert sum(fitted.rows) == len(counted)
@@ -160,7 +160,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     own = read_table(path, TableSpec(label="label", weight="w"))
     expected = fit(own, "logistic", class_weight="balanced")
     loaded = MultimodalClassifier.load(out).predict_proba(frame[list("abcde")])
-    again = expected.bundle.answer(FrameRows(frame, None)).drop(columns="label")
+    again = expected.bundle.predict(FrameRows(frame, None)).drop(columns="label")
     order = np.argsort(expected.bundle.labels, kind="stable")
     np.testing.assert_allclose(loaded, again.iloc[:, order])
     accepted("compare", *words, "--models", "prior,logistic", "--folds", 2)
@@ -174,7 +174,7 @@ def test_the_prior_is_that_of_all_rows_that_the_saved_fit_has_seen() -> None:
     own = table(weight="w")
     for refit in (True, False):
         fitted = fit(own, "logistic", refit=refit)
-        train, held = hold_out(rows_of(own)[np.flatnonzero(WEIGHT > 0)], 0)
+        train, held = divisible(own)[np.flatnonzero(WEIGHT > 0)].hold_out(0)
         rows = np.flatnonzero(WEIGHT > 0)[np.concatenate([train, held]) if refit else train]
         shares = np.bincount(own.labels[rows], WEIGHT[rows], minlength=2) / WEIGHT[rows].sum()
         np.testing.assert_allclose(fitted.bundle.card.prior, shares)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,17 @@ import pytest
 from usboost.evaluation.calibration import calibrated, tempered
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses, score
+from usboost.fit.compare import compare
+from usboost.fit.evaluate import FitData, divisible, related_of
+from usboost.fit.evaluate import folds_of as folds
+from usboost.fit.table_fit import TableFit
+from usboost.fit.trials import DRAWS
+from usboost.fit.tune import search_folds
+from usboost.fit.workers import SearchTask, draws_of
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.multimodal.compare.compare import compare
-from usboost.multimodal.compare.compare import folds_of as folds
-from usboost.multimodal.fit.splits import hold_out, related_of, rows_of
-from usboost.multimodal.fit.table_fit import TableFit
-from usboost.multimodal.tune import Scored, part_of, parts_of
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
-from usboost.tuning.search import DRAWS
 
 N = 900
 
@@ -51,7 +53,7 @@ class Sure(LinearBaseline):
 def both_parts(own: UserTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training rows, validation rows, and weights of all."""
     assert own.weights is not None
-    return *hold_out(rows_of(own), 0), own.weights
+    return *divisible(own).hold_out(0), own.weights
 
 
 def test_probabilities_are_calibrated_by_the_rows_own_weights() -> None:
@@ -89,7 +91,7 @@ def test_whether_a_temperature_helps_is_judged_by_the_seed_and_by_groups(group: 
     for seed in range(16):
         model = Sure(("S",), penalties=(0.01,))
         card = TableFit(own, model, "sure", seed=seed, refit=False).run().bundle.card
-        train, held = hold_out(rows_of(own), seed)
+        train, held = divisible(own).hold_out(seed)
         p = model.predict_proba(own.views(own.fit_encoding(train), held))
         y, related = own.labels[held], related_of(own, held)
         folds = None if related is None else related.folds(5, np.zeros(len(held)), seed)
@@ -192,13 +194,13 @@ def test_a_comparisons_predictions_end_where_its_training_rows_do() -> None:
 def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
     own = table("label", weight="w", group="g")
     assert own.weights is not None and own.groups is not None
-    for train, held, scored in parts_of(own, 3, 0):
-        part = part_of(own, train, held, scored)
+    for fold in search_folds(own, 3, 0):
+        part, train, held, scored = FitData.of(own, fold), fold.train, fold.val, fold.test
         assert part.related is not None
         np.testing.assert_array_equal(part.related.groups, own.groups[train])
         np.testing.assert_array_equal(part.groups, own.groups[scored])
         for rows, (views, labels, weights) in zip(
-            (train, held, scored), (part.train, part.held, part.scored), strict=True
+            (train, held, scored), (part.train, part.val, part.test), strict=True
         ):
             np.testing.assert_array_equal(weights, own.weights[rows])
             np.testing.assert_array_equal(labels, own.labels[rows])
@@ -208,22 +210,16 @@ def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
 def test_trials_are_compared_on_rows_as_they_count() -> None:
     """All weight is on rows of one class, which is known for certain: no sample of rows loses anything."""
     own = table("label")
-    train, held = hold_out(rows_of(own), 0)
-    part = part_of(own, train, held, held)
+    part = FitData.of(own, search_folds(own, 0, 0)[0])
     model = LinearBaseline(("S",), penalties=(0.1,)).fit(*part.train[:2])
-    views, labels, _ = part.scored
+    views, labels, _ = part.test
     weights = np.where(labels == 0, 1.0, 1e-9)
     by = "accuracy"
-    everything = np.zeros(len(labels), dtype=int)
-
-    class Zero(LinearBaseline):
-        def predict_proba(self, X: Any) -> np.ndarray:
-            return np.eye(2)[everything]
-
-    wrong = Zero(("S",))
-    scores, draws = Scored("classification", by)(wrong, (views, labels, weights))
-    assert scores[by] == pytest.approx(1) and draws == pytest.approx(np.ones(DRAWS))
-    scores, draws = Scored("classification", by)(wrong, (views, labels, None))
-    assert scores[by] < 0.9 and draws.std() > 0.01
-    first, second = (Scored("classification", by)(model, part.scored, None, k)[1] for k in (0, 1))
+    task = SearchTask({}, [part], "classification", by)
+    wrong = np.eye(2)[np.zeros(len(labels), dtype=int)]
+    draws = draws_of(task, replace(part, test=(views, labels, weights)), wrong, 0)
+    assert draws == pytest.approx(np.ones(DRAWS))
+    assert draws_of(task, replace(part, test=(views, labels, None)), wrong, 0).std() > 0.01
+    predicted = model.predict_proba(views)
+    first, second = (draws_of(task, part, predicted, k) for k in (0, 1))
     assert not np.array_equal(first, second)

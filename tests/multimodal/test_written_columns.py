@@ -11,10 +11,9 @@ import pytest
 
 from tests.multimodal.conftest import accepted, refused
 from usboost.datasets import store
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.prepared import raw_rows
-from usboost.multimodal.predict import drift
+from usboost.fit import bundle, drift
+from usboost.fit.build import fit
+from usboost.fit.bundle import raw_rows
 from usboost.table import prepared as user_table
 from usboost.table.prepared import read_prepared
 from usboost.table.spec import TableSpec

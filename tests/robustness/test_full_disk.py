@@ -18,8 +18,8 @@ from benchmarks.robustness import valid_inputs
 from tests.conftest import contents
 from usboost.errors import UsboostError
 from usboost.files import replacing
+from usboost.fit.estimator import MultimodalClassifier
 from usboost.models import persistence
-from usboost.multimodal.estimator import MultimodalClassifier
 
 
 @contextmanager

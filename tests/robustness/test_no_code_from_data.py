@@ -26,12 +26,12 @@ from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+from usboost.fit.bundle import bundle_of
 from usboost.learners.networks.architectures import read_weights
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import forget
 from usboost.models import persistence
 from usboost.models.methods import boosted_features
-from usboost.multimodal.fit.prepared import bundle_of
 from usboost.report.pages import write_pages
 from usboost.report.results import read_cell, read_trace
 from usboost.table import prepared as user_table

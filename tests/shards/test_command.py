@@ -18,7 +18,7 @@ import pytest
 from tests.multimodal.conftest import refused, run
 from tests.table.test_shards import frame, written
 from usboost.cli import ranks
-from usboost.multimodal.fit.bundle import load
+from usboost.fit.bundle import load
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("--label", "y", "--missing", "-9", "--categorical", "code", "--weight", "weight", "--rounds", "2")

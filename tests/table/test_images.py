@@ -17,7 +17,6 @@ from PIL import Image
 
 from tests.conftest import encoded
 from usboost.data.images import Images
-from usboost.data.pooled_images import PooledImages
 from usboost.datasets.image_files import load
 from usboost.errors import UsboostError
 from usboost.table import images
@@ -211,22 +210,6 @@ def test_four_columns_are_four_views(houses: Path) -> None:
         shown = np.where(none, 0, np.arange(40) + 40 * j)[5:]
         np.testing.assert_array_equal(views[f"U:{side}"].decode()[:, 0, 0, 0], shown)
     assert table.spec.image == tuple(SIDES) and list(table.features) == ["x"]
-
-
-def test_four_columns_are_one_view_when_pooled(houses: Path) -> None:
-    table = read(houses, image=SIDES, pool_images=True)
-    view = table.images["U"]
-    assert list(table.images) == ["U"] and isinstance(view, PooledImages)
-    own = read(houses, image=SIDES).images
-    for pooled, alone in zip(view.columns, own.values(), strict=True):
-        np.testing.assert_array_equal(pooled.decode(), alone.decode())
-    assert view.absent is not None and set(np.flatnonzero(view.absent)) == {0, 30}
-    some = table.views(table.fit_encoding(np.arange(40)), np.array([30, 1, 6]))["U"]
-    np.testing.assert_allclose(some.weights[0], 0)
-    np.testing.assert_allclose(some.weights[1], 0.25)
-    np.testing.assert_allclose(some.weights[2], [0, 0, 0.5, 0.5])
-    one = read(houses, image=["back"], drop=["front", "left", "right"], pool_images=True).images["U"]
-    assert isinstance(one, Images)
 
 
 def test_roles_of_images(houses: Path) -> None:

@@ -19,9 +19,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from tasks import tracking
 from usboost.datasets import store
 from usboost.errors import UsboostError
-from usboost.multimodal.fit import bundle
-from usboost.multimodal.fit.fit import fit
-from usboost.multimodal.fit.prepared import raw_rows
+from usboost.fit import bundle
+from usboost.fit.build import fit
+from usboost.fit.bundle import raw_rows
 from usboost.table import prepared as user_table
 from usboost.table.columns import texts
 from usboost.table.columns.encoding import Encoding

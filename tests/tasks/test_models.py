@@ -11,12 +11,12 @@ from tasks import settings
 from tasks.fits import models
 from tasks.settings import Model
 from usboost.errors import UsboostError
+from usboost.fit import build as one_computer
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models import catalogue
 from usboost.models.entry import TASKS
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
-from usboost.multimodal.fit import fit as one_computer
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 LOADED = settings.load(PARAMS)

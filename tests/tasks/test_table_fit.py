@@ -23,8 +23,8 @@ from tasks.fits.identity import plan
 from tests.multimodal.conftest import accepted
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import store
-from usboost.multimodal.estimator import MultimodalClassifier, MultimodalRegressor
-from usboost.multimodal.fit import bundle
+from usboost.fit import bundle
+from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.table.demo import write_demo
 from usboost.table.prepared import read_prepared
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usboost.tuning.search import DRAWS, NOISE, ModelTrials, drawn, error_of_difference
-from usboost.tuning.trials import State, Trial
+from usboost.fit.trials import DRAWS, NOISE, ModelTrials, State, Trial, drawn, error_of_difference
 
 
 def test_draws_are_of_the_same_rows_for_all_trials() -> None:
@@ -84,7 +83,7 @@ def test_a_pruned_trial_is_compared_by_the_fold_that_it_knows() -> None:
         ],
     )
     harder = (0.2 + 0.19) / 2
-    assert [loss for _, loss in easy.losses()] == pytest.approx([0.5, 0.48, 0.32 + harder, 0.32 + harder])
+    assert easy.losses() == pytest.approx([0.5, 0.48, 0.32 + harder, 0.32 + harder])
     assert easy.promising is None
     good = Trial("m", 2, {"depth": 2}, "pruned", 0.25, folds=[0.25])
     assert ModelTrials("m", easy.loss, [*easy.trials[:2], good]).promising is good

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import optuna
 import pytest
 
 from usboost.boosting.rounds import Round
-from usboost.tuning.run import Rungs
-from usboost.tuning.trials import State, Trial
+from usboost.fit.trials import State, Trial, pruner_of_rungs, report_rungs
+from usboost.fit.workers import Rungs
 
 
 def shown(rungs: Rungs, risks: list[float]) -> int:
@@ -17,6 +18,16 @@ def shown(rungs: Rungs, risks: list[float]) -> int:
     return 0
 
 
+def told(*trials: Trial) -> list[optuna.trial.FrozenTrial]:
+    """Trials as Optuna has them once they have ended."""
+    study = optuna.create_study(pruner=pruner_of_rungs())
+    for each in trials:
+        asked = study.ask()
+        report_rungs(asked, each)
+        study.tell(asked, 0.0)
+    return study.trials
+
+
 def of(
     risks: dict[int, float], end: float | None = None, rounds: int = 24, state: State = "finished"
 ) -> Trial:
@@ -25,16 +36,16 @@ def of(
 
 def test_a_fit_ends_at_the_first_rung_where_it_is_behind() -> None:
     risks = [1.0 - 0.01 * k for k in range(30)]
-    assert shown(Rungs([of({8: 0.93, 24: 0.7})]), risks) == 24
-    assert shown(Rungs([of({8: 0.92})]), risks) == 8
-    assert shown(Rungs([of({7: 0.0})]), risks) == 0
+    assert shown(Rungs(told(of({8: 0.93, 24: 0.7})), 24), risks) == 24
+    assert shown(Rungs(told(of({8: 0.92})), 24), risks) == 8
+    assert shown(Rungs(told(of({7: 0.0})), 24), risks) == 0
     worse = Rungs()
     assert shown(worse, [0.5, 0.4, *[0.9] * 10]) == 0
     assert (worse.risks, worse.best, worse.pruned) == ({8: 0.4}, 0.4, False)
 
 
 def test_without_a_risk_nothing_is_pruned() -> None:
-    rungs = Rungs([of({8: 0.0})])
+    rungs = Rungs(told(of({8: 0.0})))
     for index in range(1, 10):
         assert not rungs.on_round(Round(index, None, {"risk_train": 1.0}, {"total": 0.0}))
 
@@ -57,4 +68,4 @@ def test_without_a_risk_nothing_is_pruned() -> None:
 def test_the_best_third_of_those_that_came_so_far_goes_on(
     earlier: list[Trial], risk: float, ends: int
 ) -> None:
-    assert shown(Rungs(earlier), [risk] * 30) == ends
+    assert shown(Rungs(told(*earlier), earlier[0].rounds), [risk] * 30) == ends

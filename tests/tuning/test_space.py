@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import pytest
@@ -13,14 +16,15 @@ from sklearn.base import clone
 
 from usboost.boosting.checkpoint import described
 from usboost.errors import UsboostError
+from usboost.fit.build import OneComputer
+from usboost.fit.options import ImageOptions
+from usboost.fit.trials import JOURNAL, ModelTrials, Trials, own_values, space_of
 from usboost.learners.search_space import Choice, Dimension, Integer, Real, Space
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models import build as builders
 from usboost.models import catalogue
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.settings import settable, with_settings
-from usboost.multimodal.fit.fit import ImageOptions, OneComputer
-from usboost.tuning.propose import own_values, propose, space_of
 
 SIDES = {"images": (OneComputer(ImageOptions()), ("U",)), "a table": (OneComputer(None), ())}
 OFFERED = [(name, task) for task in catalogue.OFFERED_FOR for name in catalogue.OFFERED_FOR[task]]
@@ -134,35 +138,64 @@ dimensions = st.one_of(
 )
 
 
-@settings(max_examples=6, deadline=None)
+def asked(folder: Path, space: Space, own: dict[str, Any], loss: Any, batches: int, seed: int) -> list[Any]:
+    """The settings of a search in batches of four."""
+    trials, found = Trials(folder, "m", space, own, {}, seed), ModelTrials("m", float)
+    for k in range(batches):
+        found.trials += trials.ask(range(4 * k, 4 * k + 4), k)
+        for each in found.trials[4 * k :]:
+            found.trials[each.number] = each.of(state="finished", score=loss(**each.settings))
+            trials.add(found.trials[each.number], found.trials[each.number].score)
+        trials.tell(found)
+    return [each.settings for each in found.trials]
+
+
+@settings(max_examples=3, deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcdef"), dimensions, min_size=1, max_size=4),
     st.integers(0, 2**31),
-    st.integers(0, 11),
+    st.integers(1, 3),
 )
 def test_proposals_lie_in_the_space_and_depend_on_the_arguments_only(
-    space: dict[str, Any], seed: int, told: int
+    space: dict[str, Any], seed: int, batches: int
 ) -> None:
-    corners = itertools.cycle(itertools.product(*map(corners_of, space.values())))
-    own = dict(zip(space, next(corners)))
-    trials = [(dict(zip(space, next(corners))), k**0.5) for k in range(told)]
-    proposed = propose(space, own, trials, 2, (seed, 1))
-    assert len(proposed) == 2
-    for each in proposed:
-        assert each.keys() == space.keys()
-        assert all(dimension.holds(each[path]) for path, dimension in space.items())
-    assert propose(space, own, trials, 1, (seed, 1)) == proposed[:1]
-    assert told or proposed[0] == own
+    own = dict(zip(space, next(itertools.product(*map(corners_of, space.values())))))
+
+    def loss(**chosen: Any) -> float:
+        return sum(len(repr(each)) for each in chosen.values()) % 7
+
+    with TemporaryDirectory() as first, TemporaryDirectory() as second:
+        proposed = asked(Path(first), space, own, loss, batches, seed)
+        assert proposed[0] == own and len(proposed) == 4 * batches
+        for each in proposed:
+            assert each.keys() == space.keys()
+            assert all(dimension.holds(each[path]) for path, dimension in space.items())
+        assert asked(Path(second), space, own, loss, batches, seed) == proposed
 
 
-def test_proposals_find_a_minimum_that_chance_does_not() -> None:
+@pytest.mark.parametrize("line", (-16, -13, -9, -2))
+def test_a_batch_whose_asking_a_kill_cut_short_is_the_same(tmp_path: Path, line: int) -> None:
+    space: Space = {"x": Real(0, 1), "y": Real(0, 1)}
+    own = {"x": 0.5, "y": 0.5}
+
+    def loss(x: float, y: float) -> float:
+        return x + y
+
+    asked(tmp_path, space, own, loss, 2, 0)
+    wanted = Trials(tmp_path, "m", space, own, {}, 0).ask(range(8, 12), 2)
+    lines = (tmp_path / JOURNAL).read_text().splitlines(keepends=True)
+    assert [json.loads(each)["op_code"] for each in lines[-16:]].count(4) == 4  # four are made there
+    (tmp_path / JOURNAL).write_text("".join(lines[:line]))
+    assert Trials(tmp_path, "m", space, own, {}, 0).ask(range(8, 12), 2) == wanted
+
+
+def test_proposals_find_a_minimum_that_chance_does_not(tmp_path: Path) -> None:
     space: Space = {"x": Real(1e-4, 1, log=True), "y": Real(0, 1), "z": Choice(("a", "b", "c"))}
 
     def loss(x: float, y: float, z: str) -> float:
         return (math.log10(x) + 2) ** 2 + (3 * y - 1) ** 2 + (z != "b")
 
-    own, told = {"x": 1.0, "y": 0.0, "z": "a"}, list[Any]()
-    for batch in range(5):
-        told += [(each, loss(**each)) for each in propose(space, own, told, 4, (0, batch))]
-    drawn = [loss(**each) for k in range(5) for each in propose(space, own, [], 4, (1, k))]
-    assert min(value for _, value in told) < min(0.1, min(drawn))
+    own = {"x": 1.0, "y": 0.0, "z": "a"}
+    found = [loss(**each) for each in asked(tmp_path / "found", space, own, loss, 5, 0)]
+    drawn = [loss(**each) for k in range(5) for each in asked(tmp_path / f"{k}", space, own, loss, 1, k + 1)]
+    assert min(found) < min(0.1, min(drawn))

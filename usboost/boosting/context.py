@@ -9,8 +9,8 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback, EarlyStopping, History, Patience
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.row_groups import Related
 from usboost.data.views import Views
+from usboost.evaluation.folds import Related
 from usboost.shards.collective import world
 
 

@@ -15,13 +15,13 @@ from usboost.cli.console import console, echo, echo_command, exit_on_error, fitt
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
+from usboost.fit.options import ImageOptions
 from usboost.models.entry import read_settings
-from usboost.multimodal.options import ImageOptions
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
-    from usboost.multimodal.compare.compare import Comparison
-    from usboost.multimodal.compare.summary import Inputs
+    from usboost.fit.compare import Comparison
+    from usboost.fit.compare_results import Inputs
 
 
 def compare(
@@ -76,8 +76,8 @@ def compare(
         names = options.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.multimodal.compare.compare import compare as compare_models
-        from usboost.multimodal.compare.summary import inputs, next_steps
+        from usboost.fit.compare import compare as compare_models
+        from usboost.fit.compare_results import inputs, next_steps
 
         read = images if spec.image else None
         models_to_fit = options.builders(names, own, read, rounds, chosen)
@@ -133,16 +133,16 @@ def _tell(
 
     After an interruption there is no verdict.
     """
-    from usboost.multimodal.compare import results
-    from usboost.multimodal.compare.summary import summary, what_is_read
+    from usboost.fit import compare_results
+    from usboost.fit.compare_results import summary, what_is_read
 
     sentences, reads = summary(comparison, read), what_is_read(read)
     stdout = console()
-    stdout.print(results.rendered(comparison, stdout.width))
-    for line in results.failures(comparison):
+    stdout.print(compare_results.rendered(comparison, stdout.width))
+    for line in compare_results.failures(comparison):
         echo(line)
     verdict = [] if comparison.interrupted else sentences
-    for lines in (verdict, results.notes(comparison), reads):
+    for lines in (verdict, compare_results.notes(comparison), reads):
         echo("")
         for line in lines:
             echo(line)
@@ -152,16 +152,16 @@ def _tell(
         echo(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
         interrupts.reported()
         raise typer.Exit(CODE)
-    sliced = results.sliced(comparison)
+    sliced = compare_results.sliced(comparison)
     if by_column is not None and sliced:
         echo(f"\n{sliced['score']} by {by_column}:")
         tables.show_slices(by_column, sliced)
-        echo(results.SLICED)
+        echo(compare_results.SLICED)
     for words, command in steps:
         echo_command(f"\n{words}", command)
     if out is not None:
         below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
         if by_column is not None and sliced:
-            below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
-        results.write(comparison, out, title, sentences, below)
+            below = [compare_results.slices_as_markdown(by_column, sliced), compare_results.SLICED, *below]
+        compare_results.write(comparison, out, title, sentences, below)
         echo(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")

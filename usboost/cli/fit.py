@@ -18,13 +18,13 @@ from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
 from usboost.errors import option
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
+from usboost.fit.options import FitOptions, ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
-from usboost.multimodal.options import FitOptions, ImageOptions
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
-    from usboost.multimodal.fit.table_fit import Fitted
+    from usboost.fit.table_fit import Fitted
 
 
 def fit(
@@ -95,7 +95,7 @@ def fit(
         )
         from_file = {} if settings_file is None else read_settings(settings_file)
         options.import_named(imports)
-        from usboost.multimodal.fit.bundle import check_place
+        from usboost.fit.bundle import check_place
 
         check_place(out, replace=force)
 
@@ -113,8 +113,8 @@ def fit(
             catalogue.for_table(name, own.task)
             # imported late, so that mistakes are reported without loading torch
             from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-            from usboost.multimodal.fit.fit import fit as fit_table
-            from usboost.multimodal.fit.unfinished import unfinished
+            from usboost.fit.build import fit as fit_table
+            from usboost.fit.record import unfinished
 
             def interrupted() -> None:
                 interrupts.answered()
@@ -140,9 +140,7 @@ def fit(
             echo_result(name, fitted)
             echo(f"saved {out}")
             # other rows are read as these
-            again = options.given_options(
-                {"import": imports, "text_model": spec.text_model, "images_root": spec.images_root}
-            )
+            again = options.given_options({"import": imports, "images_root": spec.images_root})
             rows = f"more{table.suffix or '.parquet'}"
             written = "predictions.csv" if table.suffix == ".csv" else "predictions.parquet"
             for words, command, target in (
@@ -153,8 +151,8 @@ def fit(
 
         def check() -> None:
             """Refuse what shards cannot do, before a row is read or a process waits for another."""
+            from usboost.fit.build import build
             from usboost.models.sharded import refuse
-            from usboost.multimodal.fit.fit import build
             from usboost.table.shards import check_shared
 
             check_shared(spec)

@@ -21,8 +21,8 @@ from usboost.cli.console import as_flag, exit_on_error
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.files.registry import import_parts
+from usboost.fit.options import AnswerOptions, ImageOptions
 from usboost.models import catalogue
-from usboost.multimodal.options import AnswerOptions, ImageOptions
 from usboost.table.spec import Help, Names, Options, TableSpec
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 GROUPS = {
     "Data": ("label", "missing", "task", "positive", "group", "time", "weight", "split", "strict"),
-    "Columns": ("drop", "categorical", "text", "keep", "text_model"),
+    "Columns": ("drop", "categorical", "text", "keep"),
     "Images": (
-        *("image", "images_root", "size", "grey", "pool_images", "skip_unreadable"),
+        *("image", "images_root", "size", "grey", "skip_unreadable"),
         *("backbone", "finetune", "occlusion_maps"),
     ),
     "Model": (
@@ -47,7 +47,7 @@ GROUPS = {
 
 RARE = frozenset(
     (
-        *("text", "text_model", "images_root", "grey", "pool_images", "finetune", "learner", "imports"),
+        *("text", "images_root", "grey", "finetune", "learner", "imports"),
         *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device", "against"),
         "shards",
     )
@@ -207,7 +207,6 @@ def _option(kind: type, name: str) -> Any:
     return get_args(options_of(kind)[name].annotation)[1]
 
 
-TextModel = Annotated[str | None, _option(TableSpec, "text_model")]
 ImagesRoot = Annotated[Path | None, _option(TableSpec, "images_root")]
 ByColumn = Annotated[
     str | None,
@@ -305,9 +304,9 @@ def builders(
     rounds: int | None,
     settings: Mapping[str, Any],
 ) -> dict[str, Callable[[int], Any]]:
-    """Find what builds each model, see `usboost.multimodal.fit.fit.by_name`; refuse what is not installed."""
+    """Find what builds each model, see `usboost.fit.build.by_name`; refuse what is not installed."""
+    from usboost.fit.build import by_name
     from usboost.models.baselines.packages import check_outside
-    from usboost.multimodal.fit.fit import by_name
 
     for name in names:
         if name not in catalogue.CATALOGUE:
@@ -318,7 +317,7 @@ def builders(
 
 def fit_command(table: Path, model: str, rounds: int | None, *chosen: Options, **others: Any) -> str:
     """Write the command that fits one of the models as it was fitted here, and saves it."""
-    from usboost.multimodal.fit.fit import limited
+    from usboost.fit.build import limited
 
     again = typed(*chosen, rounds=rounds if limited(model) else None, **others)
     return shlex.join(["usboost", "fit", str(table), *again, "--model", model, "--out", "model"])

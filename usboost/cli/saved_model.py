@@ -11,20 +11,16 @@ from usboost.cli import options, tables
 from usboost.cli.console import echo, exit_on_error, note, progress
 
 if TYPE_CHECKING:
-    from usboost.multimodal.fit.bundle import Bundle
+    from usboost.fit.bundle import Bundle
 
 
-def _loaded(model: Path, table: Path, imports: list[str] | None, text_model: str | None) -> Bundle:
+def _loaded(model: Path, table: Path, imports: list[str] | None) -> Bundle:
     """Load the model, if the table is one."""
-    from usboost.multimodal.fit import bundle
+    from usboost.fit import bundle
     from usboost.table.source import TableFile
 
     TableFile.open(table)  # refuses what is no table, before the model is loaded
     options.import_named(imports)
-    if text_model is not None:
-        from usboost.table.columns.text_models import allow
-
-        allow(text_model)
     return bundle.load(model)
 
 
@@ -59,13 +55,12 @@ def predict(
     strict: options.Strict = False,
     skip_unreadable: options.SkippedAnyway = False,
     images_root: options.ImagesRoot = None,
-    text_model: options.TextModel = None,
     imports: options.Import = None,
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
-        loaded = _loaded(model, table, imports, text_model)
-        from usboost.multimodal.predict.predict import predict as predict_table
+        loaded = _loaded(model, table, imports)
+        from usboost.fit.predict import predict as predict_table
 
         with progress("predicting") as show:
             done = predict_table(
@@ -96,7 +91,6 @@ def report(
     strict: options.Strict = False,
     skip_unreadable: options.SkippedAnyway = False,
     images_root: options.ImagesRoot = None,
-    text_model: options.TextModel = None,
     occlusion_maps: Annotated[
         bool,
         typer.Option(
@@ -111,7 +105,7 @@ def report(
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
-        loaded = _loaded(model, table, imports, text_model)
+        loaded = _loaded(model, table, imports)
         from usboost.report.model_page import write_report
 
         with progress("scoring") as show, progress("covering") as looking:

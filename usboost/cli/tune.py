@@ -14,9 +14,9 @@ from usboost.cli.console import console, echo, echo_command, exit_on_error, fitt
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import RANKING, check_metric, metric_name
+from usboost.fit.options import ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
-from usboost.multimodal.options import ImageOptions
 from usboost.table.spec import TableSpec
 
 
@@ -86,10 +86,9 @@ def tune(
         if by is not None:
             by = check_metric(by, RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.multimodal import tune as tuned
-        from usboost.multimodal.tune import DEFAULT, default_folds, fixed_of
-        from usboost.multimodal.tune import tune as tune_models
-        from usboost.tuning.search import Plan
+        from usboost.fit import tune as tuned
+        from usboost.fit.tune import DEFAULT, Plan, default_folds, fixed_of
+        from usboost.fit.tune import tune as tune_models
 
         build = options.builders(names, own, images if spec.image else None, rounds, begin)
         always = {name: {**begin.get(name, {}), **each} for name, each in fixed_of(build, fixed).items()}

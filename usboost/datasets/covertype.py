@@ -18,10 +18,11 @@ from numpy.typing import ArrayLike
 
 from usboost.data.progress import Progress
 from usboost.datasets import image_store, shapes
-from usboost.datasets.sampling import stratified_sample, stream, switch_labels
+from usboost.datasets.sampling import stratified_sample, switch_labels
 from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, sha256
 from usboost.datasets.store import CLEAN, LABEL, Prepared, describe
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import stream
 from usboost.files import write_atomically
 
 SOURCE = "covertype"

@@ -24,16 +24,11 @@ from usboost.datasets import image_folders, image_store
 from usboost.datasets.covertype import NOISE
 from usboost.datasets.image_encoding import encode_files, encoding
 from usboost.datasets.image_folders import ANNOTATIONS, INDEX, LabelledImage
-from usboost.datasets.sampling import (
-    stratified_order,
-    stratified_parts,
-    stratified_sample,
-    stream,
-    switch_labels,
-)
+from usboost.datasets.sampling import stratified_sample, switch_labels
 from usboost.datasets.sources import RemoteFile, sha256
 from usboost.datasets.store import CLEAN, LABEL, Prepared, describe
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import stratified_order, stratified_parts, stream
 
 SOURCE = "tiny_imagenet_200"
 

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.views import frame_name
-from usboost.datasets.sampling import stratified_parts, stream
 from usboost.datasets.sources import RemoteFile
 from usboost.datasets.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import stratified_parts, stream
 
 _PENDIGITS_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/pendigits"
 PENDIGITS_FILES = (

@@ -11,9 +11,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
+from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import deviation, mean, median
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
@@ -88,7 +88,7 @@ class _Fitted(ViewsEstimator):
             rows matter to a mean of 1. Rows are drawn (validation, folds, batches) whatever their weights.
         groups : (n,), optional
             Rows of one group are never on both sides of a split that the fit makes for itself: samples set
-            aside, an ensemble's folds, out-of-fold scores. See `usboost.data.row_groups.Related`.
+            aside, an ensemble's folds, out-of-fold scores. See `usboost.evaluation.folds.Related`.
         times : (n,) numbers or dates, optional, instead of groups
             The later rows are those that judge a fit.
         """

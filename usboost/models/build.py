@@ -20,7 +20,7 @@ from usboost.models.settings import with_settings
 class Parts:
     """Parameters of the classes that models are put together from; by default the classes' own.
 
-    A side overrides what it knows better: `tasks.fits.models` from params.yaml, `usboost.multimodal.fit.fit`
+    A side overrides what it knows better: `tasks.fits.models` from params.yaml, `usboost.fit.build`
     for one computer. A part is read by the models that have it, so it may refuse.
 
     A subclass may also give the parameters of a class, by a method of no arguments that is called as the

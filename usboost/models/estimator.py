@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related
 from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
+from usboost.evaluation.folds import Related
 from usboost.learners.tree import Tree
 from usboost.shards.collective import world
 

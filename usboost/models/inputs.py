@@ -222,4 +222,4 @@ def embed(views: Views, backbone: Backbone, device: str = "auto") -> None:
 
 
 def _images(view: View) -> bool:
-    return getattr(view, "kind", None) in ("image", "pooled_images")
+    return getattr(view, "kind", None) == "image"

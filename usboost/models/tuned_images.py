@@ -11,9 +11,8 @@ from sklearn.base import clone
 
 from usboost.boosting.checkpoint import identity_of
 from usboost.data.images import EncodedImages, Images
-from usboost.data.pooled_images import PooledImages
-from usboost.data.row_groups import Related
 from usboost.data.views import Views
+from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.files.arrays import Store, key_of
@@ -105,10 +104,7 @@ def _to_tune(model: Any) -> list[str]:
 def _of_images(rows: Weighted) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray | None]:
     """Return the views of images, labels and weights of some rows."""
     views, y, weights = rows
-    found: list[Any] = []
-    for name in views.names:
-        view = views[name]
-        found += view.columns if isinstance(view, PooledImages) else [view]
+    found = (views[name] for name in views.names)
     return tuple(view for view in found if isinstance(view, Images | EncodedImages)), np.asarray(y), weights
 
 

@@ -12,10 +12,10 @@ from usboost.data.views import Views
 from usboost.datasets.sampling import stratified_sample
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.ranking import LOWER_IS_BETTER, metric_name, number
+from usboost.fit.bundle import Bundle
+from usboost.fit.predict import Scored
 from usboost.learners.base import view_names
 from usboost.models.inspection.inspect import ColumnGroup, permutation_importance, predictor
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.predict import Scored
 from usboost.report import blocks
 from usboost.report.blocks import html
 from usboost.table.columns.encoding import SUFFIX

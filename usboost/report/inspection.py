@@ -35,6 +35,7 @@ from usboost.models.inspection.inspect import (
 )
 from usboost.report import model_figures as figures
 from usboost.report.figures import to_svg
+from usboost.table.prepared import as_file
 
 FOLDER = "inspection"
 """In a cell's folder of results."""
@@ -285,14 +286,14 @@ def sample_images(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list
     for code, name in enumerate(names):
         rows = [int(row) for row in ((labels == code) & there).nonzero()[0][:PER_CLASS]]
         try:
-            out.append((str(name), [_png_uri(images[row].as_py()) for row in rows]))
+            out.append((str(name), [_png_uri(as_file(images[row].as_py(), card["images"])) for row in rows]))
         except Exception:  # a damaged image can make Pillow's decoders raise nearly anything
             return []
     return out
 
 
-def _png_uri(encoded: bytes) -> str:
-    with Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG")) as opened:
+def _png_uri(encoded: bytes | None) -> str:
+    with Image.open(io.BytesIO(encoded or b""), formats=("PNG", "JPEG")) as opened:
         if max(opened.size) > LARGEST_SIDE:
             raise ValueError("a sample image is larger than prepared ones are")
         image = opened.convert("RGB" if opened.mode == "RGB" else "L")

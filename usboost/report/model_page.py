@@ -15,11 +15,11 @@ from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number, number_of_label
 from usboost.evaluation.task import FEW, score_slices, table_of
 from usboost.files import write_atomically
+from usboost.fit.bundle import Bundle
+from usboost.fit.predict import Scored, score_table
 from usboost.models import catalogue
 from usboost.models.inspection.inspect import view_contributions
 from usboost.models.methods.weak_learners import BoostedWeakLearners
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.predict import Scored, score_table
 from usboost.report import blocks, importance, members, model_figures
 from usboost.report.blocks import Section, html
 from usboost.report.figures import data_uri, to_svg

@@ -15,19 +15,18 @@ from markupsafe import Markup
 from PIL import Image
 
 from usboost.data.images import Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import number, number_of_label
+from usboost.fit.bundle import Bundle
+from usboost.fit.explain import AGAINST, FEWEST, explain, reference_of
+from usboost.fit.predict import Scored
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.inspection.attribution import SHARE, Occlusion, check_explainable, occlusions
 from usboost.models.inspection.inspect import worst_samples
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.explain import AGAINST, FEWEST, explain, reference_of
-from usboost.multimodal.predict.predict import Scored
 from usboost.report import model_figures
 from usboost.report.blocks import html
-from usboost.table.images import ImageColumns, ImageReader
+from usboost.table.images import ImageReader
 
 SIDE = 256  # pixels of the longer side of an image of the table; a larger one is scaled to it
 WORST, EXPLAINED_COLUMNS = 12, 8
@@ -66,15 +65,15 @@ def images_of(
     form = bundle.reader.images
     if form is None:
         return {}
-    found: dict[tuple[int, str, int], Occlusion] = {}
+    found: dict[tuple[int, str], Occlusion] = {}
     if maps.drawn:
         found = occlusions(bundle.model, scored.views, rows, progress=maps.progress)
     out: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
     readers = form.readers(scored.file)
-    for reader, (view, k) in zip(readers, _places(form), strict=True):
-        images = _column(scored, view, k)
+    for reader, view in zip(readers, form.names, strict=True):
+        images = _images(scored, view)
         for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
-            heat_of = found.get((row, view, k))
+            heat_of = found.get((row, view))
             out[row].append(_shown(reader, images, scored, row, heat_of))
     return out
 
@@ -87,7 +86,7 @@ def _note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     backbone = getattr(bundle.model, "backbone", None)
     network, network_side = "", 0
     if isinstance(backbone, Backbone):
-        side = backbone.spec(_column(scored, form.names[0], 0))["size"] or form.size
+        side = backbone.spec(_images(scored, form.names[0]))["size"] or form.size
         network, network_side = backbone.name, 0 if side == form.size else side
     unused = getattr(bundle.model, "left_out_", ())
     return html(
@@ -96,25 +95,17 @@ def _note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
         aspect=_ASPECTS[form.aspect],
         network=network,
         network_side=network_side,
-        left_out=[c for c, (view, _) in zip(form.columns, _places(form), strict=True) if view in unused],
+        left_out=[c for c, view in zip(form.columns, form.names, strict=True) if view in unused],
         maps=maps,
         share=SHARE,
         heat=model_figures,
     )
 
 
-def _places(form: ImageColumns) -> list[tuple[str, int]]:
-    """Return the view of each column of images, and its place there."""
-    if len(form.names) == len(form.columns):
-        return [(name, 0) for name in form.names]
-    return [(form.names[0], k) for k in range(len(form.columns))]
-
-
-def _column(scored: Scored, view: str, k: int) -> Images:
+def _images(scored: Scored, view: str) -> Images:
     found = scored.views[view]
-    column = found.columns[k] if isinstance(found, PooledImages) else found
-    assert isinstance(column, Images)  # as a user's tables are read
-    return column
+    assert isinstance(found, Images)  # as a user's tables are read
+    return found
 
 
 def _shown(

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from usboost.datasets import shapes
-from usboost.datasets.sampling import stream
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import stream
 
 TABLE = "table.csv"
 LABEL, IMAGE, SPLIT = "batch", "image", "split"

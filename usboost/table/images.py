@@ -22,7 +22,6 @@ import pyarrow as pa
 from PIL import Image
 
 from usboost.data.images import Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.datasets.image_files import Aspect, Cursor, inside, is_contained, load, read, thumbnail
 from usboost.errors import UsboostError, option
@@ -33,7 +32,7 @@ from usboost.table.source import Source, TableFile
 from usboost.table.spec import TableSpec
 
 VIEW = "U"
-"""The view of the images; of several columns each has its own, ``U:<column>``, unless they are pooled."""
+"""The view of the images; of several columns each has its own, ``U:<column>``."""
 
 Skip = Literal["never", "none", "images", "all"]
 """Values that count as missing: none; none, but it may be asked for; images that cannot be read; or also
@@ -64,19 +63,17 @@ class ImageColumns:
     columns : of paths or bytes, one or more.
     size, channels : height and width in pixels; 1 (grey) or 3 (red, green, blue).
     aspect : what becomes of images that are not square.
-    pooled : whether several columns are one view.
     """
 
     columns: tuple[str, ...]
     size: int
     channels: int
     aspect: Aspect = "crop"
-    pooled: bool = False
 
     @classmethod
     def of(cls, spec: TableSpec) -> ImageColumns:
         """Return those of a table."""
-        return cls(spec.image, spec.size, 1 if spec.grey else 3, spec.aspect, spec.pool_images)
+        return cls(spec.image, spec.size, 1 if spec.grey else 3, spec.aspect)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -86,13 +83,10 @@ class ImageColumns:
     @property
     def names(self) -> list[str]:
         """Return the names of the images' views."""
-        one = self.pooled or len(self.columns) == 1
-        return [VIEW] if one else [f"{VIEW}:{column}" for column in self.columns]
+        return [VIEW] if len(self.columns) == 1 else [f"{VIEW}:{column}" for column in self.columns]
 
-    def views(self, images: Sequence[Images]) -> dict[str, Images | PooledImages]:
+    def views(self, images: Sequence[Images]) -> dict[str, Images]:
         """Return the columns' images as views by name."""
-        if self.pooled and len(images) > 1:
-            return {VIEW: PooledImages(images)}
         return dict(zip(self.names, images, strict=True))
 
     def readers(self, source: Source, skip: Skip = "none") -> list[ImageReader]:
@@ -363,7 +357,7 @@ class ImageSet:
             cells = raw[reader.column] if reader.needs_cells else None
             self.absent[k, place] = reader.read(rows, cells, self.pixels[k, place])
 
-    def views(self, rows: slice = slice(None)) -> dict[str, Images | PooledImages]:
+    def views(self, rows: slice = slice(None)) -> dict[str, Images]:
         """Return the images, or those of some rows, as views by name."""
         pairs = zip(self.pixels[:, rows], self.absent[:, rows], strict=True)
         return self._form.views([Images(each, absent=no if no.any() else None) for each, no in pairs])

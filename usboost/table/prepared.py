@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 from PIL import Image
 from pydantic import Field, ValidationError
 
-from usboost.data.images import Images
 from usboost.data.progress import Progress
 from usboost.datasets import image_store, store
 from usboost.datasets.image_store import CardPart
 from usboost.datasets.image_store import ImagesEntry as Shards
-from usboost.datasets.sampling import random_parts, stratified_parts, stream
 from usboost.datasets.store import LABEL, Prepared, first_fault, is_user_table
 from usboost.errors import UsboostError, option
+from usboost.evaluation.folds import random_parts, stratified_parts, stream
 from usboost.table.columns.formats import Written, plain_form
 from usboost.table.images import ImageColumns, ImageSet
 from usboost.table.source import FrameRows
@@ -58,14 +57,14 @@ def prepare(
 ) -> Prepared:
     """Make a dataset of a user's own table, which `read_prepared` reads again.
 
-    Its rows and images are as `user_table.read_table` gives them: nothing is imputed, encoded or pooled,
+    Its rows and images are as `user_table.read_table` gives them: nothing is imputed or encoded,
     since what a fit learns of its rows is that fit's business. A row may lack images: where the column is
     empty, or its path leads to no file.
 
     Parameters
     ----------
     path : as of `user_table.read_table`.
-    spec : without groups, times, weights and pooled images, of which a dataset keeps nothing. A label that
+    spec : without groups, times and weights, of which a dataset keeps nothing. A label that
         is named among the categories is one of classes; where no split is named, one is made at random,
         70/15/15, within each class if there are classes.
     seed : of the split.
@@ -178,7 +177,6 @@ def _write_images(table: UserTable, rows: Mapping[str, np.ndarray], work: Path) 
     for split, of_split in rows.items():
         names = image_store.parts(split, about)
         for part, column, images in zip(names, form.columns, table.images.values(), strict=True):
-            assert isinstance(images, Images)  # which are never pooled here
             absent = np.zeros(len(table), dtype=bool) if images.absent is None else images.absent
             if split == "train" and absent[of_split].all():
                 raise UsboostError(

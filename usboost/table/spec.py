@@ -67,8 +67,7 @@ class TableSpec(Options):
     weight : the column of how much each row counts.
     split : the column that holds train, val or test.
     size, grey : of the images: their side in pixels, and whether they are grey; else red, green and blue.
-    aspect : what becomes of images that are not square, see `image_sources`.
-    pool_images : whether several columns of images are one view; by default each is its own.
+    aspect : what becomes of images that are not square, see `usboost.datasets.image_files`.
     skip_unreadable : count images that cannot be read as missing, instead of refusing them.
 
     Raises
@@ -112,9 +111,6 @@ class TableSpec(Options):
     size: Annotated[int, Help("Side of the images in pixels.", least=8, most=1024)] = SIZE
     grey: Annotated[bool, Help("Read images in grey.")] = False
     aspect: Literal["crop", "pad", "stretch"] = "crop"
-    pool_images: Annotated[
-        bool, Help("Read several columns of images as one, by the mean of their embeddings.")
-    ] = False
     skip_unreadable: Annotated[bool, Help("Count images that cannot be read as missing.")] = False
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.images import Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -90,7 +89,7 @@ class UserTable:
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    images: Mapping[str, Images | PooledImages] = field(default_factory=dict)
+    images: Mapping[str, Images] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
     misfits: tuple[Misfits, ...] = ()
     paths: tuple[Paths, ...] = ()

@@ -14,9 +14,9 @@ from scipy.special import log_softmax, softmax
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import mean
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.spectrum import GRID, Spectrum

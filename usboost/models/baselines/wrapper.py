@@ -18,10 +18,10 @@ from sklearn.utils.validation import has_fit_parameter
 from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import column_moments, mean
 from usboost.files.arrays import read_arrays, write_arrays

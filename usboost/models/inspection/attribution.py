@@ -17,7 +17,6 @@ import numpy as np
 
 from usboost.boosting.loop import ensemble_scores
 from usboost.data.images import EncodedImages, Images
-from usboost.data.pooled_images import PooledImages
 from usboost.data.progress import Progress
 from usboost.data.table import Table
 from usboost.data.views import View, Views
@@ -234,7 +233,7 @@ def occlusions(
     rows: Sequence[int],
     *,
     progress: Progress | None = None,
-) -> dict[tuple[int, str, int], Occlusion]:
+) -> dict[tuple[int, str], Occlusion]:
     """Cover each part of the images of some rows, one at a time, and predict.
 
     A covered part has the mean colour of its image. Nothing is added to the embeddings on disk.
@@ -246,7 +245,7 @@ def occlusions(
 
     Returns
     -------
-    By row, view and the column within it (0 but for pooled images); rows without that image have none.
+    By row and view; rows without that image have none.
     """
     views, chosen = as_views(X), np.asarray(rows, dtype=np.int64)
     if not len(chosen):
@@ -254,16 +253,15 @@ def occlusions(
     before = classifier.predict_proba(views[chosen])
     predicted = before.argmax(axis=1)
     # each column of images, and the places in `rows` that have an image there
-    columns: list[tuple[str, int, Images | EncodedImages, np.ndarray]] = []
+    columns: list[tuple[str, Images | EncodedImages, np.ndarray]] = []
     for name in views.names:
-        view = views[name]
-        for k, images in enumerate(view.columns if isinstance(view, PooledImages) else (view,)):
-            if isinstance(images, (Images, EncodedImages)):
-                absent = np.zeros(len(chosen), bool) if images.absent is None else images.absent[chosen]
-                columns.append((name, k, images, np.flatnonzero(~absent)))
-    total, done = sum(len(own) * len(_patches(images)) for _, _, images, own in columns), 0
-    out: dict[tuple[int, str, int], Occlusion] = {}
-    for name, k, images, own in columns:
+        images = views[name]
+        if isinstance(images, (Images, EncodedImages)):
+            absent = np.zeros(len(chosen), bool) if images.absent is None else images.absent[chosen]
+            columns.append((name, images, np.flatnonzero(~absent)))
+    total, done = sum(len(own) * len(_patches(images)) for _, images, own in columns), 0
+    out: dict[tuple[int, str], Occlusion] = {}
+    for name, images, own in columns:
         patches = _patches(images)
         pairs = [(place, patch) for place in own for patch in patches]
         falls = np.empty(len(pairs))
@@ -275,19 +273,15 @@ def occlusions(
             for image, (_, (down, across)) in zip(pixels, batch, strict=True):
                 image[:, down, across] = np.rint(image.mean(axis=(1, 2)))[:, None, None]
             some, covered = views[chosen[places]], Images(pixels)
-            if isinstance(pooled := some[name], PooledImages):
-                replaced: View = PooledImages([*pooled.columns[:k], covered, *pooled.columns[k + 1 :]])
-            else:
-                replaced = covered
             with embeddings.not_kept():
-                after = classifier.predict_proba(some.with_view(name, replaced))
+                after = classifier.predict_proba(some.with_view(name, covered))
             classes = predicted[places]
             falls[start : start + size] = before[places, classes] - after[np.arange(len(batch)), classes]
             done += len(batch)
             if progress:
                 progress(done, total)
         for place, of_row in zip(own, falls.reshape(len(own), -1), strict=True):
-            out[int(chosen[place]), name, k] = Occlusion(patches, of_row, images.height, images.width)
+            out[int(chosen[place]), name] = Occlusion(patches, of_row, images.height, images.width)
     return out
 
 

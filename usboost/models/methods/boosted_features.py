@@ -13,9 +13,9 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
-from usboost.data.row_groups import Related, inner_folds
 from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import Related, inner_folds
 from usboost.evaluation.statistics import mean
 from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays

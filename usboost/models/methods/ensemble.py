@@ -15,9 +15,9 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.data.row_groups import Related, Split, inner_folds
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.folds import Related, Split, inner_folds
 from usboost.files.arrays import digest_of
 from usboost.learners.networks import embeddings
 from usboost.models import persistence
@@ -351,8 +351,8 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     best member beyond the standard error, that member alone is kept. Members that are kept are fitted to all
     rows, too, as far as their fits to folds went; in a member's mean those to folds count together as much as
     one of these. Validation samples are not looked at. Related rows are divided as
-    `usboost.data.row_groups.Related.folds` says: by whole groups, or so that later rows judge each fit; these
-    are half of all rows then.
+    `usboost.evaluation.folds.Related.folds` says: by whole groups, or so that later rows judge each fit;
+    these are half of all rows then.
 
     Parameters
     ----------

@@ -17,9 +17,9 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback, TimeLimit, notify, notify_resumed
 from usboost.boosting.checkpoint import Checkpoint, described
 from usboost.boosting.rounds import Round
-from usboost.data.row_groups import Split
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.folds import Split
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.files.arrays import Store, key_of

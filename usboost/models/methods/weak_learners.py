@@ -17,10 +17,10 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
 from usboost.boosting.steps import StepRule, shared_risk, step_rule
 from usboost.boosting.targets import TargetRule
-from usboost.data.row_groups import Related
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.learners.base import LEARNERS, Learner, prepare, view_names
 from usboost.learners.estimators import RegressorLearner

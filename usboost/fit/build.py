@@ -1,12 +1,16 @@
-"""The catalogue's models with settings for one computer, and their fits to a user's table."""
+"""Models for a user's table, built by name: the catalogue's for one computer, and those of other packages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
+from usboost.fit.evaluate import Build
+from usboost.fit.options import AnswerOptions, FitOptions, ImageOptions
+from usboost.fit.record import Keep
+from usboost.fit.table_fit import Fitted, TableFit
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import build as builders
 from usboost.models import catalogue
@@ -15,16 +19,13 @@ from usboost.models.build import Parts
 from usboost.models.entry import COMPONENTS, KINDS, Entry, LearnerSpec
 from usboost.models.settings import with_settings
 from usboost.models.sharded import agree_on, refuse
-from usboost.multimodal.fit.table_fit import Fitted, TableFit
-from usboost.multimodal.fit.unfinished import Keep
-from usboost.multimodal.options import AnswerOptions, FitOptions, ImageOptions
 from usboost.shards.collective import world
 from usboost.table.user_table import UserTable
 
 BOOSTING, EPOCHS, TREES = 100, 40, 2000
 """At most so many rounds, epochs and LightGBM trees; the validation rows stop them earlier."""
 PATIENCE = (20, 0.2)
-"""Of boosting: rounds without a better score, or that share of the rounds up to the best one."""
+"""Rounds of boosting without a better score, or that share of the rounds up to the best one."""
 
 _TRAINING = {"learning_rate": 0.003, "batch_size": 128}
 _TABLE, _IMAGES = (100, 50), (32,)  # widths of networks on a table, and of those after a small CNN
@@ -41,7 +42,7 @@ def build(
     settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
-    """An unfitted model.
+    """Build an unfitted model.
 
     Parameters
     ----------
@@ -68,12 +69,12 @@ def build(
 
 
 def with_images(names: Sequence[str], image_views: Sequence[str]) -> tuple[str, ...]:
-    """The views of an entry's names, of which U stands for all views of images."""
+    """Return the views of an entry's names, of which U stands for all views of images."""
     return tuple(view for name in names for view in (image_views if name == "U" else (name,)))
 
 
 def on_device(model: Any, device: str) -> Any:
-    """The model, whose networks train there; see `usboost.learners.networks.train.pick_device`."""
+    """Return the model, whose networks train there; see `usboost.learners.networks.train.pick_device`."""
     named = [key for key in model.get_params(deep=True) if key.split("__")[-1] == "device"]
     return model.set_params(**dict.fromkeys(named, device))
 
@@ -87,7 +88,7 @@ def outside(
     settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
-    """An unfitted model of another package, by its name or import path; see `baselines.estimators.outside`.
+    """Build a model of another package, by its name or import path; see `baselines.estimators.outside`.
 
     Its own parameters have paths such as ``estimator__max_depth``.
 
@@ -103,7 +104,7 @@ def outside(
 
 
 def limited(name: str) -> bool:
-    """Whether a limit on rounds means the same for a model as for others, so that comparisons set it."""
+    """Return whether a limit on rounds means the same for a model as for others, and is set."""
     return name in catalogue.CATALOGUE and KINDS[catalogue.find(name).kind].comparable
 
 
@@ -115,8 +116,8 @@ def by_name(
     rounds: int | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     task: str = "classification",
-) -> dict[str, Callable[[int], Any]]:
-    """What builds each of some models, of the catalogue or of other packages, with a seed.
+) -> dict[str, Build]:
+    """Return what builds each of some models, of the catalogue or of other packages, with a seed.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def by_name(
     settings : parameters by model and path; a model without any stays as it is.
     """
 
-    def of(name: str) -> Callable[[int], Any]:
+    def of(name: str) -> Build:
         own: dict[str, Any] = {"images": images, "image_views": image_views, "task": task}
         own["settings"] = (settings or {}).get(name)
         if name not in catalogue.CATALOGUE:
@@ -143,27 +144,18 @@ class OneComputer(Parts):
     rounds: int | None = None
     image_views: tuple[str, ...] = ("U",)
 
-    @property
-    def one_table(self) -> bool:  # type: ignore[override]
-        return self.images is None
-
-    @property
-    def has_images(self) -> bool:  # type: ignore[override]
-        return self.images is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "one_table", self.images is None)
+        object.__setattr__(self, "has_images", self.images is not None)
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
-        """All views of images for U."""
         return super().views(names) if self.images is None else with_images(names, self.image_views)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
-        """Warm-started networks, and trees of depth 3."""
         alone = reads == self.image_views  # beside a table images are embeddings
         network = {"hidden": _IMAGES if self.images and alone else _TABLE, "start": "warm", **_TRAINING}
-        by_kind: dict[str, dict[str, Any]] = {
-            "network": {**network, **self._reader()},
-            "tree": {"max_depth": 3},
-        }
-        return by_kind.get(spec.kind, {})
+        found = {"network": {**network, **self._reader()}, "tree": {"max_depth": 3}}
+        return found.get(spec.kind, {})
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
         rounds = self.rounds or BOOSTING * entry.rounds_factor
@@ -195,7 +187,6 @@ class OneComputer(Parts):
         return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
 
     def _reader(self) -> dict[str, Any]:
-        """What reads images; nothing where there are none."""
         if self.images is None:
             return {}
         name = self.images.backbone
@@ -212,14 +203,14 @@ def fit(
     keep: Keep | None = None,
     **options: Any,
 ) -> Fitted:
-    """Build a model by its name and fit it, see `usboost.multimodal.fit.table_fit.TableFit`.
+    """Build a model by its name and fit it, see `usboost.fit.table_fit.TableFit`.
 
     Parameters
     ----------
     name : see `build`.
     images : how the model reads the table's images, if it has any.
     callbacks, keep : of `TableFit`.
-    options : the fields of `usboost.multimodal.options.FitOptions`.
+    options : the fields of `usboost.fit.options.FitOptions`.
 
     Raises
     ------

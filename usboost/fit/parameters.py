@@ -1,4 +1,4 @@
-"""What a user of Python gives: X in place of a file, and the estimators' parameters."""
+"""Checks of what a user of Python gives: X in place of a file, and the estimators' parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from usboost.errors import UsboostError
 
 
 def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """X as a DataFrame whose columns have strings for names.
+    """Return X as a DataFrame whose columns have strings for names.
 
     Raises UsboostError if X is sparse, complex, or has not two dimensions.
 
@@ -47,7 +47,7 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
 
 
 def column_of(values: Any) -> Any:
-    """Labels, groups, times or weights as an array, of any shape.
+    """Return labels, groups, times or weights as an array, of any shape.
 
     Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series.
     """
@@ -63,35 +63,30 @@ def column_of(values: Any) -> Any:
     return array
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, (bool, np.bool_))
-
-
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not _is_bool(value)
+    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not _is_bool(value) and math.isfinite(value)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
 
 
-def _is_threshold(value: Any) -> bool:
-    return value == "f1" if isinstance(value, str) else _is_number(value) and 0 < value < 1
-
-
-Check = tuple[Callable[[Any], bool], str]
-
-_YES_OR_NO: Check = (_is_bool, "True or False")
-_CHECKS: dict[str, Check] = {
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rounds": (lambda value: _is_whole(value) and value >= 1, "a whole number of at least 1"),
     "size": (lambda value: _is_whole(value) and value >= 8, "a whole number of pixels, 8 or more"),
     "time_limit": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
-    "threshold": (_is_threshold, "'f1' or a number between 0 and 1"),
+    "threshold": (
+        lambda value: value == "f1" if isinstance(value, str) else _is_number(value) and 0 < value < 1,
+        "'f1' or a number between 0 and 1",
+    ),
     "finetune": (
         lambda value: value in ("auto", "none", "last", "all"),
         "'auto', 'none', 'last' or 'all'",
     ),
-    **dict.fromkeys(("calibrate", "refit", "fast_predict", "pool_images", "skip_unreadable"), _YES_OR_NO),
+    **dict.fromkeys(
+        ("calibrate", "refit", "fast_predict", "skip_unreadable"),
+        (lambda value: isinstance(value, (bool, np.bool_)), "True or False"),
+    ),
 }
 
 
@@ -107,7 +102,7 @@ def check_parameters(estimator: Any) -> None:
 
 
 def seed_of(random_state: Any) -> int:
-    """The seed that scikit-learn's `random_state` stands for: None draws one, and so does a RandomState.
+    """Return the seed that scikit-learn's `random_state` stands for: None and a RandomState draw one.
 
     Raises UsboostError if it is none of these, or a number below 0.
     """

@@ -1,4 +1,4 @@
-"""What ``card.json`` of a saved model holds, and how it is made of a fit."""
+"""The card of a saved model, ``card.json``: its form, and how it is made of a fit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Side = Annotated[int, Field(ge=1, le=4096)]
 
 
 def _is(value: Any) -> Callable[[Any], bool]:
-    """Whether a field has its default, which cards do without."""
+    """Return a test of a field for its default, which cards do without."""
     return lambda found: found is value or bool(found == value)
 
 
@@ -41,21 +41,22 @@ class Imputed(CardPart):
 
 
 class ImagesEntry(CardPart):
-    """How images are read; see `usboost.table.images.ImageColumns`."""
+    """The way images are read; see `usboost.table.images.ImageColumns`."""
 
     columns: Annotated[list[str], Field(min_length=1)]
     size: Annotated[list[_Side], Field(min_length=2, max_length=2)]
     channels: Literal[1, 3]
     aspect: Aspect = "crop"
-    pooled: bool = False
+    # what cards of before say; several columns as one view are not read any more
+    pooled: Literal[False] = Field(False, exclude=True)
 
     @property
     def form(self) -> ImageColumns:
-        return ImageColumns(tuple(self.columns), self.size[0], self.channels, self.aspect, self.pooled)
+        return ImageColumns(tuple(self.columns), self.size[0], self.channels, self.aspect)
 
 
 class Dates(CardPart):
-    """What a column of dates becomes; see `usboost.table.columns.encoding.DateParts`."""
+    """The parts that a column of dates becomes; see `usboost.table.columns.encoding.DateParts`."""
 
     reference: str
     parts: Annotated[list[Part], Field(min_length=1)]
@@ -72,7 +73,7 @@ class Dates(CardPart):
 
 
 class Card(CardPart):
-    """What ``card.json`` holds.
+    """The document in ``card.json``.
 
     Attributes
     ----------
@@ -158,7 +159,7 @@ def card_of(
     seed: int,
     **answers: Any,
 ) -> Card:
-    """What a bundle says of a model that was fitted to a table.
+    """Return what a bundle says of a model that was fitted to a table.
 
     Parameters
     ----------
@@ -166,6 +167,7 @@ def card_of(
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
     answers : further fields of the card: temperature, threshold, least, margin, floor, prior, history.
     """
+    form = table.form
     others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
     card = {
         "model": model,
@@ -177,7 +179,14 @@ def card_of(
         "columns": table.kinds,
         "dropped": [*table.spec.drop, *table.left_out, *filter(None, others)],
         "weight": table.spec.weight or "",
-        "images": _images(table),
+        "images": None
+        if form is None
+        else {
+            "columns": list(form.columns),
+            "size": [form.size, form.size],
+            "channels": form.channels,
+            "aspect": form.aspect,
+        },
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": digest_of_texts(encoding.texts),
@@ -194,23 +203,10 @@ def card_of(
 
 
 def prior_of(table: UserTable, rows: np.ndarray) -> list[float]:
-    """The shares of the classes among some rows, or the rows' mean."""
+    """Return the shares of the classes among some rows, or the rows' mean."""
     labels, weights = table.labels[rows], None if table.weights is None else table.weights[rows]
     if not table.classes:
         return [mean(labels, weights)]
     counts = world().sum(np.bincount(labels, weights, minlength=len(table.classes)))
     found: list[float] = (counts / counts.sum()).tolist()
     return found
-
-
-def _images(table: UserTable) -> dict[str, Any] | None:
-    form = table.form
-    if form is None:
-        return None
-    return {
-        "columns": list(form.columns),
-        "size": [form.size, form.size],
-        "channels": form.channels,
-        "aspect": form.aspect,
-        "pooled": form.pooled,
-    }

@@ -1,4 +1,4 @@
-"""Whether rows that a model is asked about are like those that it was fitted to, column by column."""
+"""Drift: compare rows that a model is asked about with those that it was fitted to, column by column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import stats
 
 from usboost.data.encoding import Categorical
 from usboost.errors import UsboostError
-from usboost.multimodal.fit.card import Card
+from usboost.fit.card import Card
 from usboost.table.columns.column import Column, is_binary, is_text, plain_cells
 from usboost.table.images import no_images
 from usboost.table.notes import Tally
@@ -24,7 +24,7 @@ BINS = 10
 
 
 def psi(reference: np.ndarray, found: np.ndarray) -> float:
-    """The population stability index Σ_b (a_b − e_b) · ln(a_b / e_b) of two sets of counts.
+    """Return the population stability index Σ_b (a_b − e_b) · ln(a_b / e_b) of two sets of counts.
 
     e_b and a_b are the shares of bin b, after half a count is added to each bin: none is 0.
 
@@ -38,7 +38,7 @@ def psi(reference: np.ndarray, found: np.ndarray) -> float:
 
 
 def noise(bins: int, n_reference: int, n_found: int, level: float) -> float:
-    """What the index of two samples of one distribution exceeds with probability `level`.
+    """Return what the index of two samples of one distribution exceeds with probability `level`.
 
     Their index is about (1/n_reference + 1/n_found) · χ² with B − 1 degrees of freedom.
 
@@ -52,7 +52,7 @@ def noise(bins: int, n_reference: int, n_found: int, level: float) -> float:
 
 
 def edges(values: np.ndarray) -> np.ndarray:
-    """Inner edges that cut values of shape (n,) into `BINS` bins of about equal counts.
+    """Return inner edges that cut values of shape (n,) into `BINS` bins of about equal counts.
 
     A value that is more frequent than that has a bin of its own. A value equal to an edge lies above it.
     """
@@ -64,7 +64,7 @@ def edges(values: np.ndarray) -> np.ndarray:
 
 
 def number_counts(reference: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of both in bins of equal counts of the reference, NaN left out; at least one each is there."""
+    """Return counts of both in bins of equal counts of the reference, NaN left out."""
     inner = edges(reference[~np.isnan(reference)])
     counts = [
         np.bincount(np.searchsorted(inner, values[~np.isnan(values)], side="right"), minlength=len(inner) + 1)
@@ -74,20 +74,18 @@ def number_counts(reference: np.ndarray, found: np.ndarray) -> tuple[np.ndarray,
 
 
 def ks(reference: np.ndarray, found: np.ndarray) -> float:
-    """The Kolmogorov–Smirnov statistic, the largest distance of the distribution functions; NaN left out."""
-    known, seen = (np.sort(values[~np.isnan(values)]) for values in (reference, found))
-    at = np.concatenate([known, seen])
-    below = [np.searchsorted(each, at, side="right") / len(each) for each in (known, seen)]
-    return float(np.abs(below[0] - below[1]).max())
+    """Return the Kolmogorov–Smirnov statistic, of the values that are not NaN."""
+    known, seen = (values[~np.isnan(values)] for values in (reference, found))
+    return float(stats.ks_2samp(known, seen, method="asymp").statistic)
 
 
 def improbable(count: int, n: int, share: float, level: float) -> bool:
-    """Whether `count` or more of n rows have a probability below `level` where each has one of `share`."""
+    """Return whether `count` or more of n rows of probability `share` are less probable than `level`."""
     return bool(stats.binom.sf(count - 1, n, share) < level)
 
 
 LEVEL = 0.01
-"""How probable one false alarm is among all columns, where nothing has drifted."""
+"""Probability that one false alarm is among all columns, where nothing has drifted."""
 
 _ROWS = 65_536
 
@@ -136,32 +134,33 @@ def compare(
     level = LEVEL / (len(card.columns) + len(images))
     rows: list[dict[str, Any]] = []
     for name, kind in card.columns.items():
-        row: dict[str, Any] = {"column": name, "kind": kind}
-        row |= {
-            "missing_train": float(train[name].isna().mean()),
-            "missing": float(found[name].isna().mean()),
-        }
-        if kind == "number":
-            row |= _numbers(train[name], found[name], level)
-        elif kind == "category":
-            row |= _categories(name, train[name], found[name], level)
+        shares = {"missing_train": train[name].isna().mean(), "missing": found[name].isna().mean()}
+        row: dict[str, Any] = {"column": name, "kind": kind, **shares}
+        if kind in ("number", "category"):
+            known = None if kind == "number" else Categorical.fit(name, train[name])
+            row |= _compared(train[name], found[name], known, level)
         rows.append(row)
     for name in images:
         row = {"column": name, "kind": "image", "missing_train": without[name] / len(train)}
         rows.append({**row, "missing": absent[name] / n})
     columns = ["column", "kind", "psi", "noise", "ks", "missing_train", "missing", "unseen"]
     frame = pd.DataFrame(rows).reindex(columns=columns)
-    frame["drift"] = [
-        ", ".join(_passed(row, n, len(train), psi=psi, share=share, level=level))
-        for row in frame.to_dict("records")
-    ]
+    drifts = []
+    for row in frame.to_dict("records"):
+        passed = [f"stability index {row['psi']:.2f}"] if row["psi"] > max(psi, row["noise"]) else []
+        for what, before in (("missing", row["missing_train"]), ("unseen", 0.0)):
+            now = row[what]
+            rare = max(before, 1 / len(train))
+            if now - before > share and improbable(round(now * n), n, rare, level):
+                passed.append(f"{now:.0%} {what}")
+        drifts.append(", ".join(passed))
+    frame.insert(1, "drift", drifts)  # a narrow page cuts off what is last
     order = frame.assign(fine=frame["drift"] == "").sort_values(["fine", "psi"], ascending=[True, False])
-    shown = ["column", "drift", *columns[1:]]  # a narrow page cuts off what is last
-    return order[shown].reset_index(drop=True)
+    return order.drop(columns="fine").reset_index(drop=True)
 
 
 def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The columns of numbers and categories, and how many rows have no image in each column of these."""
+    """Return the columns of numbers and categories, and how many rows lack each image."""
     batches, absent, tally = [], dict.fromkeys(images, 0), Tally()
     formats = {name: written.form for name, written in card.formats.items()}
     for raw in file.batches([*card.columns, *images], _ROWS):
@@ -185,7 +184,7 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
 
 
 def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
-    """How many cells hold no path and no bytes."""
+    """Return how many cells hold no path and no bytes."""
     plain = plain_cells(cells)
     if pa.types.is_struct(plain.type):
         return sum(not (each and (each.get("bytes") or each.get("path"))) for each in plain.to_pylist())
@@ -197,47 +196,29 @@ def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
     return missing
 
 
-def _numbers(train: pd.Series, found: pd.Series, level: float) -> dict[str, float]:
-    # prepared rows are float32, and a value rounded otherwise would be another one
-    reference, values = (
-        each.to_numpy(np.float64).astype(np.float32).astype(np.float64) for each in (train, found)
-    )
-    if np.isnan(reference).all() or np.isnan(values).all():
-        return {}
-    counts = number_counts(reference, values)
-    return {"psi": psi(*counts), "noise": _noise(counts, level), "ks": ks(reference, values)}
-
-
-def _categories(name: str, train: pd.Series, found: pd.Series, level: float) -> dict[str, float]:
-    known = Categorical.fit(name, train)
-    size = len(known.values) + 1  # code 0 is of what training did not have
-    codes, present = known(found), found.notna().to_numpy()
-    unseen = float((codes[present] == 0).sum() / len(codes))
-    reference, values = (
-        np.bincount(each, minlength=size) for each in (known(train[train.notna()]), codes[present])
-    )
-    if not reference.sum() or not values.sum():
-        return {"unseen": unseen}
-    counts = reference, values
-    return {"psi": psi(*counts), "noise": _noise(counts, level), "unseen": unseen}
-
-
-def _noise(counts: tuple[np.ndarray, np.ndarray], level: float) -> float:
+def _compared(
+    train: pd.Series, found: pd.Series, known: Categorical | None, level: float
+) -> dict[str, float]:
+    """Return the index of a column, what chance explains of it, and what is of its kind alone."""
+    more: dict[str, float] = {}
+    if known is None:
+        # prepared rows are float32, and a value rounded otherwise would be another one
+        reference, values = (
+            each.to_numpy(np.float64).astype(np.float32).astype(np.float64) for each in (train, found)
+        )
+        if np.isnan(reference).all() or np.isnan(values).all():
+            return {}
+        counts, more["ks"] = number_counts(reference, values), ks(reference, values)
+    else:
+        codes, present = known(found), found.notna().to_numpy()
+        more["unseen"] = float((codes[present] == 0).sum() / len(codes))  # 0 is of what training did not have
+        size = len(known.values) + 1
+        first, second = (
+            np.bincount(each, minlength=size) for each in (known(train[train.notna()]), codes[present])
+        )
+        if not first.sum() or not second.sum():
+            return more
+        counts = first, second
     reached = int(((counts[0] + counts[1]) > 0).sum())
-    return noise(reached, int(counts[0].sum()), int(counts[1].sum()), level)
-
-
-def _passed(
-    row: Mapping[str, Any], n: int, n_train: int, *, psi: float, share: float, level: float
-) -> list[str]:
-    """What of a column is above its limit, and more than chance explains."""
-    passed = []
-    if row["psi"] > max(psi, row["noise"]):
-        passed.append(f"stability index {row['psi']:.2f}")
-    for what, now, before in (
-        ("missing", row["missing"], row["missing_train"]),
-        ("unseen", row["unseen"], 0.0),
-    ):
-        if now - before > share and improbable(round(now * n), n, max(before, 1 / n_train), level):
-            passed.append(f"{now:.0%} {what}")
-    return passed
+    chance = noise(reached, int(counts[0].sum()), int(counts[1].sum()), level)
+    return {"psi": psi(*counts), "noise": chance, **more}

@@ -16,28 +16,25 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.data.value import canonical
 from usboost.errors import UsboostError, warn
+from usboost.fit import bundle as bundles
+from usboost.fit.build import fit as fit_table
+from usboost.fit.bundle import Bundle
+from usboost.fit.explain import explain_rows
+from usboost.fit.options import FitOptions, ImageOptions
+from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
 from usboost.models import catalogue
-from usboost.multimodal.fit import bundle as bundles
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.fit.fit import fit as fit_table
-from usboost.multimodal.options import FitOptions, ImageOptions
-from usboost.multimodal.parameters import check_parameters, column_of, frame_of, seed_of
-from usboost.multimodal.predict.explain import explain_rows
-from usboost.table.columns.text_models import allow
 from usboost.table.schema import describe, notes_of_table
 from usboost.table.source import FrameRows
 from usboost.table.spec import SIZE, TableSpec
 from usboost.table.user_table import FEWEST, UserTable, read_table
 
 LABEL = "label"
-"""What y is called where it has no name."""
+"""Name of y where it has none."""
 
 Columns = str | Sequence[str] | None
 
 
-class _Fitted(BaseEstimator):
-    """What a fit sets."""
-
+class _FitAttributes(BaseEstimator):  # apart, since annotations of a dataclass would be parameters
     bundle_: Bundle
     scores_: dict[str, float]
     best_round_: int
@@ -47,8 +44,8 @@ class _Fitted(BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class _Multimodal(_Fitted):
-    """What the classifier and the regressor share; a `Bundle` does the predicting.
+class _Multimodal(_FitAttributes):
+    """Base of the classifier and the regressor; a `Bundle` does the predicting.
 
     Fields of the same name as those of `TableSpec`, `ImageOptions` and `FitOptions` are these.
     """
@@ -65,7 +62,6 @@ class _Multimodal(_Fitted):
     backbone: str = "tf_efficientnet_lite0"
     finetune: Literal["auto", "none", "last", "all"] = "auto"
     size: int = SIZE
-    pool_images: bool = False
     skip_unreadable: bool = False
     rounds: int | None = None
     refit: bool | None = None
@@ -75,7 +71,6 @@ class _Multimodal(_Fitted):
     fast_predict: bool = False
     random_state: int | np.random.RandomState | None = 0
     callbacks: Sequence[Callback] | None = None
-    text_model: str | None = None
     group: str | None = None
     time: str | None = None
     split: str | None = None
@@ -105,7 +100,7 @@ class _Multimodal(_Fitted):
         return self
 
     def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any, weights: Any) -> UserTable:
-        """The rows with their labels, groups, times and weights, if there are any, as further columns."""
+        """Return the rows with their labels, groups, times and weights, as further columns."""
         if y is None:
             raise UsboostError("fit requires y to be passed, but the target y is None; pass the labels")
         named = {"group": self.group, "time": self.time, "split": self.split}
@@ -132,18 +127,16 @@ class _Multimodal(_Fitted):
             names[role] = name
             frame = frame.assign(**{name: column})
         root, given = self._root(), self.get_params(deep=False)
-        found = {**names, **self._of_labels(), "image": self.images, "images_root": root}
+        positive = getattr(self, "positive", None)
+        found = {**names, "task": self.task, "image": self.images, "images_root": root}
+        found["positive"] = None if positive is None else canonical(positive)
         return read_table(FrameRows(frame, root), TableSpec.of(given, **found))
-
-    def _of_labels(self) -> dict[str, Any]:
-        """What is said of the labels."""
-        return {"task": self.task}
 
     def _root(self) -> Path | None:
         return None if self.images_root is None else Path(self.images_root)
 
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
-        """X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
+        """Return X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
         frame = frame_of(X, None if reset else list(self.feature_names_in_))
         if reset:
             if not len(frame) or not frame.shape[1]:
@@ -159,7 +152,7 @@ class _Multimodal(_Fitted):
         return frame
 
     def predict_frame(self, X: Any, strict: bool = False) -> pd.DataFrame:
-        """The answers with X's index, as `usboost predict` writes them; see `Bundle.answers`.
+        """Return the answers with X's index, as `usboost predict` writes them; see `Bundle.answers`.
 
         Numbers, dates and images that cannot be read count as missing; a `UsboostWarning` says how many.
 
@@ -175,15 +168,15 @@ class _Multimodal(_Fitted):
         """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
-        found = self.bundle_.answer(FrameRows(frame, self._root(), mixed=True), strict=strict)
+        found = self.bundle_.predict(FrameRows(frame, self._root(), mixed=True), strict=strict)
         found.index = frame.index
         return found
 
     def explain(self, X: Any, against: Any = None) -> pd.DataFrame:
-        """What each column adds to the margin of each row's answer, with X's index.
+        """Return what each column adds to the margin of each row's answer, with X's index.
 
-        Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds, and of
-        more than two classes its score less the mean of the others'; a number's is the number.
+        Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds; of
+        more than two classes it is its score less the mean of the others'; a number's is the number.
 
         Parameters
         ----------
@@ -220,15 +213,11 @@ class _Multimodal(_Fitted):
         self.bundle_.save(Path(folder))
 
     @classmethod
-    def load(
-        cls, folder: Path | str, text_model: str | None = None, images_root: Path | str | None = None
-    ) -> Self:
-        """The estimator of a model that `save` or `usboost fit` wrote.
+    def load(cls, folder: Path | str, images_root: Path | str | None = None) -> Self:
+        """Return the estimator of a model that `save` or `usboost fit` wrote.
 
         Parameters
         ----------
-        text_model : the model of sentence-transformers that reads its texts, if there is one: it may then be
-            loaded, which what a file names may not.
         images_root : folder that paths of images are relative to.
 
         Raises
@@ -243,11 +232,8 @@ class _Multimodal(_Fitted):
         images = card.images
         made = cls(model=card.model, images=images.columns if images else None, random_state=card.seed)
         made.set_params(images_root=images_root)
-        if text_model is not None:
-            allow(text_model)
-            made.set_params(text_model=text_model)
         if images:
-            made.set_params(size=images.size[0], pool_images=images.pooled)
+            made.set_params(size=images.size[0])
         made.bundle_, made.scores_ = (
             found,
             {key: value for key, value in card.scores.items() if value is not None},
@@ -287,9 +273,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         leave out
     missing : further values that count as missing
     images_root : folder that paths of images are relative to
-    backbone, finetune : how images are read, see `usboost.multimodal.options.ImageOptions`; size : their side
+    backbone, finetune : how images are read, see `usboost.fit.options.ImageOptions`; size : their side
         in pixels
-    pool_images : read several columns of images as one, by the mean of their embeddings
     skip_unreadable : count images that cannot be read as missing in `fit`; elsewhere they do anyway
     rounds : boosting rounds, epochs or trees at most
     calibrate : whether probabilities are tempered where that helps on rows that were not fitted to
@@ -297,21 +282,19 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
     refit : whether the model is fitted again to all rows, for as many rounds as rows held out chose; by
-        default as `usboost.multimodal.fit.table_fit.TableFit` says: if there is time
+        default as `usboost.fit.table_fit.TableFit` says: if there is time
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
-        `usboost.multimodal.fit.table_fit.TableFit` for what it does to probabilities
+        `usboost.fit.table_fit.TableFit` for what it does to probabilities
     preset : instead of `model`: "fast" is one model, "good" and "best" are blends of several
     time_limit : seconds; no round, or fit of a blend, begins that would end later
     fast_predict : of a blend, keep its best model alone, fitted to all rows
     random_state : of the rows for early stopping, which are 15 %, and of the model; None for another one each
         time, or a RandomState
     callbacks : of the fit, see `usboost.boosting.callbacks`
-    text_model : model of sentence-transformers, by its name or path, that reads texts; by default their
-        n-grams count
     group, time, split : column of X that says how rows are divided, and is no feature: those of one group
         stay on one side, the later ones are for early stopping, or train, val and test. They hold inside the
-        fit, too, see `usboost.data.row_groups.Related`. `predict` does not need the column
+        fit, too, see `usboost.evaluation.folds.Related`. `predict` does not need the column
 
     Attributes
     ----------
@@ -363,25 +346,21 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         self._loaded()
         return self
 
-    def _of_labels(self) -> dict[str, Any]:
-        positive = None if self.positive is None else canonical(self.positive)
-        return {**super()._of_labels(), "positive": positive}
-
     def _loaded(self) -> None:
         labels = self.bundle_.labels
         self._order = np.argsort(labels, kind="stable")
         self.classes_ = labels[self._order]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label of each row, (n,)."""
+        """Return the label of each row, (n,)."""
         return self.predict_frame(X)["label"].to_numpy()
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Class probabilities, float64 (n, M), columns as in ``classes_``."""
+        """Return class probabilities, float64 (n, M), columns as in ``classes_``."""
         return self.predict_frame(X).drop(columns="label").to_numpy()[:, self._order]
 
     def predict_set(self, X: Any) -> np.ndarray:
-        """Which classes may be a row's, bool (n, M), columns as in ``classes_``.
+        """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.
 
         About 9 in 10 sets hold the true class, by the held-out rows (split conformal prediction); on average,
         not for each class or group. A set holds the answer, and several classes where the model is uncertain.
@@ -422,5 +401,5 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
         return self._fit(X, y, groups, times, sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The number of each row, float64 (n,)."""
+        """Return the number of each row, float64 (n,)."""
         return self.predict_frame(X)["prediction"].to_numpy()

@@ -7,7 +7,8 @@ The command line, the pipeline and Python write and read this one form; it is al
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,20 +16,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
+from usboost.datasets import image_store, store
 from usboost.datasets.store import first_fault, read_json
 from usboost.errors import UsboostError, option, warn
 from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
-from usboost.multimodal.fit.card import Card
+from usboost.fit.card import Card
 from usboost.table.columns.encoding import Encoding, added
 from usboost.table.columns.texts import FILE as TEXTS
 from usboost.table.columns.texts import TextParts, read_texts, texts_to_bytes
 from usboost.table.notes import Tally, notes_of_rows
+from usboost.table.prepared import as_file
 from usboost.table.rows import RowReader
 from usboost.table.source import INDEX_COLUMN, FrameRows, Source
 from usboost.table.user_table import UserTable
@@ -47,7 +51,7 @@ class Bundle:
 
     @cached_property
     def encoding(self) -> Encoding:
-        """How columns become views."""
+        """The way columns become views."""
         imputation = {name: rule.model_dump() for name, rule in self.card.imputation.items()}
         encoders = {
             view: TableEncoder.from_dict(encoder.model_dump()) for view, encoder in self.card.encoders.items()
@@ -57,23 +61,23 @@ class Bundle:
 
     @cached_property
     def reader(self) -> RowReader:
-        """How rows are read."""
+        """The reader of rows."""
         images = None if self.card.images is None else self.card.images.form
         formats = {name: written.form for name, written in self.card.formats.items()}
         return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
 
     def of_columns(self, names: list[str]) -> Bundle:
-        """The same for rows whose columns are these, in their order; the card has them if it cannot tell."""
+        """Return the same for rows whose columns are these, in their order."""
         names = [] if names == self.card.read_and_dropped else names
         return replace(self, card=self.card.model_copy(update={"names": names}))
 
     @property
     def task(self) -> Task:
-        """What it predicts."""
+        """The task: what it predicts."""
         return TASKS[self.card.task]
 
     def predicted(self, views: Views) -> np.ndarray:
-        """Calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
+        """Return calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
         found = self.task.predict(self.model, views)
         return (
             tempered(found, self.card.temperature)
@@ -82,19 +86,19 @@ class Bundle:
         )
 
     def predicted_of(self, table: UserTable, rows: np.ndarray) -> np.ndarray:
-        """`predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
+        """Return `predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
         size = self.reader.batch()
         parts = [rows[first : first + size] for first in range(0, len(rows), size)]
         return np.concatenate([self.predicted(table.views(self.encoding, part)) for part in parts])
 
     def codes(self, probabilities: np.ndarray) -> np.ndarray:
-        """The positions of the classes that are the answers, int64 (n,)."""
+        """Return the positions of the classes that are the answers, int64 (n,)."""
         if self.card.threshold is None:
             return probabilities.argmax(axis=1)
         return (probabilities[:, 1] >= self.card.threshold).astype(np.int64)
 
     def answers(self, predicted: np.ndarray, *, sets: bool = False) -> pd.DataFrame:
-        """Predictions as a table.
+        """Return predictions as a table.
 
         Parameters
         ----------
@@ -116,7 +120,7 @@ class Bundle:
         return found.assign(**further)
 
     def sets(self, predicted: np.ndarray) -> np.ndarray:
-        """Which classes may be a row's, bool (n, M): of about 9 in 10 rows the true one is among them.
+        """Return which classes may be a row's, bool (n, M): of about 9 in 10 rows the true one is among them.
 
         Those of `Card.least` probability, and the answer.
 
@@ -138,7 +142,7 @@ class Bundle:
         return np.asarray(found)
 
     def set_texts(self, predicted: np.ndarray) -> list[str]:
-        """`sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
+        """Return `sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
         patterns, place = np.unique(self.sets(predicted), axis=0, return_inverse=True)
         labels = self.labels.tolist()
         texts = [
@@ -158,24 +162,25 @@ class Bundle:
         return np.array(names, dtype=object)
 
     def ignored(self, rows: Source, keep: Collection[str] = ()) -> list[str]:
-        """The columns of rows that the model does not know."""
+        """Return the columns of rows that the model does not know."""
         known = {*self.reader.needed, *self.card.dropped, self.card.label, *keep}
         return [name for name in rows.names if name not in known and not INDEX_COLUMN.fullmatch(name)]
 
     def predict(
         self,
-        rows: pd.DataFrame,
+        rows: pd.DataFrame | Source,
         *,
         strict: bool = False,
         sets: bool = False,
         tell: Callable[[str], object] = warn,
     ) -> pd.DataFrame:
-        """`answers` to raw rows.
+        """Return `answers` to raw rows.
 
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
-            in training or the table was a user's own. Images are files' bytes or base64, or missing.
+            in training or the table was a user's own. Images are files' bytes or base64, or missing. Or a
+            source of such rows.
         strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing.
         sets : of `answers`.
         tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
@@ -186,17 +191,7 @@ class Bundle:
         UsboostError
             If there is no row, a column is missing, or no value of one can be read.
         """
-        return self.answer(FrameRows(rows, mixed=True), strict=strict, sets=sets, tell=tell)
-
-    def answer(
-        self,
-        rows: Source,
-        *,
-        strict: bool = False,
-        sets: bool = False,
-        tell: Callable[[str], object] = warn,
-    ) -> pd.DataFrame:
-        """`answers` to the rows of any source; as `predict`."""
+        rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
         parts: list[np.ndarray] = []
         tally = Tally(ignored=self.ignored(rows))
         for batch in self.reader.read(rows, strict=strict, tally=tally):
@@ -245,20 +240,17 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
         )
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
-        if found - {TEXTS} != {CARD, MODEL} or _kind(folder / CARD) != KIND:
+        try:
+            document = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            document = None
+        ours = isinstance(document, Mapping) and document.get("kind") == KIND
+        if found - {TEXTS} != {CARD, MODEL} or not ours:
             raise UsboostError(
                 f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
             )
     elif folder.exists() or folder.is_symlink():
         raise UsboostError(f"{folder} is a file, so no model can be saved there; name another folder")
-
-
-def _kind(path: Path) -> Any:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return document.get("kind") if isinstance(document, Mapping) else None
 
 
 def load(folder: Path) -> Bundle:
@@ -311,3 +303,98 @@ def _check(bundle: Bundle, path: Path) -> None:
         raise UsboostError(f"{path}: its classes are not those of the model; fit the model again")
     if card.prior and len(card.prior) != max(1, len(card.classes)):
         raise UsboostError(f"{path}: the prior is not one number for each class; fit the model again")
+
+
+IMAGE = "image"
+"""The column of images of rows that come from no table with one."""
+
+
+def bundle_of(
+    model: Any,
+    prepared: Mapping[str, Any],
+    *,
+    name: str,
+    seed: int,
+    scores: Mapping[str, float],
+    margin: Sequence[float] | None = None,
+) -> Bundle:
+    """Return a fitted model with what a prepared dataset's card says of its columns.
+
+    No number may be missing.
+
+    A user's own table is no such dataset: a fit to it makes the bundle, see `usboost.fit.table_fit.TableFit`.
+
+    Parameters
+    ----------
+    model : fitted to the split ``train``.
+    prepared : the card, see `usboost.datasets.store.describe`.
+    name, seed : of the model.
+    scores : of the split ``val``.
+    margin : of a predicted number, see `usboost.evaluation.intervals.margin_of`.
+    """
+    names = dict.fromkeys(each for view in prepared["views"].values() for each in view)
+    kinds = {
+        each: "number" if prepared["columns"][each]["kind"] == "continuous" else "category" for each in names
+    }
+    sources, about, train = prepared["sources"], prepared.get("images"), prepared["splits"]["train"]
+    counts = [train.get("classes", {}).get(name, 0) for name in prepared["classes"]]
+    # the shares of the classes or the mean; none where the dataset's card does not say
+    prior = [count / sum(counts) for count in counts] if sum(counts) else []
+    card = {
+        "model": name,
+        "task": store.task_of(prepared),
+        "classes": prepared["classes"],
+        "label": store.LABEL,
+        "margin": None if margin is None else list(margin),
+        "prior": [float(train["label"]["mean"])] if "label" in train else prior,
+        **({} if prepared["classes"] else {"label_kind": "float"}),
+        "columns": kinds,
+        "dropped": [],
+        "images": {**about, "columns": [IMAGE]} if about else None,
+        "imputation": {
+            each: {"value": None, "indicator": False} for each, kind in kinds.items() if kind == "number"
+        },
+        "encoders": prepared["encoders"],
+        "rows": {split: prepared["splits"][split]["rows"] for split in ("train", "val")},
+        "scores": {key: value if math.isfinite(value) else None for key, value in scores.items()},
+        "seed": seed,
+        "table": next(iter(sources)) if len(sources) == 1 else prepared["dataset"],
+        "sha256": next(iter(sources.values())) if len(sources) == 1 else "",
+    }
+    return Bundle(model, Card.model_validate(card))
+
+
+def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -> pd.DataFrame:
+    """Return rows of a prepared frame as a bundle takes them.
+
+    Parameters
+    ----------
+    frame : rows of a prepared split.
+    images : their images' files, None where a row has none; one sequence for each column of images.
+
+    Returns
+    -------
+    float64 numbers, strings or None, dates as ISO 8601, and the images' bytes: what `Bundle.predict` takes.
+    """
+    found: dict[str, pd.Series] = {}
+    for name, kind in card.columns.items():
+        column = frame[name]
+        if kind == "date":
+            column = column.map(pd.Timestamp.isoformat, na_action="ignore")
+        text = column.astype(object)
+        found[name] = column.astype(np.float64) if kind == "number" else text.where(text.notna(), None)
+    for column, files in zip(card.images.columns if card.images else [], images):
+        found[column] = pd.Series(list(files), index=frame.index, dtype=object)
+    return pd.DataFrame(found)
+
+
+def example_of(card: Card, folder: Path) -> pd.DataFrame:
+    """Return two validation rows of a prepared dataset, as a client sends them."""
+    rows = store.read_frame(folder, "val").head(2)
+    about: dict[str, Any] = store.read_card(folder).get("images", {})
+    found = []
+    for part in image_store.parts("val", about) if about else []:
+        shard = about["splits"][part]["shards"][0]["file"]
+        images = pq.read_table(folder / image_store.FOLDER / part / shard, columns=["image"])["image"]
+        found.append([as_file(each, about) for each in images.slice(0, len(rows)).to_pylist()])
+    return raw_rows(card, rows, *found)

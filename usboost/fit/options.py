@@ -1,4 +1,4 @@
-"""How a model is fitted to a table: what commands and estimators ask of a user, each thing written once.
+"""Options of fits to a table: what commands and estimators ask of a user, each thing written once.
 
 Nothing heavy is imported: the command line makes its options of the fields with a `Help`.
 """
@@ -15,7 +15,7 @@ from usboost.table.spec import Help, Options
 
 @dataclass(frozen=True)
 class ImageOptions(Options):
-    """How models read images.
+    """Options of how models read images.
 
     Attributes
     ----------
@@ -36,13 +36,13 @@ class ImageOptions(Options):
     ] = "auto"
 
     def for_preset(self, preset: str | None) -> Self:
-        """Of the preset "fast" images are not tuned unless that was asked for."""
+        """Return the options of a preset: of "fast" images are not tuned unless that was asked for."""
         return replace(self, finetune="none") if preset == "fast" and self.finetune == "auto" else self
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions(Options):
-    """What becomes of a model's predictions on the way to its answers, and whether it is fitted again.
+    """Options of what predictions become on the way to answers, and whether the model is fitted again.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class AnswerOptions(Options):
     refit : whether the model is fitted again to all rows, as far as the validation rows let it go. Scores,
         temperature, threshold, sets and margin stay those of the first fit, which did not see the validation
         rows. Of few rows, folds say how far it goes, and these are of the rows left out of them, see
-        `usboost.multimodal.fit.rounds`. By default it is, except where a callback asks one of the two fits to
+        `usboost.fit.refit`. By default it is, except where a callback asks one of the two fits to
         stop before its end, or leaves no time for the second: then the first is kept. Of an ensemble the
         members kept are, and the fits to folds stay.
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
@@ -105,11 +105,11 @@ class AnswerOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(AnswerOptions):
-    """How a model is built by its name and fitted.
+    """Options of how a model is built by its name and fitted.
 
     Attributes
     ----------
-    rounds, learners, settings : see `usboost.multimodal.fit.fit.build`.
+    rounds, learners, settings : see `usboost.fit.build.build`.
     device : of networks, see `usboost.learners.networks.train.pick_device`.
     fast_predict : of an ensemble, keep one model; see `usboost.models.methods.ensemble.EnsembleClassifier`.
     """

@@ -1,4 +1,4 @@
-"""Why a model answers a row as it does: what each column, and the images, add to the margin of the answer."""
+"""Explain why a model answers a row as it does: what each column, and the images, add to its margin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pandas as pd
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
+from usboost.fit.bundle import Bundle
 from usboost.models.inspection.attribution import check_explainable, direction, shapley
-from usboost.multimodal.fit.bundle import Bundle
 from usboost.table.columns.encoding import SUFFIX
 from usboost.table.source import Source
 
@@ -29,7 +29,7 @@ WHY = "why"
 
 @dataclass(frozen=True)
 class Explanations:
-    """Of n rows.
+    """Shares of columns in the answers of n rows.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ class Explanations:
     mean: np.ndarray
 
     def largest(self, row: int, most: int = SHOWN) -> list[tuple[str, float]]:
-        """The columns that add or take most, and what."""
+        """Return the columns that add or take most, and what."""
         order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
         return [(self.names[k], float(self.values[row, k])) for k in order]
 
     def texts(self, most: int = SHOWN) -> list[str]:
-        """`largest` of each row, ``age +0.83; sex -0.21`` say; without those that change nothing."""
+        """Return `largest` of each row, ``age +0.83; sex -0.21`` say; without those that change nothing."""
         return [
             "; ".join(
                 f"{name} {value:+.2f}" for name, value in self.largest(row, most) if abs(value) >= 0.005
@@ -58,7 +58,7 @@ class Explanations:
 
 
 def names_of(bundle: Bundle) -> tuple[str, ...]:
-    """What adds to an answer: the columns, and all images as the last one if the model reads any."""
+    """Return what adds to an answer: the columns, and all images as the last one if the model reads any."""
     form, columns = bundle.reader.images, tuple(bundle.card.columns)
     if form is None or set(form.names) <= set(getattr(bundle.model, "left_out_", ())):
         return columns
@@ -66,7 +66,7 @@ def names_of(bundle: Bundle) -> tuple[str, ...]:
 
 
 def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarray) -> Explanations:
-    """What each column adds to the margin of some rows' answers.
+    """Return what each column adds to the margin of some rows' answers.
 
     The margin of a class is its score less the mean of the others', as calibrated: of two classes its
     log-odds. A number's is the number.
@@ -82,7 +82,11 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
         If the model is none that can be explained.
     """
     check_explainable(bundle.model, bundle.card.model)
-    names, owners = names_of(bundle), _owners(bundle)
+    names, owners = names_of(bundle), dict[str, int]()
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
+    for k, name in enumerate(bundle.card.columns):  # encoded columns by their own column
+        for part in several[name].names(name) if name in several else [name]:
+            owners |= {part: k, f"{part}{SUFFIX}": k}
     images = len(names) - 1
 
     def owner(column: str) -> int:
@@ -96,7 +100,7 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
 
 
 def explain_rows(bundle: Bundle, rows: Source, against: Source) -> pd.DataFrame:
-    """What each column adds to the margin of each row's answer, and ``mean``, of `Explanations`."""
+    """Return what each column adds to the margin of each row's answer, and ``mean``, of `Explanations`."""
     check_explainable(bundle.model, bundle.card.model)
     reference, parts = read_reference(bundle, against), []
     for batch in bundle.reader.read(rows):
@@ -105,18 +109,8 @@ def explain_rows(bundle: Bundle, rows: Source, against: Source) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _owners(bundle: Bundle) -> dict[str, int]:
-    """The place of each encoded column's own column, by its name."""
-    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
-    found: dict[str, int] = {}
-    for k, name in enumerate(bundle.card.columns):
-        for part in several[name].names(name) if name in several else [name]:
-            found |= {part: k, f"{part}{SUFFIX}": k}
-    return found
-
-
 def read_reference(bundle: Bundle, source: Source) -> Views:
-    """Rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
+    """Return rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
 
     Raises
     ------
@@ -134,7 +128,7 @@ def read_reference(bundle: Bundle, source: Source) -> Views:
 
 
 def reference_of(views: Views) -> Views:
-    """`AGAINST` of the rows, drawn at random."""
+    """Return `AGAINST` of the rows, drawn at random."""
     rows = np.random.default_rng(0).permutation(len(views))[:AGAINST]
     found: Views = views[np.sort(rows)]
     return found

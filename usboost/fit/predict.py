@@ -18,14 +18,14 @@ from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError, option
 from usboost.evaluation.task import Slice
+from usboost.fit.bundle import Bundle
+from usboost.fit.explain import WHY, explain, read_reference
 from usboost.models.inspection.attribution import check_explainable
-from usboost.multimodal.fit.bundle import Bundle
-from usboost.multimodal.predict.explain import WHY, explain, read_reference
 from usboost.table.columns.column import Column
 from usboost.table.columns.labels import codes_of, targets_of
 from usboost.table.images import ImageSet
 from usboost.table.notes import Tally, check_paths
-from usboost.table.rows import Rows, joined
+from usboost.table.rows import joined
 from usboost.table.source import TableFile, require
 
 
@@ -70,80 +70,56 @@ def predict(
         `read_reference`; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
-    _check_out(table, out)
-    file, needed = TableFile.open(table, images_root), bundle.reader.needed
-    require(file, [*needed, *keep])
-    answers = pa.Schema.from_pandas(bundle.answers(_none(bundle), sets=sets), preserve_index=False)
-    reference = _reference(bundle, file, against, images_root) if explained or against is not None else None
-    if reference is not None:
-        answers = answers.append(pa.field(WHY, pa.string()))
-    target = pa.schema([*answers, *_kept(file, keep, answers.names)])
-    total, more = file.n_rows or 0, tuple(dict.fromkeys(keep))
-    tally = Tally(ignored=bundle.ignored(file, keep))
-    with _written(out, target) as writer:
-        for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
-            columns = _columns(bundle, rows, sets, reference)
-            columns += [rows.raw[name].cast(target.field(name).type) for name in more]
-            writer.write_table(pa.table(columns, schema=target))
-            if progress:
-                progress(tally.rows, total)
-        if not tally.rows:
-            raise UsboostError(f"{table} has no rows")
-        check_paths(file, tally.paths)
-    return tally
-
-
-def _kept(file: TableFile, keep: Sequence[str], names: Sequence[str]) -> list[pa.Field]:
-    """The columns to keep. Raises UsboostError if one has a name of the others, `names`."""
-    if clash := [name for name in keep if name in names]:
-        raise UsboostError(
-            f"{file}: column {clash[0]!r} cannot be kept, since the output has a column of that name"
-        )
-    return [file.schema.field(name) for name in dict.fromkeys(keep)]
-
-
-def _reference(bundle: Bundle, file: TableFile, against: Path | None, images_root: Path | None) -> Views:
-    """The rows to compare others with, of `file` or another table."""
-    check_explainable(bundle.model, bundle.card.model)
-    return read_reference(bundle, file if against is None else TableFile.open(Path(against), images_root))
-
-
-def _columns(bundle: Bundle, rows: Rows, sets: bool, reference: Views | None) -> list[pa.Array]:
-    """The answers to each row, their sets, and why they are so if there are rows to compare it with."""
-    predicted = bundle.predicted(rows.views)
-    found = bundle.answers(predicted, sets=sets)
-    columns = [pa.array(found[name], from_pandas=False) for name in found]
-    if reference is not None:
-        columns.append(pa.array(explain(bundle, rows.views, reference, predicted).texts(), pa.string()))
-    return columns
-
-
-def _none(bundle: Bundle) -> np.ndarray:
-    """A prediction of some row, whose answer has the types of all."""
-    return np.full((1, len(bundle.card.classes)), 1.0) if bundle.card.classes else np.zeros(1)
-
-
-def _check_out(table: Path, out: Path) -> None:
     if out.suffix.lower() not in (".parquet", ".pq", ".csv"):
         raise UsboostError(f"{out} must be a .parquet or .csv file")
     if out.is_dir():
         raise UsboostError(f"{out} is a folder; name a file in it")
     if out.exists() and table.exists() and out.samefile(table):
         raise UsboostError(f"{out} is the table itself; name another file for the predictions")
+    file, more = TableFile.open(table, images_root), tuple(dict.fromkeys(keep))
+    require(file, [*bundle.reader.needed, *keep])
+    classes = len(bundle.card.classes)
+    # a prediction of some row, whose answer has the types of all
+    some = bundle.answers(np.ones((1, classes)) if classes else np.zeros(1), sets=sets)
+    target, reference = pa.Schema.from_pandas(some, preserve_index=False), None
+    if explained or against is not None:
+        check_explainable(bundle.model, bundle.card.model)
+        others = file if against is None else TableFile.open(Path(against), images_root)
+        reference = read_reference(bundle, others)
+        target = target.append(pa.field(WHY, pa.string()))
+    for name in more:
+        if name in target.names:
+            raise UsboostError(
+                f"{file}: column {name!r} cannot be kept, since the output has a column of that name"
+            )
+    target = pa.schema([*target, *(file.schema.field(name) for name in more)])
+    tally = Tally(ignored=bundle.ignored(file, keep))
+    with _written(out, target) as writer:
+        for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
+            predicted = bundle.predicted(rows.views)
+            found = bundle.answers(predicted, sets=sets)
+            columns = [pa.array(found[name], from_pandas=False) for name in found]
+            if reference is not None:
+                why = explain(bundle, rows.views, reference, predicted).texts()
+                columns.append(pa.array(why, pa.string()))
+            columns += [rows.raw[name].cast(target.field(name).type) for name in more]
+            writer.write_table(pa.table(columns, schema=target))
+            if progress:
+                progress(tally.rows, file.n_rows or 0)
+        if not tally.rows:
+            raise UsboostError(f"{table} has no rows")
+        check_paths(file, tally.paths)
+    return tally
 
 
 @contextmanager
 def _written(out: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter | pyarrow.csv.CSVWriter]:
-    """A writer to another name beside `out`, which gets its place when the block succeeds."""
+    """Open a writer to another name next to `out`, which gets its place when the block succeeds."""
     partial = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        writer = (
-            pyarrow.csv.CSVWriter(partial, schema)
-            if out.suffix.lower() == ".csv"
-            else pq.ParquetWriter(partial, schema)
-        )
-        with writer:
+        kind = pyarrow.csv.CSVWriter if out.suffix.lower() == ".csv" else pq.ParquetWriter
+        with kind(partial, schema) as writer:
             yield writer
         partial.replace(out)
     except (pa.ArrowException, OSError) as error:
@@ -237,7 +213,7 @@ def score_table(
 
 
 def _labels(file: TableFile, label: str, bundle: Bundle) -> np.ndarray:
-    """The labels of all rows as codes, int64 of shape (n,), or numbers, float64; −1 or NaN where missing."""
+    """Return the labels of all rows as codes, int64 (n,), or numbers, float64; −1 or NaN where missing."""
     known = {name: code for code, name in enumerate(bundle.card.classes)}
     parts: list[np.ndarray] = []
     for raw in file.batches([label], _BATCH):

@@ -1,0 +1,392 @@
+"""Folds: which rows a fit learns from, which stop it and which judge it. All that divides rows is here.
+
+Rows of one group stay on one side, no row is judged by a fit that has seen later ones, each part has the
+classes' shares, and the user's own split comes before all of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
+
+from usboost.errors import UsboostError, option, silenced
+from usboost.shards.collective import world
+
+HELD_OUT = 0.15
+"""Share of the rows for early stopping."""
+
+Split = tuple[np.ndarray, np.ndarray]
+"""Positions of rows to fit to, and of rows that judge the fit; both in rising order."""
+
+
+@dataclass(frozen=True)
+class Related:
+    """Groups or times of n rows; one of the two is given.
+
+    In all methods y holds classes, int (n,), whose shares each part keeps as far as whole groups allow, or
+    numbers, which count for nothing.
+
+    Attributes
+    ----------
+    groups : int64 (n,): rows of one group are never on two sides of a split.
+    times : sortable (n,): no fit is judged by rows that are not later than those it has seen; rows of one
+        time stay together.
+    """
+
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, groups: Any, times: Any, n: int) -> Related | None:
+        """From what a user gives of n rows; None where that is nothing.
+
+        Raises UsboostError if both are given, or there is not one for each row.
+        """
+        if groups is not None and times is not None:
+            raise UsboostError("rows are divided in one way: leave the groups out, or the times")
+        for name, each in (("groups", groups), ("times", times)):
+            if each is not None and np.shape(each) != (n,):
+                raise UsboostError(
+                    f"{name} has the shape {np.shape(each)}; give one for each of the {n} rows"
+                )
+        if groups is not None:
+            return cls(groups=np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64))
+        return None if times is None else cls(times=np.asarray(times))
+
+    def __getitem__(self, rows: np.ndarray) -> Related:
+        return Related(*(None if each is None else each[rows] for each in (self.groups, self.times)))
+
+    @property
+    def arguments(self) -> dict[str, np.ndarray]:
+        """The arguments of a model's ``fit``."""
+        found = {"groups": self.groups, "times": self.times}
+        return {name: each for name, each in found.items() if each is not None}
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The same, each array after its name: for digests."""
+        return tuple(each for name, array in self.arguments.items() for each in (np.array(name), array))
+
+    @property
+    def several(self) -> bool:
+        """True where there are two groups or times at least, so that rows can be divided at all."""
+        return any((array[1:] != array[:1]).any() for array in self.arguments.values())
+
+    def hold_out(self, share: float, y: np.ndarray | None, seed: int) -> Split:
+        """Rows to fit to, and about a share of all: a whole number of groups, or the last rows.
+
+        Raises UsboostError if there is one group, or one time, only.
+        """
+        if self.times is not None:
+            order, starts = self._several_times()
+            cut = _nearest(starts[1:], np.array([(1 - share) * len(order)]))[0]
+            return np.sort(order[:cut]), np.sort(order[cut:])
+        part = self.parts(max(2, round(1 / share)), y, seed)
+        return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
+
+    def _several_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """As `by_time`; one time only is refused."""
+        assert self.times is not None
+        order, starts = by_time(self.times)
+        if len(starts) < 2:
+            raise UsboostError(
+                f"all rows have the same time, so none is later than the others; leave {option('time')} out"
+            )
+        return order, starts
+
+    def parts(self, most: int, y: np.ndarray | None, seed: int) -> np.ndarray:
+        """The part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by chance, or
+        stretches of time in their order.
+
+        Raises UsboostError if there is one group, or one time, only.
+        """
+        if self.times is not None:
+            order, starts = self._several_times()
+            cuts = np.unique(_nearest(starts[1:], len(order) * np.arange(1, most) / most))
+            stretches = np.empty(len(order), dtype=np.int64)
+            stretches[order] = np.searchsorted(cuts, np.arange(len(order)), side="right")
+            return stretches
+        assert self.groups is not None
+        codes = y if y is not None and y.dtype.kind in "iu" else None
+        found = len(np.unique(self.groups))
+        k = min(most, found, len(self.groups) if codes is None else int(np.bincount(codes).max()))
+        if k < 2:
+            raise UsboostError(
+                f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
+                f"{'is one group' if found == 1 else f'are {found} groups'}; leave {option('group')} out"
+            )
+        # of numbers as of one class: groups by chance, and parts of about one size
+        strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
+        splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed % 2**32)
+        part = np.empty(len(self.groups), dtype=np.int64)
+        with silenced("The least populated class"):
+            for index, (_, held) in enumerate(splitter.split(part, strata, self.groups)):
+                part[held] = index
+        names, part = np.unique(part, return_inverse=True)
+        # the first part gets the groups with the most rows of one class: which part is first is drawn, too
+        return np.random.default_rng(seed % 2**32).permutation(len(names))[part]
+
+    def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
+        """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.
+
+        By group, each part in turn; groups that a class would be missing without stay among the rows that are
+        fitted to. By time, the later half of the rows is cut into stretches, and each is judged by a fit to
+        all rows before it; the last stretch, whose fit has seen most rows, comes first. Raises UsboostError
+        if the rows cannot be divided so.
+        """
+        if self.times is not None:
+            order, starts = by_time(self.times)
+            n = len(order)
+            cuts = np.unique(_nearest(starts[1:], n * (0.5 + np.arange(most) / (2 * most)))).tolist()
+            ends = [*cuts[1:], n]
+            stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, ends)]
+            found = [each for each in reversed(stretches) if not len(_lacking(y, each[0]))]
+            if not found:
+                raise UsboostError(
+                    "no row is later than rows of every class, so no fit can be judged by later rows; "
+                    f"leave {option('time')} out, or choose a single model"
+                )
+            return found
+        part, found = self.parts(most, y, seed), []
+        for k in range(int(part.max()) + 1):
+            held = part == k
+            for label in _lacking(y, np.flatnonzero(~held)):
+                held &= self.groups != self.groups[np.argmax(y == label)]  # type: ignore[index]
+            if held.any():
+                found.append((np.flatnonzero(~held), np.flatnonzero(held)))
+        if not found:
+            raise UsboostError(
+                "each class is in one group only, so no group can be held out; leave "
+                f"{option('group')} out, or choose a single model"
+            )
+        return found
+
+
+def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
+    """At most so many splits of n rows: to fit to, and to judge the fit by; each row judges once at most.
+
+    Parameters
+    ----------
+    y : classes, int (n,), of which each part has its share; the one row of a class is always fitted to. Or
+        numbers, float (n,)
+    related : how the rows are related; the splits are then those of `Related.folds`
+
+    Raises
+    ------
+    UsboostError
+        If the rows cannot be divided.
+    """
+    if related is not None:
+        return related.folds(most, y, seed)
+    if y.dtype.kind not in "iu":
+        if len(y) < 2:
+            raise UsboostError("there is one row only, so no fold can be held out; add rows")
+        return list(KFold(min(most, len(y)), shuffle=True, random_state=seed).split(y))
+    counts = np.bincount(y)
+    if counts.max() < 2:
+        raise UsboostError("each class has one row only, so no fold can be held out; add rows")
+    single, others = np.flatnonzero(counts[y] == 1), np.flatnonzero(counts[y] > 1)
+    splitter = StratifiedKFold(min(most, int(counts.max())), shuffle=True, random_state=seed)
+    with silenced("The least populated class"):
+        splits = list(splitter.split(others, y[others]))
+    return [(np.sort(np.concatenate([single, others[seen]])), others[held]) for seen, held in splits]
+
+
+def by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows from the earliest to the latest, and where each different time begins among them."""
+    order = np.argsort(times, kind="stable")
+    ranked = times[order]
+    return order, np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
+
+
+def _nearest(starts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return of each position the nearest of the starts, the first of equals; none without a start."""
+    if not len(starts):
+        return starts
+    at: np.ndarray = starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
+    return at
+
+
+def _lacking(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The classes that are not among some rows."""
+    return np.setdiff1d(y, y[rows]) if y.dtype.kind in "iu" else y[:0]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Positions of the rows to fit to, of those that stop the fit, and of those that judge it.
+
+    `repeat` and `fold` are counted from 1.
+    """
+
+    repeat: int
+    fold: int
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+
+
+@dataclass(frozen=True)
+class Divisible:
+    """All that decides how n rows may be divided; at most one of the last three is given.
+
+    Attributes
+    ----------
+    n : how many.
+    codes : classes int64 (n,), whose shares each part keeps; None where a number is predicted.
+    groups, times : as of `Related`.
+    splits : str (n,), ``train``, ``val`` or ``test``: as the user says.
+    """
+
+    n: int
+    codes: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    times: np.ndarray | None = None
+    splits: np.ndarray | None = None
+
+    def __getitem__(self, rows: np.ndarray) -> Divisible:
+        fields = (self.codes, self.groups, self.times, self.splits)
+        return Divisible(len(rows), *(None if each is None else each[rows] for each in fields))
+
+    @property
+    def related(self) -> Related | None:
+        """Groups or times, for splits inside a fit."""
+        return None if self.groups is None and self.times is None else Related(self.groups, self.times)
+
+    def hold_out(self, seed: int, share: float = HELD_OUT) -> Split:
+        """Return rows to fit to, and about a `share` of all for early stopping; both in rising order.
+
+        By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
+        In a shard each row is drawn by itself.
+        Raises UsboostError if there is one group, or one time, only.
+        """
+        if self.splits is not None:
+            train, held = np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
+            for name, found in (("train", train), ("val", held)):
+                if not world().sum(len(found)):
+                    none = f"no row that counts has {option('split')} {name}"
+                    raise UsboostError(f"{none}; give some such row a weight above 0")
+            return train, held
+        if self.related is not None:
+            return self.related.hold_out(share, self.codes, seed)
+        if world().count > 1:
+            drawn = np.random.default_rng(world().seed(seed)).random(self.n) < share
+            return np.flatnonzero(~drawn), np.flatnonzero(drawn)
+        if self.codes is None:
+            order = np.random.default_rng(seed).permutation(self.n)
+            cut = round((1 - share) * self.n)
+            return np.sort(order[:cut]), np.sort(order[cut:])
+        train, held = stratified_parts(self.codes, (1 - share, share), seed)
+        return train, held
+
+    def folds(self, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
+        """Yield the folds of a cross-validation; of each fold's other rows some are for early stopping.
+
+        By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it.
+        As the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
+        so there is one repeat only. Raises UsboostError if there are under 2 folds, or too few groups or
+        times for them.
+        """
+        if folds < 2 or repeats < 1:
+            raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
+        for repeat in range(1 if self.splits is not None or self.times is not None else repeats):
+            for fold, (rest, test) in enumerate(self._parts(folds, stream(seed, repeat) % 2**32)):
+                train, val = self[rest].hold_out(stream(seed, repeat, fold))
+                yield Fold(repeat + 1, fold + 1, rest[train], rest[val], test)
+
+    def _parts(self, folds: int, seed: int) -> Iterator[Split]:
+        """Yield the rows to learn from, and those to be scored on."""
+        if self.splits is not None:
+            test = self.splits == "test"
+            if not test.any():
+                raise UsboostError(
+                    f"a comparison needs rows whose {option('split')} is test; add them, or leave "
+                    f"{option('split')} out"
+                )
+            yield np.flatnonzero(~test), np.flatnonzero(test)
+        elif self.times is not None:
+            order, starts = by_time(self.times)
+            if len(starts) < folds + 2:
+                raise UsboostError(
+                    f"{folds} folds by time need {folds + 2} different times, but there are {len(starts)}; "
+                    "ask for fewer folds"
+                )
+            # strictly rising, with two times left before the first and each fold's own after
+            cuts, low = [], 2
+            for k, each in enumerate(np.rint(np.arange(1, folds + 1) * self.n / (folds + 1))):
+                choices = np.arange(low, len(starts) - (folds - 1 - k))
+                chosen = int(choices[np.abs(starts[choices] - each).argmin()])
+                cuts.append(int(starts[chosen]))
+                low = chosen + 1
+            for first, last in zip(cuts, [*cuts[1:], self.n], strict=True):
+                yield np.sort(order[:first]), np.sort(order[first:last])
+        elif self.groups is not None:
+            found = len(np.unique(self.groups))
+            if found < folds:
+                raise UsboostError(
+                    f"{folds} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
+                    f"{found}; ask for fewer folds, or leave {option('group')} out"
+                )
+            part = Related(groups=self.groups).parts(folds, self.codes, seed)
+            if (most := int(part.max()) + 1) < folds:
+                raise UsboostError(
+                    f"the {found} groups, some with most rows of a class, make {most} parts and not {folds}; "
+                    f"ask for {most} folds, or leave {option('group')} out"
+                )
+            for k in range(folds):
+                yield np.flatnonzero(part != k), np.flatnonzero(part == k)
+        else:
+            splitter = KFold if self.codes is None else StratifiedKFold
+            yield from splitter(folds, shuffle=True, random_state=seed).split(np.zeros(self.n), self.codes)
+
+
+def stratified_order(labels: ArrayLike, seed: int) -> np.ndarray:
+    """The rows in a random order in which every class is spread evenly.
+
+    A class of m rows gets the places (k + u) / m for k = 0..m−1, u uniform in [0, 1), in a random
+    order of its rows. So any run of the order holds each class's share to within a few rows, and when
+    no class has a single row, the first two thirds hold every class.
+
+    Parameters
+    ----------
+    labels : of shape (n,), anything `numpy.unique` takes.
+
+    Returns
+    -------
+    int64 positions of shape (n,).
+    """
+    rng = np.random.default_rng(seed)
+    _, codes, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+    shuffled = rng.permutation(len(codes))
+    by_class = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    rank = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = (rank + np.repeat(rng.random(len(counts)), counts)) / np.repeat(counts, counts)
+    return by_class[np.argsort(place, kind="stable")]
+
+
+def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int) -> list[np.ndarray]:
+    """Random parts of about the given shares, each with the classes' shares and its rows in order.
+
+    The last part gets what rounding leaves.
+    """
+    return _parts(stratified_order(labels, seed), shares)
+
+
+def random_parts(n: int, shares: Sequence[float], seed: int) -> list[np.ndarray]:
+    """The same of n rows that have no classes."""
+    return _parts(np.random.default_rng(seed).permutation(n), shares)
+
+
+def _parts(order: np.ndarray, shares: Sequence[float]) -> list[np.ndarray]:
+    cuts = np.rint(np.cumsum(shares[:-1]) * len(order)).astype(int)
+    return [np.sort(part) for part in np.split(order, cuts)]
+
+
+def stream(seed: int, *keys: int) -> int:
+    """A seed for one purpose, so that no choice depends on how many numbers another one drew."""
+    return int(np.random.SeedSequence(seed, spawn_key=keys).generate_state(1)[0])

@@ -1,0 +1,267 @@
+"""Fit a model to a user's table, with validation rows for early stopping, and then to all rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from usboost.boosting.callbacks import Callback
+from usboost.data.views import Views
+from usboost.errors import UsboostError, option
+from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
+from usboost.evaluation.folds import Split
+from usboost.evaluation.intervals import least_probability, margin_of
+from usboost.evaluation.metrics import best_threshold, row_losses
+from usboost.evaluation.statistics import error_of_mean, mean
+from usboost.evaluation.task import TASKS, Task
+from usboost.fit.bundle import Bundle
+from usboost.fit.card import card_of, prior_of
+from usboost.fit.evaluate import (
+    WeightedRows,
+    check_classes,
+    counted_rows,
+    divisible,
+    of_all_shards,
+    related_of,
+    weights_of,
+)
+from usboost.fit.options import AnswerOptions
+from usboost.fit.record import Keep
+from usboost.fit.refit import refit
+from usboost.models.estimator import times_class_weight
+from usboost.models.methods.ensemble import Ensemble
+from usboost.models.methods.fold_fits import StopRecorder
+from usboost.models.tuned_images import fit_weighted
+from usboost.shards.collective import unsharded, world
+from usboost.table.user_table import UserTable
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A bundle, and scores and cost of the fit.
+
+    Attributes
+    ----------
+    scores : of the validation rows, or of the rows left out of folds: those of the task, by
+        `names.METRICS_OF`.
+    rows : (training, validation).
+    best_round : the round, epoch or fit kept.
+    views : of the validation rows.
+    labels, predicted : of the rows that judge it, those that stop it or that folds left out; the latter
+        calibrated probabilities, float64 (n, M), or numbers, float64 (n,).
+    seconds : of the first fit, and of those to folds.
+    images_help : whether the validation rows are predicted better with their own images than with each
+        other's, by more than the standard error; None of a table without images.
+    again : whether the bundle's model is another fit, to all of these rows.
+    judged : how many rows the scores are of; of very many rows of several shards, a sample.
+    folds : how many fits to folds there were for them; 0: none.
+    """
+
+    bundle: Bundle
+    scores: dict[str, float]
+    rows: tuple[int, int]
+    best_round: int
+    views: Views
+    labels: np.ndarray
+    predicted: np.ndarray
+    seconds: float
+    images_help: bool | None
+    again: bool = False
+    judged: int = 0
+    folds: int = 0
+
+
+@dataclass(frozen=True)
+class TableFit(AnswerOptions):
+    """A fit of a model to 85 % of a table's rows, of each class, stopped early on the others: `run` makes it.
+
+    How rows are divided: `usboost.evaluation.folds.Divisible.hold_out`. Without images the network (U) and
+    the trees (S) both read the whole table. Where the table has weights, they count in the fit, in early
+    stopping, calibration and scores; rows of weight 0 take no part. The columns' medians and scales are those
+    of the rows, whatever their weights.
+
+    Parameters
+    ----------
+    model : unfitted, of views as the table has them; name : what the card calls it.
+    callbacks : of the fit; callbacks_of_all : of that to all rows, by default the same.
+    keep : where rounds are kept until the fit has ended, and resumed from.
+    seed, calibrate, threshold, refit, class_weight : see `usboost.fit.options.AnswerOptions`.
+    """
+
+    table: UserTable
+    model: Any
+    name: str
+    callbacks: Sequence[Callback] = ()
+    callbacks_of_all: Sequence[Callback] | None = None
+    keep: Keep | None = None
+
+    def run(self) -> Fitted:
+        """Fit the model, and score it.
+
+        Raises
+        ------
+        UsboostError
+            If the model cannot be fitted to these rows.
+        """
+        table, task = self.table, TASKS[self.table.task]
+        train, val = self.rows_and_weights()
+        encoding = table.fit_encoding(train.rows)
+        recorder, several = StopRecorder(self.callbacks), isinstance(self.model, Ensemble)
+        if self.callbacks:
+            # an ensemble asks each of them itself how much time its fits have
+            self.model.set_params(callbacks=list(self.callbacks) if several else [recorder])
+        if several and self.refit is not False:
+            self.model.set_params(refit_full=False)  # members' fits to all rows wait for the validation rows
+        views, labels = table.views(encoding, val.rows), table.labels[val.rows]
+        started = time.perf_counter()
+        stops_on, related = (views, labels, val.in_fit), related_of(table, train.rows)
+        fitted_to = table.views(encoding, train.rows), table.labels[train.rows], train.in_fit
+        if self.keep is not None:
+            arrays = () if related is None else related.arrays
+            self.keep.keep(self.model, (*fitted_to, *arrays), stops_on)
+        fit_weighted(self.model, fitted_to, stops_on, related)
+        seconds = time.perf_counter() - started
+        predicted, helps = task.predict(self.model, views), None
+        if table.images:
+            helps = images_help(self.model, task, views, labels, predicted, val.weights)
+        again = refit(
+            self.model,
+            table,
+            (train, val),
+            encoding,
+            seconds,
+            wanted=self.refit,
+            stopped=recorder.stopped,
+            callbacks=self.callbacks if self.callbacks_of_all is None else self.callbacks_of_all,
+            seed=self.seed,
+            keep=self.keep,
+        )
+        judged, folds = val, None if again is None else again.folds
+        if folds is not None:
+            judged, predicted, seconds = folds.rows, folds.predicted, seconds + folds.seconds
+        judged, labels, predicted = of_all_shards(judged, table.labels[judged.rows], predicted)
+        if table.classes:
+            predicted, answers = world().once(
+                lambda: unsharded(lambda: self._tempered(labels, predicted, judged))
+            )
+        else:
+            floor = floor_of(table.labels[train.rows])
+            predicted = clip_lower(predicted, floor)
+            answers = {"floor": floor, "margin": list(margin_of(labels - predicted, judged.weights))}
+        scores = world().once(lambda: unsharded(lambda: task.score(labels, predicted, judged.weights)))
+        model, encoding = (self.model, encoding) if again is None else (again.model, again.encoding)
+        rows = (int(world().sum(len(train))), int(world().sum(len(val))))
+        scored = self.model if folds is None else folds
+        fitted_to = train.rows if again is None else np.concatenate([train.rows, val.rows])
+        card = card_of(
+            table,
+            encoding,
+            model=self.name,
+            rows=rows if again is None else (sum(rows), 0),
+            scores=scores,
+            seed=self.seed,
+            # of the fit that was scored, also where another to all rows is saved
+            history=history_of(scored),
+            prior=prior_of(table, fitted_to),
+            **answers,
+        )
+        bundle = Bundle(model, card, encoding.texts)
+        best, count = scored.best_round_, 0 if folds is None else folds.count
+        about = (views, labels, predicted, seconds, helps, again is not None, len(judged), count)
+        return Fitted(bundle, scores, rows, best, *about)
+
+    def rows_and_weights(self) -> tuple[WeightedRows, WeightedRows]:
+        """Return the training and the validation rows."""
+        table = self.table
+        if self.threshold is not None and len(table.classes) != 2:
+            raise UsboostError(
+                f"a threshold is of two classes; leave {option('threshold')} {self.threshold} out"
+            )
+        counted = counted_rows(table)
+        train, val = (counted[rows] for rows in divisible(table)[counted].hold_out(self.seed))
+        check_classes(table, train, val)
+        weighted = [(rows, weights_of(table, rows)) for rows in (train, val)]
+        in_fit = times_class_weight(
+            self.class_weight, table.classes, *((table.labels[rows], weights) for rows, weights in weighted)
+        )
+        first, second = (WeightedRows(*each, counts) for each, counts in zip(weighted, in_fit, strict=True))
+        return first, second
+
+    def _tempered(
+        self, labels: np.ndarray, predicted: np.ndarray, val: WeightedRows
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        temperature, threshold = 1.0, self.threshold
+        if self.calibrate:
+            folds = calibration_folds(self.table, val.rows, self.seed)
+            temperature = calibrated(predicted, labels, val.weights, seed=self.seed, folds=folds)
+        predicted = tempered(predicted, temperature)
+        if threshold == "f1":
+            threshold = best_threshold(labels, predicted[:, 1], val.weights)
+        least = least_probability(labels, predicted, val.weights)
+        return predicted, {"temperature": temperature, "threshold": threshold, "least": least}
+
+
+def calibration_folds(table: UserTable, val: np.ndarray, seed: int) -> list[Split] | None:
+    """Return how validation rows are divided to see whether a temperature helps; None: by chance."""
+    related = related_of(table, val)
+    if related is None or not related.several:
+        return None
+    return related.folds(FOLDS, np.zeros(len(val)), seed)
+
+
+MOST = 200
+"""Rounds kept; of more, evenly spaced ones, the best and the last among them."""
+
+_MEASURED = ("_train", "_val")
+
+
+def history_of(model: Any) -> dict[str, list[float]]:
+    """Return the rounds of a fit, and what was measured of training and validation rows after each of them.
+
+    Returns
+    -------
+    ``round``, from 1, and ``risk_train``, ``risk_val``, ``f1_val`` and the like, each as long; a measure that
+    some round does not have is left out. Empty where the steps of a fit are settings that were tried, or one.
+    """
+    rows = list(getattr(model, "history_", []))
+    names = [name for name in (rows[0] if rows else ()) if str(name).endswith(_MEASURED)]
+    names = [name for name in names if all(np.isfinite(row.get(name, np.nan)) for row in rows)]
+    if len(rows) < 2 or not names or any(name in rows[0] for name in ("penalty", "leaf_size")):
+        return {}
+    chosen = np.unique(np.linspace(0, len(rows) - 1, MOST).round().astype(int))
+    best = int(getattr(model, "best_round_", len(rows))) - 1
+    chosen = np.unique([*chosen, *([best] if 0 <= best < len(rows) else [])]).astype(int)
+    found = {str(name): [float(rows[k][name]) for k in chosen] for name in names}
+    return {"round": [float(k + 1) for k in chosen], **found}
+
+
+def images_help(
+    model: Any,
+    task: Task,
+    views: Views,
+    labels: np.ndarray,
+    predicted: np.ndarray,
+    weights: np.ndarray | None,
+) -> bool:
+    """Return whether rows are predicted better with their own images than with those of others.
+
+    By more than the standard error of the mean gain.
+
+    Parameters
+    ----------
+    views, labels, weights : of rows that the model was not fitted to.
+    predicted : by the model for these views.
+    """
+    # one cycle through all rows, so that none keeps its own
+    cycle = np.random.default_rng(0).permutation(len(labels))
+    order = np.empty_like(cycle)
+    order[cycle] = np.roll(cycle, 1)
+    for name in views.names:
+        if name != "S":
+            views = views.with_view(name, views[name][order])
+    gains = row_losses(labels, task.predict(model, views)) - row_losses(labels, predicted)
+    return mean(gains, weights) > error_of_mean(gains, weights)
