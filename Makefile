@@ -23,9 +23,6 @@ export USBOOST_HOME ?= $(CURDIR)/.usboost
 # without an advertisement of what may follow MkDocs
 MKDOCS = NO_MKDOCS_2_WARNING=1 python -m mkdocs
 
-# in a workspace: what was run, for `dvc metrics diff` to compare with what is run next
-COMMIT = git add dvc.lock && (git diff --quiet HEAD || git commit --all --quiet --no-verify --message "what was run")
-
 .PHONY: help
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -41,22 +38,20 @@ $(READY): pyproject.toml constraints.txt
 install: $(READY) ## create .venv and install everything into it
 
 .PHONY: run
-run: $(READY) ## make what params.yaml says (dvc repro), the demo at first, in workspace/, and say where to look
+run: $(READY) ## make what params.yaml says (as dvc repro), the demo at first, in workspace/, and say where to look
 	@(python -m flows.local.services prefect 2>/dev/null &)
 	@python -m flows.local.workspace make $(WORKSPACE)
-	@cd $(WORKSPACE) && dvc repro --keep-going && $(COMMIT)
-	@cd $(WORKSPACE) && python -m flows.local.workspace where
+	@cd $(WORKSPACE) && python -m flows.local.workspace run
 
 .PHONY: paper
 paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]
 	python -m flows.local.workspace make $(WORKSPACE) --profile paper $(addprefix --dataset ,$(DATASETS)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SEEDS),--seeds $(SEEDS))
-	cd $(WORKSPACE) && dvc repro --keep-going && $(COMMIT)
-	@cd $(WORKSPACE) && python -m flows.local.workspace where
+	@cd $(WORKSPACE) && python -m flows.local.workspace run
 
 .PHONY: ui
 ui: $(READY) ## open the pages of MLflow and Prefect on loopback until Ctrl-C: [MLFLOW_PORT=5000]
-	@python -m flows.local.ui $(if $(MLFLOW_PORT),--mlflow-port $(MLFLOW_PORT))
+	@python -m flows.local.services ui $(if $(MLFLOW_PORT),--mlflow-port $(MLFLOW_PORT))
 
 .PHONY: services
 services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PORT=4200] [MLFLOW_PORT=5000] [AUTH=1]

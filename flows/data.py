@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from flows.local import runtime
 
@@ -11,7 +10,7 @@ runtime.configure()
 
 import typer  # noqa: E402
 
-from flows.flow import Dataset, flow  # noqa: E402
+from flows.flow import Dataset, command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.data import obtain_raw, prepare_dataset  # noqa: E402
 from tasks.folders import prepared_folder, work_folder  # noqa: E402
@@ -38,7 +37,7 @@ def data(dataset: Dataset) -> Path:
     splits = card["splits"].items()
     listed = ", ".join(f"{entry['rows']:,} {split}" for split, entry in splits)
     asked = f"{len(card['classes'])} classes" if card["classes"] else "a number to predict"
-    page.say(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {asked}")
+    page.log(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {asked}")
     rows = [
         {"split": split, "rows": entry["rows"], **(entry.get("classes") or entry["label"])}
         for split, entry in splits
@@ -47,14 +46,7 @@ def data(dataset: Dataset) -> Path:
     return runtime.finished(prepared_folder(dataset))
 
 
-def main(dataset: Annotated[str, typer.Argument(help="dataset to make, e.g. ci_a")]) -> None:
-    """Make data/raw/<dataset> and data/prepared/<dataset>.
-
-    The demo profile generates the raw files. The paper profile takes them from the folder that
-    USBOOST_DATA names (one sub-folder per source), else downloads them.
-    """
-    runtime.run(lambda: data(dataset))
-
+main = command(data)
 
 if __name__ == "__main__":
     typer.run(main)

@@ -13,7 +13,7 @@ runtime.configure()
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from flows.flow import flow  # noqa: E402
+from flows.flow import command, flow  # noqa: E402
 from tasks.ranks import Ranks, fit_in_ranks  # noqa: E402
 
 Count = Annotated[int, Field(ge=1)]
@@ -53,22 +53,7 @@ def fit_sharded(
     return runtime.finished(str(fit_in_ranks(program, Path(out), where, told)))
 
 
-def main(
-    table: Annotated[str, typer.Argument(help="Parquet files of rows, e.g. 'rows/*.parquet'")],
-    label: Annotated[str, typer.Option(help="column to predict")],
-    out: Annotated[str, typer.Option(help="folder for the model, on machine 0")] = "model",
-    ranks: Annotated[int, typer.Option(min=1, help="processes of each machine")] = 2,
-    shards: Annotated[int, typer.Option(min=1, help="parts of the rows that the processes share")] = 8,
-    option: Annotated[
-        list[str] | None, typer.Option(help="a further option of usboost fit, as --rounds=20; repeatable")
-    ] = None,
-    nodes: Annotated[int, typer.Option(min=1, help="machines")] = 1,
-    node: Annotated[int, typer.Option(min=0, help="number of this machine, from 0")] = 0,
-    meet: Annotated[str, typer.Option(help="host:port of machine 0, where several machines meet")] = "",
-) -> None:
-    """Fit one model in many processes, and log it to MLflow."""
-    runtime.run(lambda: fit_sharded(table, label, out, ranks, shards, option or (), nodes, node, meet))
-
+main = command(fit_sharded, options=["label"])
 
 if __name__ == "__main__":
     typer.run(main)

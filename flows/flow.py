@@ -1,16 +1,19 @@
-"""The decorator of every flow: Prefect's, whose records hold nothing pickled; the lists of forms."""
+"""The decorator of every flow: Prefect's, whose records hold nothing pickled; flows as commands; forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Sequence
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 from flows.local import runtime
 
 runtime.configure()
 
 import prefect  # noqa: E402
+import typer  # noqa: E402
 from prefect.serializers import JSONSerializer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
@@ -27,12 +30,9 @@ Model = Annotated[str, Field(json_schema_extra={"enum": model_names(Path("params
 
 
 def as_sentence(value: object) -> str:
-    """What Prefect keeps of the exception that ended a flow run: its name and its sentence.
+    """Write what Prefect keeps of the exception that ended a flow run: its name and its sentence.
 
-    Raises
-    ------
-    TypeError
-        If it is no exception; results are not kept.
+    Raises TypeError if it is no exception; results are not kept.
     """
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
@@ -40,7 +40,7 @@ def as_sentence(value: object) -> str:
 
 
 def flow(**settings: Any) -> Callable[[Callable[P, R]], prefect.Flow[P, R]]:
-    """`prefect.flow` with these settings.
+    """Make a flow with these settings of `prefect.flow`.
 
     Prefect writes the exception of a failed flow to its result storage whatever `persist_result` says, and
     pickles it by default. A task uses the serializer of its flow. What is read is never made an object.
@@ -51,3 +51,39 @@ def flow(**settings: Any) -> Callable[[Callable[P, R]], prefect.Flow[P, R]]:
         **settings,
     )
     return made
+
+
+def command(
+    of: prefect.Flow[..., Any], then: Callable[[Any], object] = bool, options: Collection[str] = ()
+) -> Callable[..., None]:
+    """Make a command for `typer.run` of a flow; `then` is called with its result.
+
+    Its required parameters but `options` are arguments, the others options, with the help that its docstring
+    has of them; one that takes several, ``models``, is an option to be repeated, ``--model``.
+    """
+    text = of.fn.__doc__ or ""
+    helps = dict(re.findall(r"^ {8}(\w+): (.+)$", text, re.MULTILINE))
+    plain, full = get_type_hints(of.fn), get_type_hints(of.fn, include_extras=True)
+    parameters, several = [], set()
+    for name, parameter in signature(of.fn).parameters.items():
+        kind, flags = plain[name], []
+        if get_origin(kind) is Sequence:
+            several.add(name)
+            kind, flags = list[str], [f"--{name.removesuffix('s')}"]
+        limits = re.search(r"Ge\(ge=(\d+)\)", repr(get_args(full[name])))
+        given = {"help": helps[name], **({"min": int(limits[1])} if limits else {})}
+        required = parameter.default is Parameter.empty
+        is_argument = required and name not in options
+        info = typer.Argument(**given) if is_argument else typer.Option(*flags, **given)
+        default = [] if name in several else parameter.default
+        kind = Annotated[kind, info]
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+
+    def main(**words: Any) -> None:
+        runtime.run(lambda: then(of(**words)))
+
+    about = cleandoc(text.partition("Args:")[0]).split("\n\n")
+    main.__doc__ = "\n\n".join(paragraph.replace("\n", " ") for paragraph in about)
+    main.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    main.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return main

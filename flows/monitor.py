@@ -13,9 +13,9 @@ import pandas as pd  # noqa: E402
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from flows.flow import Dataset, flow  # noqa: E402
+from flows.flow import Dataset, command, flow  # noqa: E402
+from tasks.pages import addresses  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
-from tasks.pages import links  # noqa: E402
 from tasks.serving import monitoring  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 
@@ -39,39 +39,29 @@ def monitor(
         psi: population stability index above which a column drifts
         share: by how much more rows may lack a value or hold an unseen category
     """
-    looked = monitoring.compare(dataset, Path(requests), psi, share)
-    links.link_run(looked.run_id, f"monitor/{dataset}", {})
-    links.link_version(looked.version, "The served model whose training rows these were compared with")
-    rows = [{name: shown(value) for name, value in row.items()} for row in looked.columns.to_dict("records")]
+    version, run_id, columns = monitoring.compare(dataset, Path(requests), psi, share)
+    addresses.link_run(run_id, f"monitor/{dataset}", {})
+    addresses.link_version(version, "The served model whose training rows these were compared with")
+    rows = [{name: shown(value) for name, value in row.items()} for row in columns.to_dict("records")]
     page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")
     for row in rows:
-        page.say(", ".join(f"{name} {value}" for name, value in row.items() if value != ""))
-    if len(looked.drifted):
-        page.emit("usboost.drifted", dataset, {"dataset": dataset, "reason": looked.reason})
-        raise Drifted(f"{requests}: {looked.reason}")
-    return runtime.finished(f"{requests}: none of {len(looked.columns)} columns drifts")
+        page.log(", ".join(f"{name} {value}" for name, value in row.items() if value != ""))
+    drifted = [f"{row['column']}: {row['drift']}" for row in rows if row["drift"]]
+    if drifted:
+        reason = f"{len(drifted)} of {len(columns)} columns drift ({'; '.join(drifted[:3])})"
+        page.emit("usboost.drifted", dataset, {"dataset": dataset, "reason": reason})
+        raise Drifted(f"{requests}: {reason}")
+    return runtime.finished(f"{requests}: none of {len(columns)} columns drifts")
 
 
 def shown(value: Any) -> str | float:
-    """A number as a table shows it, "" where there is none."""
+    """Write a number as a table shows it, "" where there is none."""
     if isinstance(value, str):
         return value
     return "" if pd.isna(value) else round(float(value), 4)
 
 
-def main(
-    dataset: Annotated[
-        str, typer.Argument(help="prepared dataset whose champion is served, e.g. user_table")
-    ],
-    requests: Annotated[str, typer.Argument(help="table with the columns that the model reads")],
-    psi: Annotated[float, typer.Option(help="stability index above which a column drifts")] = 0.2,
-    share: Annotated[
-        float, typer.Option(help="by how much more rows may lack a value or hold an unseen category")
-    ] = 0.1,
-) -> None:
-    """Compare a table of requests with the training rows of the champion; exit code 1 if a column drifts."""
-    runtime.run(lambda: print(monitor(dataset, requests, psi, share)))
-
+main = command(monitor, print)
 
 if __name__ == "__main__":
     typer.run(main)

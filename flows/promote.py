@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from flows.local import runtime
 
@@ -11,10 +11,10 @@ runtime.configure()
 import typer  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 
-from flows.flow import Dataset, Model, flow  # noqa: E402
+from flows.flow import Dataset, Model, command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
+from tasks.pages import addresses  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
-from tasks.pages import links  # noqa: E402
 from tasks.serving import promotion  # noqa: E402
 
 Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss", "rmse", "mae", "r2"]
@@ -33,23 +33,16 @@ def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto
         params.load().model(model)
     decision = promotion.promote(dataset, model or "", metric)
     print(decision.reason)
-    page.say(decision.reason)
+    page.log(decision.reason)
     champion = MlflowClient().get_model_version_by_alias(decision.name, promotion.ALIAS)
-    links.link_version(champion, decision.reason)
+    addresses.link_version(champion, decision.reason)
     if decision.promoted:
         payload = {"dataset": dataset, "model": decision.uri, "reason": decision.reason}
         page.emit("usboost.promoted", dataset, payload)
     return runtime.finished(decision.uri)
 
 
-def main(
-    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
-    model: Annotated[str | None, typer.Option(help="only fits of this model; all if not given")] = None,
-    metric: Annotated[Metric, typer.Option(help="what decides; auto: F1, or RMSE of a number")] = "auto",
-) -> None:
-    """Give the best fit the alias champion if it beats the one that has it; prints what to serve."""
-    runtime.run(lambda: print(promote(dataset, model, metric)))
-
+main = command(promote, print)
 
 if __name__ == "__main__":
     typer.run(main)

@@ -11,13 +11,17 @@ runtime.configure()
 
 import pandas as pd  # noqa: E402
 import typer  # noqa: E402
+from prefect import task  # noqa: E402
+from prefect.cache_policies import NO_CACHE  # noqa: E402
 
-from flows.flow import flow  # noqa: E402
+from flows.flow import command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.fits import results  # noqa: E402
-from tasks.folders import REPORTS  # noqa: E402
+from tasks.folders import REPORTS, RESULTS, prepared_folder  # noqa: E402
+from tasks.pages import addresses  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
-from tasks.pages.report import write  # noqa: E402
+from usboost.report.blocks import Key, Origin, RunLink  # noqa: E402
+from usboost.report.pages import write_pages  # noqa: E402
 
 
 @flow(name="report", flow_run_name="report")
@@ -27,18 +31,34 @@ def report() -> Path:
     datasets, models = settings.run.datasets, settings.run.models
     # a dataset with models of its own is none of the papers' tables
     main = [dataset for dataset in datasets if set(models) <= set(settings.models_of(dataset))]
-    cells = [
-        (dataset, model)
-        for dataset in datasets
-        for model in settings.models_of(dataset)
-        if dataset not in main or model not in models
-    ]
-    folder = write(main, models, cells, REPORTS)
     fits = [(dataset, model) for dataset in datasets for model in settings.models_of(dataset)]
-    results.write_curves(folder / "curves", fits, settings)
-    page.say(f"written {(folder / 'index.html').resolve()}")
-    page.show_table("report", test_scores(folder / "results.csv"), "Test scores, the mean over the seeds")
-    return runtime.finished(folder)
+    cells = [(dataset, model) for dataset, model in fits if dataset not in main or model not in models]
+    wanted = [*((dataset, model) for dataset in main for model in models), *cells]
+    prepared = prepared_folder("")
+    write = task(name="write", cache_policy=NO_CACHE)(write_pages)
+    write(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(wanted))
+    results.write_curves(REPORTS / "curves", fits, settings)
+    page.log(f"written {(REPORTS / 'index.html').resolve()}")
+    page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
+    return runtime.finished(REPORTS)
+
+
+def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
+    """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
+    records = [record for cell in dict.fromkeys(cells) for record in results.records(*cell)]
+    made = {(record["dataset"], record["model"], record["seed"]): record["made"] for record in records}
+    if not made:
+        return {}
+    server, _ = addresses.mlflow(next(iter(made.values()))["mlflow_run"])  # a store has the runs of them all
+    found = {}
+    for key, each in made.items():
+        run = each["mlflow_run"]
+        runs = [RunLink("MLflow", run, addresses.run_page(server, each["mlflow_experiment"], run))]
+        if flow_run := each.get("prefect_flow_run"):
+            # the server is that of the flow which writes the report: its port lasts
+            runs.append(RunLink("Prefect", flow_run, addresses.prefect(flow_run)))
+        found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
+    return found
 
 
 def test_scores(path: Path) -> list[dict[str, Any]]:
@@ -49,10 +69,7 @@ def test_scores(path: Path) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def main() -> None:
-    """Write reports/: results.csv, index.html and figures."""
-    runtime.run(report)
-
+main = command(report)
 
 if __name__ == "__main__":
     typer.run(main)

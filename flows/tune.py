@@ -14,10 +14,10 @@ runtime.configure()
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from flows.flow import Dataset, Model, flow  # noqa: E402
+from flows.flow import Dataset, Model, command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks import tuning  # noqa: E402
-from tasks.fits.identity import of_task  # noqa: E402
+from tasks.fits.cell import of_task  # noqa: E402
 from tasks.fits.models import entry_of  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
 from usboost.fit.tune import (  # noqa: E402
@@ -65,40 +65,15 @@ def tune(
     running = f"a search for {dataset} is running in this folder; wait for it"
     with runtime.alone(tuning_folder(dataset) / ".lock", running):
         folder = tuning.tune(dataset, names, settings, plan, by)
+    print(f"written {folder / SETTINGS}" + (" and params.yaml" if apply else ""))
     if apply:
         tuning.apply(folder / SETTINGS)
+    elif words := tuning.overrides(folder / SETTINGS):
+        print("to fit with it: dvc exp run " + " ".join(f"-S '{word}'" for word in words))
     return runtime.finished(folder)
 
 
-def main(
-    dataset: Annotated[str, typer.Argument(help="prepared dataset, e.g. ci_a")],
-    model: Annotated[
-        list[str] | None, typer.Option(help="a model of params.yaml; repeatable; default: all of its run")
-    ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="trials of each model")] = 20,
-    by: Annotated[
-        Score, typer.Option(help="score of the validation rows to choose by; auto: log-loss, or RMSE")
-    ] = "auto",
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="trials at a time; default: as in params.yaml")
-    ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(min=0, help="after these no round begins; default: no limit")
-    ] = None,
-    prune: Annotated[bool, typer.Option(help="end fits early that are behind others")] = True,
-    apply: Annotated[bool, typer.Option(help="put the settings found into params.yaml")] = False,
-) -> None:
-    """Choose settings of models on a dataset's validation rows; prints how to apply them."""
-
-    def work() -> None:
-        folder = tune(dataset, model or (), trials, by, jobs, minutes, prune, apply)
-        words = tuning.overrides(folder / SETTINGS)
-        print(f"written {folder / SETTINGS}" + (" and params.yaml" if apply else ""))
-        if words and not apply:
-            print("to fit with it: dvc exp run " + " ".join(f"-S '{word}'" for word in words))
-
-    runtime.run(work)
-
+main = command(tune)
 
 if __name__ == "__main__":
     typer.run(main)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tasks.settings import Settings
 from usboost.data.progress import Progress
@@ -46,7 +46,7 @@ class Dataset:
 
 
 def own_folder() -> Path | None:
-    """A user's folder of raw files, USBOOST_DATA."""
+    """Return a user's folder of raw files, USBOOST_DATA."""
     named = os.environ.get("USBOOST_DATA")
     return Path(named) if named else None
 
@@ -62,7 +62,7 @@ def _point(folder: Path, target: Path, digest: str) -> None:
 
 
 def _raw(folder: Path) -> Path:
-    """The raw files: the folder itself, or where its pointer leads."""
+    """Return where the raw files are: in the folder itself, or where its pointer leads."""
     pointer = folder / POINTER
     if not pointer.is_file():
         return folder
@@ -75,34 +75,27 @@ def _raw(folder: Path) -> Path:
     return path
 
 
+def _made(settings: Settings) -> dict[str, Any]:
+    return {"seed": settings.data_seed, "profile": settings.profile}
+
+
+def _with_images(settings: Settings, work: Path, progress: Progress | None) -> dict[str, Any]:
+    return {**_made(settings), "work": work, "workers": os.cpu_count() or 1, "progress": progress}
+
+
 def _census(
     raw: Path, settings: Settings, work: Path, progress: Progress | None, *, split: Literal["ci_a", "ci_b"]
 ) -> Prepared:
     sizes = settings.data_of(split)
     train, test = (raw / file.name for file in census.FILES)
-    return census.prepare(
-        train,
-        test,
-        split=split,
-        seed=settings.data_seed,
-        profile=settings.profile,
-        rows=sizes.elimination_rows,
-        tolerance=sizes.elimination_tolerance,
-    )
+    rows, tolerance = sizes.elimination_rows, sizes.elimination_tolerance
+    return census.prepare(train, test, split=split, rows=rows, tolerance=tolerance, **_made(settings))
 
 
 def _ct(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
     sizes = settings.data_of("ct")
-    return ct.prepare(
-        raw,
-        seed=settings.data_seed,
-        profile=settings.profile,
-        rows=sizes.rows_train if settings.profile == "paper" else None,
-        image_size=sizes.image_size or ct.SIZE,
-        work=work,
-        workers=os.cpu_count() or 1,
-        progress=progress,
-    )
+    rows, size = (sizes.rows_train if settings.profile == "paper" else None), sizes.image_size or ct.SIZE
+    return ct.prepare(raw, rows=rows, image_size=size, **_with_images(settings, work, progress))
 
 
 def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
@@ -124,18 +117,9 @@ def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
 def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
     sizes = settings.data_of("mi")
     wanted = {"train": sizes.rows_train, "val": sizes.rows_test, "test": sizes.rows_test}
-    real = settings.profile == "paper"
-    return imagenet.prepare(
-        _raw(raw),
-        seed=settings.data_seed,
-        profile=settings.profile,
-        size=sizes.image_size,
-        dog_share=sizes.dog_share,
-        limits={split: rows for split, rows in wanted.items() if rows} if real else None,
-        work=work,
-        workers=os.cpu_count() or 1,
-        progress=progress,
-    )
+    limits = {split: rows for split, rows in wanted.items() if rows} if settings.profile == "paper" else None
+    chosen: dict[str, Any] = {"size": sizes.image_size, "dog_share": sizes.dog_share, "limits": limits}
+    return imagenet.prepare(_raw(raw), **chosen, **_with_images(settings, work, progress))
 
 
 def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
@@ -151,32 +135,9 @@ def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
 def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
     chosen, sizes = settings.user_table, settings.data_of("user_table")
     demo = settings.generated("user_table")
-    return user_table.prepare(
-        raw / user_demo.TABLE if demo else _raw(raw),
-        chosen.spec(size=sizes.image_size or SIZE, **(user_demo.SPEC if demo else {})),
-        seed=settings.data_seed,
-        profile=settings.profile,
-        work=work,
-        workers=os.cpu_count() or 1,
-        progress=progress,
-    )
-
-
-DATASETS: dict[str, Dataset] = {
-    "ci_a": Dataset(
-        census_demo.write_demo,
-        partial(_copy, source=census.SOURCE, files=census.FILES),
-        partial(_census, split="ci_a"),
-    ),
-    "ci_b": Dataset(
-        census_demo.write_demo,
-        partial(_copy, source=census.SOURCE, files=census.FILES),
-        partial(_census, split="ci_b"),
-    ),
-    "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
-    "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
-    "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
-}
+    table = raw / user_demo.TABLE if demo else _raw(raw)
+    spec = chosen.spec(size=sizes.image_size or SIZE, **(user_demo.SPEC if demo else {}))
+    return user_table.prepare(table, spec, **_with_images(settings, work, progress))
 
 
 def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
@@ -199,28 +160,30 @@ def _further(raw: Path, settings: Settings, work: Path, progress: Progress | Non
     return prepared_sequences.prepare(split, dataset=name, profile=profile, seed=seed, sources=digests)
 
 
-GUNPOINT_FILES = (
-    RemoteFile(
-        "GunPoint_TRAIN.ts", "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_TRAIN.ts"
-    ),
-    RemoteFile("GunPoint_TEST.ts", "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_TEST.ts"),
+_GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/"
+GUNPOINT_FILES = tuple(
+    RemoteFile(name, _GUNPOINT + name) for name in ("GunPoint_TRAIN.ts", "GunPoint_TEST.ts")
 )
-DATASETS |= {
+
+_copy_census = partial(_copy, source=census.SOURCE, files=census.FILES)
+_copy_pendigits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES)
+_copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
+
+DATASETS: dict[str, Dataset] = {
+    "ci_a": Dataset(census_demo.write_demo, _copy_census, partial(_census, split="ci_a")),
+    "ci_b": Dataset(census_demo.write_demo, _copy_census, partial(_census, split="ci_b")),
+    "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
+    "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
+    "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),
-    "pendigits": Dataset(
-        _bundled,
-        partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES),
-        partial(_further, name="pendigits"),
-    ),
-    "gunpoint": Dataset(
-        _bundled, partial(_copy, source="gunpoint", files=GUNPOINT_FILES), partial(_further, name="gunpoint")
-    ),
+    "pendigits": Dataset(_bundled, _copy_pendigits, partial(_further, name="pendigits")),
+    "gunpoint": Dataset(_bundled, _copy_gunpoint, partial(_further, name="gunpoint")),
 }
 
 
 def dataset(name: str) -> Dataset:
-    """The dataset called `name`. Raises `UsboostError` if there is none."""
+    """Return the dataset called `name`. Raises `UsboostError` if there is none."""
     if name not in DATASETS:
         raise UsboostError(f"unknown dataset {name!r}; choose one of {', '.join(DATASETS)}")
     return DATASETS[name]

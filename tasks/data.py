@@ -15,14 +15,16 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 
 from tasks.catalog import dataset as named
-from tasks.code import code_of, digest_of, sha
+from tasks.code import code_of
 from tasks.folders import prepared_folder, raw_folder, work_folder
-from tasks.running import worth_retrying
+from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
 from usboost.data.progress import Progress
 from usboost.datasets import store
+from usboost.datasets.sources import sha256
 from usboost.files import replacing, write_atomically
+from usboost.files.arrays import key_of
 
 
 # each try of it downloads three times, with pauses
@@ -50,26 +52,27 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
     # beside the output, not in it: an edit of the code that changes no number leaves the output as it is
     kept, card = work / "fingerprint.json", folder / "card.json"
     wanted = fingerprint(dataset, settings, raw)
-    if not (kept.is_file() and card.is_file() and json.loads(kept.read_text()) == [wanted, sha(card)]):
+    if not (kept.is_file() and card.is_file() and json.loads(kept.read_text()) == [wanted, sha256(card)]):
         with shown_progress(f"preparing {dataset}") as progress:
             prepared = named(dataset).prepare(raw, settings, work, progress)
         store.write(prepared, folder)
-        write_atomically(kept, json.dumps([wanted, sha(card)]).encode())
+        write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)
 
 
 def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:
-    """A digest of everything that decides a prepared dataset: raw files, settings and code."""
+    """Digest everything that decides a prepared dataset: raw files, settings and code."""
+    files = [file for file in sorted(raw.rglob("*")) if file.is_file()]
     decided: dict[str, Any] = {
         "code": digest(code_of(["tasks.catalog", "usboost.datasets.store"])),
-        "raw": {str(file.relative_to(raw)): sha(file) for file in sorted(raw.rglob("*")) if file.is_file()},
+        "raw": {str(file.relative_to(raw)): sha256(file) for file in files},
         "profile": settings.profile,
         "seed": settings.data_seed,
         "sizes": settings.data_of(dataset).model_dump(),
     }
     if dataset == "user_table":
         decided["user_table"] = settings.user_table.model_dump()
-    return digest_of(decided)
+    return key_of(decided)
 
 
 @contextmanager

@@ -1,8 +1,15 @@
-"""Where each step's outputs lie in a workspace."""
+"""Where each step's outputs lie in a workspace, and what is predicted of a prepared dataset."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from usboost.datasets import store
+from usboost.errors import UsboostError
+from usboost.evaluation.task import TASKS, Task
+
+RESULTS = Path("data/results")
+"""A folder for each dataset, in it one for each model, in it one for each seed."""
 
 REPORTS = Path("reports")
 """Of all datasets: tables, pages, figures, and the curves that `dvc plots` draws."""
@@ -17,30 +24,40 @@ def prepared_folder(dataset: str) -> Path:
 
 
 def work_folder(dataset: str) -> Path:
-    """Of a preparation that has not ended, and of locks: no output of a stage."""
+    """Return the place of a preparation that has not ended, and of locks: no output of a stage."""
     return Path("data/work") / dataset
 
 
 def features_folder(dataset: str, seed: int) -> Path:
-    """Of boosted feature vectors and the GBM whose they are: no output of a stage."""
+    """Return the place of boosted feature vectors and their GBM: no output of a stage."""
     return Path("data/features") / dataset / f"seed-{seed}"
 
 
-def results_folder(dataset: str, model: str = "") -> Path:
-    """What a dataset's fits leave for the report, a folder for each model."""
-    return Path("data/results") / dataset / model
+def results_folder(dataset: str, model: str, seed: int) -> Path:
+    """Return the place of what a cell leaves, see `tasks.fits.results`."""
+    return RESULTS / dataset / model / f"seed-{seed}"
 
 
 def metrics_file(dataset: str) -> Path:
-    """What `dvc metrics` compares."""
+    """Return the file that `dvc metrics` compares."""
     return Path("data/metrics") / f"{dataset}.json"
 
 
 def checkpoints_folder(dataset: str, model: str, seed: int) -> Path:
-    """Of a fit that has not ended: no output of a stage, so DVC leaves it alone."""
+    """Return the place of a fit that has not ended: no output of a stage, so DVC leaves it alone."""
     return Path("data/checkpoints") / dataset / model / f"seed-{seed}"
 
 
 def tuning_folder(dataset: str) -> Path:
-    """Of the searches for settings: no output of a stage; what they chose reaches one through params.yaml."""
+    """Return the place of searches: no output of a stage; params.yaml gets what they choose."""
     return Path("data/tuning") / dataset
+
+
+def task_of(dataset: str) -> Task:
+    """Return what is predicted of a prepared dataset. Raises `UsboostError` if it is not prepared."""
+    card = prepared_folder(dataset) / "card.json"
+    if not card.is_file():
+        raise UsboostError(
+            f"{card} is missing; run `python -m flows.data {dataset}` or the deployment data/data first"
+        )
+    return TASKS[store.task_of(store.read_card(card.parent))]

@@ -1,47 +1,49 @@
-"""What a training may use of its machine: its share of the cores, and one GPU that is its own."""
+"""Running beside others on a machine: locks, a share of the cores, a GPU of one's own, and retries."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-import torch
-from prefect.client.orchestration import get_client
-from prefect.concurrency.sync import concurrency
-from prefect.exceptions import ObjectAlreadyExists
-from threadpoolctl import threadpool_limits
-
-from usboost.learners.networks.train import pick_device
+from usboost.errors import UsboostError
 
 LEASE_SECONDS = 60  # a killed training's slot is free again after this
 
 
 def thread_share(workers: int) -> int:
-    """Threads for each of `workers` trainings side by side; OMP_NUM_THREADS where a user has set it."""
+    """Return the threads of each of `workers` fits side by side; OMP_NUM_THREADS where a user has set it."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdigit() and int(given) else max(1, len(os.sched_getaffinity(0)) // workers)
 
 
 def limit_threads(threads: int) -> None:
-    """OpenMP, BLAS and torch use this many threads from now on.
+    """Have OpenMP, BLAS and torch use this many threads from now on.
 
     It is for the whole process, in which fits may run side by side: a fit that set the number back would
     change that of the others, and with it the order in which their networks sum.
     """
+    import torch
+    from threadpoolctl import threadpool_limits
+
     threadpool_limits(threads)
     torch.set_num_threads(threads)
 
 
 def gpu_name() -> str:
-    """The limit's name for the GPU that CUDA takes here: the first that this process can see."""
+    """Return the limit's name for the GPU that CUDA takes here: the first that this process can see."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
     return f"gpu:{socket.gethostname()}:{first}"
 
 
 def on_gpu(devices: set[str]) -> bool:
-    """Whether any of the devices that a model names is CUDA on this machine."""
+    """Return whether any of the devices that a model names is CUDA on this machine."""
+    from usboost.learners.networks.train import pick_device  # here, as what imports torch takes seconds
+
     return any(pick_device(name).type == "cuda" for name in devices)
 
 
@@ -55,6 +57,10 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
     if not on_gpu(devices):
         yield
         return
+    from prefect.client.orchestration import get_client
+    from prefect.concurrency.sync import concurrency
+    from prefect.exceptions import ObjectAlreadyExists
+
     with get_client(sync_client=True) as client:
         try:
             client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
@@ -62,3 +68,36 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
             client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
     with concurrency(gpu_name(), occupy=1, strict=True, lease_duration=LEASE_SECONDS):
         yield
+
+
+@contextmanager
+def waiting(lock: Path) -> Iterator[None]:
+    """Hold the file `lock` in the block; wait while another process or thread holds it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def if_free(lock: Path) -> Iterator[bool]:
+    """Hold the file `lock` in the block, if nobody else does; whether it is held."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def worth_retrying(task: Any, run: Any, state: Any) -> bool:
+    """Prefect's `retry_condition_fn`: a network may come back; a user's mistake stays one."""
+    try:
+        state.result()
+    except UsboostError as error:
+        return isinstance(error.__cause__, OSError)
+    except Exception:
+        return True
+    return False

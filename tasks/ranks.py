@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks import tracking
 from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
 from tasks.serving.promotion import log_bundle
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
@@ -28,13 +26,12 @@ from usboost.errors import UsboostError
 from usboost.fit import bundle as bundles
 from usboost.fit.card import Card
 
-POLL_SECONDS, READ_SECONDS = 0.1, 0.01
-STOP_SECONDS = 10.0
+POLL_SECONDS, STOP_SECONDS = 0.02, 10.0
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where the processes of one fit run.
+    """The processes of one fit, and their machines.
 
     Attributes
     ----------
@@ -49,7 +46,7 @@ class Ranks:
     meet: str = ""
 
     def command(self, program: Sequence[str]) -> list[str]:
-        """What starts this machine's ranks.
+        """Return the command that starts this machine's ranks.
 
         Raises
         ------
@@ -91,109 +88,78 @@ def fit_in_ranks(program: Sequence[str], out: Path, ranks: Ranks, told: Mapping[
     """
     command = ranks.command(program)
     if ranks.node:
-        _run(command, None)
+        _run(command)
         return ""
-    tags = {**tracking.lineage({}), "kind": "boosting"}
+    tags = {**mlflow_pages.lineage({}), "kind": "boosting"}
     with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
-        tracking.log_parameters(run_id, {**told, "ranks": ranks.each * ranks.nodes, "machines": ranks.nodes})
+        told = {**told, "ranks": ranks.each * ranks.nodes, "machines": ranks.nodes}
+        tracking.log_parameters(run_id, told)
         rounds = _Rounds(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
-        try:
-            _run(command, rounds)
-        finally:
-            rounds.stop()
+        _run(command, rounds.log)
         card = bundles.load(out).card
-        rounds.end(card)
+        rounds.log_rest(card)
         log_bundle(run_id, out, card, out.name, {"model": card.model, "task": card.task})
     return run_id
 
 
 class _Rounds:
-    """The rounds of a fit in other processes, as they come to lie in a folder; it goes when the fit ends.
-
-    A thread of its own reads them, for MLflow may not answer at once.
-    """
+    """The rounds of a fit in other processes, as they come to lie in a folder; it goes when the fit ends."""
 
     def __init__(self, part: Path, logger: tracking.MLflowCallback) -> None:
         self._part, self._logger, self._began = part, logger, time.time()
-        self._read: queue.SimpleQueue[Round] = queue.SimpleQueue()
-        self._over = threading.Event()
-        self._told = 0
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
+        self._kept: Checkpoint | None = None
+        self._last = 0
 
-    def tell(self) -> None:
-        """Log what was read since."""
-        while not self._read.empty():
-            round_ = self._read.get()
+    def log(self) -> None:
+        """Log the rounds that have ended since."""
+        while round_ := self._next():
             self._logger.on_round(round_)
-            self._told = round_.index
+            self._last = round_.index
 
-    def end(self, card: Card) -> None:
-        """Log the rest; of rounds that were too quick to be read what the saved model's card has of them."""
-        self.stop()
-        self.tell()
+    def _next(self) -> Round | None:
+        with suppress(UsboostError, OSError):  # the folder may go at any moment
+            if self._kept is None:
+                # that of this fit, and not of another one that was killed; a refit comes after it
+                files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
+                new = [each for each in files if each[0] >= self._began]
+                self._kept = Checkpoint(min(new)[1].parent) if new else None
+            return self._kept.round_at(self._last + 1) if self._kept else None
+        return None
+
+    def log_rest(self, card: Card) -> None:
+        """Log what the saved model's card has of rounds that were too quick to be read."""
         names = card.history.keys() - {"round"}
         for at, index in enumerate(card.history.get("round", [])):
-            if index > self._told:
+            if index > self._last:
                 metrics = {name: card.history[name][at] for name in names}
                 self._logger.on_round(Round(int(index), None, metrics, {}))
         self._logger.on_fit_end()
 
-    def stop(self) -> None:
-        """Read no more."""
-        self._over.set()
-        self._thread.join()
 
-    def _follow(self) -> None:
-        kept, index = None, 1
-        while not self._over.wait(READ_SECONDS):
-            with suppress(UsboostError, OSError):
-                kept = kept or self._folder()
-                while kept and (round_ := kept.round_at(index)):
-                    self._read.put(round_)
-                    index += 1
-
-    def _folder(self) -> Checkpoint | None:
-        """That of this fit, and not of another one that was killed; a refit comes after it."""
-        files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
-        new = [each for each in files if each[0] >= self._began]
-        return Checkpoint(min(new)[1].parent) if new else None
-
-
-def _run(command: Sequence[str], rounds: _Rounds | None) -> None:
+def _run(command: Sequence[str], meanwhile: Callable[[], None] = lambda: None) -> None:
     """Run a command, whose lines this flow run's page shows; end all of its processes if this one ends."""
     given = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **os.environ}
-    with tempfile.NamedTemporaryFile() as log, Path(log.name).open() as lines:
+    lines: list[str] = []
+    with tempfile.NamedTemporaryFile() as log, Path(log.name).open() as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=given, start_new_session=True
         )
         try:
-            _watch(process, lines, rounds)
+            over = False
+            while not over:
+                time.sleep(POLL_SECONDS)
+                over = process.poll() is not None
+                meanwhile()
+                for line in output:
+                    lines.append(line.strip())
+                    page.log(lines[-1])
         finally:
-            _end(process)
-
-
-def _watch(process: subprocess.Popen[bytes], log: IO[str], rounds: _Rounds | None) -> None:
-    lines: list[str] = []
-    while True:
-        over = process.poll() is not None
-        if rounds is not None:
-            rounds.tell()
-        for line in log:
-            lines.append(line.strip())
-            page.say(lines[-1])
-        if over:
-            break
-        time.sleep(POLL_SECONDS)
+            for stop in (signal.SIGTERM, signal.SIGKILL):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, stop)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(STOP_SECONDS)
+                    break
     if process.returncode:
         said = [line.partition("error: ")[2] for line in lines if line.startswith("error: ")]
         raise UsboostError(said[0] if said else f"the ranks ended with {process.returncode}: {lines[-1:]}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for stop in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, stop)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-            return

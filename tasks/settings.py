@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,8 +19,6 @@ from usboost.table.spec import TableSpec
 
 DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")
 """The datasets by name; `tasks.catalog` says where they come from."""
-
-_NULL = "tag:yaml.org,2002:null"
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -41,7 +40,7 @@ class Run(Section):
 
 
 class DataSizes(Section):
-    """How much of a dataset is made; null rows are all there are, a null size is the dataset's own."""
+    """The sizes of a dataset that is made; null rows are all there are, a null size is the dataset's own."""
 
     rows_train: Positive | None = None
     rows_test: Positive | None = None
@@ -66,19 +65,16 @@ class UserTableSettings(Section):
     skip_unreadable: bool
 
     def spec(self, **changes: Any) -> TableSpec:
-        """How the table is read, with these changes."""
-        given = {_FIELDS.get(key, key): value for key, value in self.model_dump().items()}
+        """Return how the table is read, with these changes."""
+        given = self.model_dump()
         root = None if self.images_root is None else Path(self.images_root).expanduser()
-        return TableSpec.of({**given, "images_root": root, "grey": self.channels == 1, **changes})
-
-
-_FIELDS = {"split_column": "split"}
-"""Fields of `TableSpec` by keys of the section `user_table`, where they differ."""
+        given |= {"split": given["split_column"], "images_root": root, "grey": self.channels == 1}
+        return TableSpec.of(given | changes)
 
 
 def as_key(name: str, value: str = "") -> str:
-    """An option in a message, as params.yaml has it, ``user_table.size``; else as `as_parameter`."""
-    key = {field: key for key, field in _FIELDS.items()}.get(name, name)
+    """Write an option in a message as params.yaml has it, ``user_table.size``; else as `as_parameter`."""
+    key = "split_column" if name == "split" else name
     if key not in UserTableSettings.model_fields:
         return as_parameter(name, value)
     return f"user_table.{key}: {value}" if value else f"user_table.{key}"
@@ -117,7 +113,7 @@ class FeatureSizes(Section):
 
 
 class TrainingSizes(Section):
-    """How the networks are trained, where it differs from the tables."""
+    """Settings of training networks, where they differ from the tables."""
 
     optimizer: OptimizerName | None = None
     learning_rate: Rate | None = None
@@ -137,7 +133,7 @@ class BoostingSizes(TrainingSizes):
 
 
 class Profile(Section):
-    """What a profile differs in; ``rounds`` are those of a user's table in the profile user, which leaves
+    """A profile; ``rounds`` are those of a user's table in the profile user, which leaves
     the sections of the papers' settings out."""
 
     seeds: Positive
@@ -149,7 +145,7 @@ class Profile(Section):
 
 
 class Training(Section):
-    """How the networks of a table are trained."""
+    """Settings of training a table's networks."""
 
     backbone: BackboneName | None = None
     pretrained: bool = False
@@ -217,7 +213,7 @@ class BayesChanges(Section):
 
 
 class LearnerChanges(BaseModel):
-    """What a model changes of a weak learner; keys besides these are parameters of the learner's class."""
+    """A model's changes of a weak learner; keys besides these are parameters of the learner's class."""
 
     model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
@@ -226,7 +222,7 @@ class LearnerChanges(BaseModel):
 
 
 class Model(Section):
-    """What differs from the catalogue, `usboost.models.catalogue`, for its model, or one that is like it."""
+    """A difference from the catalogue, `usboost.models.catalogue`, for its model, or one that is like it."""
 
     like: str | None = None
     learners: dict[str, LearnerChanges] = {}
@@ -246,7 +242,7 @@ class Model(Section):
     set: dict[str, Any] = {}
 
     def of(self, name: str) -> Entry:
-        """The catalogue's entry with these changes.
+        """Return the catalogue's entry with these changes.
 
         Raises `UsboostError` if the catalogue has no such model, or a change is none of its kind's.
         """
@@ -265,7 +261,7 @@ class Model(Section):
 
 
 class Fits(Section):
-    """How the fits of a dataset are run."""
+    """Settings of running the fits of a dataset."""
 
     runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
     workers: Positive = 2
@@ -273,7 +269,6 @@ class Fits(Section):
     deployment: str = "fit-one/fit-one"
     gpu_slots: Positive = 1
     retries: Annotated[int, Field(ge=0)] = 1
-    lost_after: Rate = 120.0
 
 
 class Settings(Section):
@@ -299,21 +294,17 @@ class Settings(Section):
     fits: Fits = Fits()
     models: dict[str, Model]
 
-    @model_validator(mode="after")
-    def _losses_are_known(self) -> Settings:
-        if not self.imports:  # else they may bring their own, see `load`
-            self.check_losses()
-        return self
-
     def check_losses(self) -> None:
-        """Raises ValueError if a model has a loss that there is not."""
+        """Raise ValueError if a model has a loss that there is not."""
         for name, model in self.models.items():
             if model.loss not in (None, *REGRESSION_LOSSES) and model.loss not in LOSSES:
                 known = ", ".join((*LOSSES, *REGRESSION_LOSSES))
                 raise ValueError(f"models.{name}.loss: there is no loss {model.loss!r}; choose among {known}")
 
     @model_validator(mode="after")
-    def _user_table_and_profile_agree(self) -> Settings:
+    def _parts_agree(self) -> Settings:
+        if not self.imports:  # else they may bring losses of their own, see `load`
+            self.check_losses()
         given = self.user_table.table is not None
         if self.profile == "demo" and given:
             raise ValueError(
@@ -323,17 +314,8 @@ class Settings(Section):
             )
         if self.profile == "user" and "user_table" in self.run.datasets and not given:
             raise ValueError("user_table.table is empty, but profile is user; give the path of your table")
-        return self
-
-    @model_validator(mode="after")
-    def _models_are_known(self) -> Settings:
-        named = [
-            *self.models,
-            *self.run.models,
-            *(m for models in self.run.models_of.values() for m in models),
-        ]
         try:
-            for name in dict.fromkeys(named):
+            for name in [*self.models, *self.run.models, *chain(*self.run.models_of.values())]:
                 self.model(name)
         except UsboostError as error:
             raise ValueError(str(error)) from None
@@ -341,7 +323,7 @@ class Settings(Section):
 
     @property
     def sizes(self) -> Profile:
-        """What the profile in force sets."""
+        """Return the profile in force."""
         return _entry(self.profiles, "profiles", self.profile)
 
     @property
@@ -349,11 +331,11 @@ class Settings(Section):
         return list(range(self.sizes.seeds))
 
     def models_of(self, dataset: str) -> list[str]:
-        """The models that a run fits on a dataset."""
+        """Return the models that a run fits on a dataset."""
         return self.run.models_of.get(dataset, self.run.models)
 
     def generated(self, dataset: str) -> bool:
-        """Whether a dataset's raw files are generated: in the demo, unless they come with a library."""
+        """Return whether a dataset's raw files are generated: in the demo, unless a library brings them."""
         real = ("iris", "digits_rows", "pendigits", "gunpoint")
         return self.profile == "demo" and dataset not in real
 
@@ -361,7 +343,7 @@ class Settings(Section):
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)
 
     def model(self, name: str) -> Entry:
-        """What a model is: the catalogue's entry with the changes of `models`."""
+        """Return the catalogue's entry of a model with the changes of `models`."""
         if name not in catalogue.CATALOGUE and name not in self.models:
             known = ", ".join([*catalogue.CATALOGUE, *self.models])
             raise UsboostError(
@@ -391,8 +373,7 @@ def load(path: Path = Path("params.yaml")) -> Settings:
     Raises `UsboostError` if the file is missing, is no YAML, or a key is unknown, missing or of the wrong
     kind.
     """
-    document = read_yaml(path, "run from the project's folder or a workspace")
-    settings = parse(document, path)
+    settings = parse(read_yaml(path, "run from the project's folder or a workspace"), path)
     try:
         import_parts(settings.imports, path.parent)
     except UsboostError as error:
@@ -405,7 +386,7 @@ def load(path: Path = Path("params.yaml")) -> Settings:
 
 
 def model_names(path: Path) -> list[str]:
-    """The models of the catalogue, and those that a params.yaml adds, if there is one that can be read."""
+    """Return the models of the catalogue, and those that a params.yaml adds, if one can be read."""
     try:
         own = read_yaml(path, "")["models"]
     except (UsboostError, KeyError, TypeError):
@@ -414,17 +395,14 @@ def model_names(path: Path) -> list[str]:
 
 
 def editor() -> YAML:
-    """Reads and writes params.yaml with its comments."""
+    """Return what reads and writes params.yaml with its comments, as DVC does: only what is set changes."""
     yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 1000
-    # null stands as null, and not as nothing
-    yaml.representer.add_representer(type(None), lambda own, _: own.represent_scalar(_NULL, "null"))
+    yaml.default_flow_style = False
     return yaml
 
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
-    """Settings from the parsed YAML."""
+    """Check the parsed YAML; its settings."""
     if isinstance(document, dict) and (old := {"custom", "pictures"} & {*document}):
         raise UsboostError(
             f"{path}: {old.pop()} is an earlier name: custom is now user_table, pictures is now images, and "

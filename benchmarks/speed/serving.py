@@ -22,9 +22,9 @@ import mlflow
 import numpy as np
 import pandas as pd
 
-from flows.local.runtime import free_port
+from flows.local.servers import free_port
 from tasks import served_model
-from tasks.tracking.logged_model import signature
+from tasks.serving.logged_model import signature
 from usboost.fit.bundle import load
 from usboost.fit.card import Card
 

@@ -26,7 +26,6 @@ from benchmarks.study.plan import PLAN, VARIANTS, Cell
 from benchmarks.study.rows import Predicted
 from flows.local import workspace
 from tasks import machine, settings
-from tasks.code import digest_of, sha
 from tasks.fits import models, scores
 from usboost.boosting.callbacks import Callback, EarlyStopping, Patience
 from usboost.boosting.checkpoint import Checkpoint, described
@@ -34,8 +33,10 @@ from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.datasets.sampling import stratified_sample
+from usboost.datasets.sources import sha256
 from usboost.evaluation import metrics
 from usboost.evaluation.task import TASKS
+from usboost.files.arrays import key_of
 
 STOPS = {"log_loss": "risk_val", "f1": "f1_val"}
 """What a stopping rule looks at: the loss that is fitted, and the papers' F1."""
@@ -115,8 +116,8 @@ def fit(folder: Path, cell: Cell) -> None:
         chosen, rows = settings.load(), PLAN[cell.part].rows
         prepared = place / "data/prepared" / cell.dataset
         model = models.build(cell.model, cell.dataset, chosen, cell.seed)
-        decided = {"model": described(model), "data": sha(prepared / "card.json"), "rows": rows}
-        of = digest_of(decided)[:12]
+        decided = {"model": described(model), "data": sha256(prepared / "card.json"), "rows": rows}
+        of = key_of(decided)[:12]
         if any((row["model"], row["of"]) == (cell.model, of) for row in rows_of(place, cell)):
             return
         splits, lines, began = samples(prepared, rows, chosen.data_seed), [], time.perf_counter()

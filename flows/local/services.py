@@ -6,66 +6,56 @@ artifacts of $USBOOST_HOME.
 
 from __future__ import annotations
 
-import json
 import os
+import secrets
+import signal
 import subprocess
 import sys
-import urllib.request
+import time
 from contextlib import AbstractContextManager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import psutil
 import typer
 
-from flows.local import access, runtime
+from flows.local import runtime, servers
 from tasks import settings as params
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 runtime.configure()
 
 POOLS = ("cpu", "gpu")
-UPGRADE_AND_SERVE = '"$0" -m mlflow db upgrade "$1" && exec "$0" -m mlflow server --backend-store-uri "$@"'
+PASSWORDS = ("PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+SHORTEST = 12  # characters; MLflow takes no shorter password
+AUTH = """[mlflow]
+default_permission = NO_PERMISSIONS
+database_uri = sqlite:///{users}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+grant_default_workspace_access = false
+"""
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
-say = partial(print, flush=True)
+tell = partial(print, flush=True)
+MLFLOW_PORT = typer.Option(
+    5000, help="port of MLflow's server; 0: any free one", envvar="USBOOST_MLFLOW_PORT"
+)
 
 
-def start_mlflow(name: str, port: int, store: str, *words: str, **environment: str) -> None:
-    """Start MLflow's server, not waited for; its log, and where it is, go by `name`.
+def first_page(url: str) -> str:
+    """Return where to begin in MLflow."""
+    from tasks.pages import mlflow_pages  # here, because MLflow takes seconds to import
 
-    Raises `UsboostError` if the port is taken.
-    """
-    port = runtime.claim(port, "MLflow's server", "--mlflow-port")
-    words = (store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1", *words)
-    command = ["sh", "-c", UPGRADE_AND_SERVE, sys.executable, *words]
-    runtime.detach(name, command, environment, url=f"http://127.0.0.1:{port}")
+    return f"{url}/{mlflow_pages.first_page(url, params.load().profile)}"
 
 
-def page(url: str) -> str:
-    """Where to begin in MLflow."""
-    from tasks.tracking import first_page  # here, because MLflow takes seconds to import
-
-    return f"{url}/{first_page(url, params.load().profile)}"
-
-
-def of_clients() -> dict[str, str]:
-    """The environment of workers, and of Prefect's commands: both servers, and where the code is."""
-    given = {
-        "PREFECT_API_URL": runtime.kept("prefect")["url"],
-        "MLFLOW_TRACKING_URI": runtime.kept("mlflow")["url"],
-    }
-    return given if "USBOOST_REPOSITORY" in os.environ else {**given, "USBOOST_CODE": str(Path.cwd())}
-
-
-def call_prefect(*words: str) -> None:
-    log = runtime.log_of("deploy")
-    command = [sys.executable, "-m", "prefect", *words]
-    with log.open("a") as output:
-        done = subprocess.run(command, env={**os.environ, **of_clients()}, stdout=output, stderr=output)
+def call_prefect(environment: dict[str, str], *words: str) -> None:
+    with servers.log_of("deploy").open("a") as output:
+        command = [sys.executable, "-m", "prefect", *words]
+        done = subprocess.run(command, env={**os.environ, **environment}, stdout=output, stderr=output)
     if done.returncode:
-        raise UsboostError(f"`prefect {' '.join(words)}` failed; see {log}")
+        raise UsboostError(f"`prefect {' '.join(words)}` failed; see {servers.log_of('deploy')}")
 
 
 def worker_command(pool: str, name: str) -> list[str]:
@@ -77,151 +67,175 @@ def worker_command(pool: str, name: str) -> list[str]:
 
 
 def workers() -> list[str]:
-    """Names of the workers that `start` has started, <pool>-<number>."""
-    return sorted(path.stem for pool in POOLS for path in runtime.services().glob(f"{pool}-*.json"))
+    """Return the names of the workers that `start` has started, <pool>-<number>, by their logs."""
+    return sorted(path.stem for pool in POOLS for path in servers.log_of("").parent.glob(f"{pool}-*.log"))
 
 
-def is_online(worker: str) -> bool:
-    """Whether Prefect's server has heard of the worker lately."""
-    url = f"{runtime.kept('prefect')['url']}/work_pools/{worker.rpartition('-')[0]}/workers/filter"
-    headers = {"Content-Type": "application/json", **access.of_client()}
+def is_online(prefect: str, worker: str) -> bool:
+    """Return whether Prefect's server has heard of a worker lately."""
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    path = f"/work_pools/{worker.rpartition('-')[0]}/workers/filter"
+    with temporary_settings({PREFECT_API_URL: prefect}), get_client(sync_client=True) as client:
+        try:
+            found = client.request("POST", path, json={}).json()  # type: ignore[arg-type]
+        except Exception:  # there is no such pool yet
+            return False
+    return any(each["name"] == worker and each["status"] == "ONLINE" for each in found)
+
+
+def passwords(folder: Path) -> dict[str, str]:
+    """Return what both servers have in their environments to refuse who does not know the password.
+
+    Raises `UsboostError` if the environment has no names and passwords that the servers take, or a package is
+    missing.
+
+    Parameters
+    ----------
+    folder : where MLflow keeps its users; no password is written there, but MLflow's hash of it.
+    """
+    if missing := [name for name in PASSWORDS if not os.environ.get(name)]:
+        raise UsboostError(
+            f"the services ask for a password, and {missing[0]} is not set in the environment; "
+            "see docs/deploy.md"
+        )
+    prefect, user, password = (os.environ[name] for name in PASSWORDS)
+    if ":" not in prefect or not prefect.isascii():
+        raise UsboostError(f"{PASSWORDS[0]} is not of the form name:password, in ASCII")
+    if len(password) < SHORTEST:
+        raise UsboostError(f"{PASSWORDS[2]} is shorter than {SHORTEST} characters, MLflow's minimum")
+    if find_spec("flask_wtf") is None:
+        raise UsboostError("MLflow's server asks for a password with Flask-WTF; pip install 'usboost[auth]'")
+    folder.chmod(0o700)  # of the hash, too, others on this machine need not know
+    write_atomically(folder / "mlflow-auth.ini", AUTH.format(users=folder / "mlflow-users.db").encode())
+    return {
+        "PREFECT_SERVER_API_AUTH_STRING": prefect,
+        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "mlflow-auth.ini"),
+        "MLFLOW_AUTH_ADMIN_USERNAME": user,
+        "MLFLOW_AUTH_ADMIN_PASSWORD": password,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(),
+    }
+
+
+def check_password(mlflow: str, folder: Path) -> None:
+    """Raise `UsboostError` if MLflow's server knows the user from before, by another password."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, b"{}", headers), timeout=5) as reply:
-            return any(each["name"] == worker and each["status"] == "ONLINE" for each in json.load(reply))
-    except OSError:
-        return False
+        MlflowClient(mlflow).search_experiments(max_results=1)
+    except MlflowException as error:
+        raise UsboostError(
+            f"MLflow's server refuses MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD "
+            f"({error.error_code}); it keeps the password of its first start: give that, or delete "
+            f"{folder / 'mlflow-users.db'}"
+        ) from None
 
 
-def members(*names: str) -> list[psutil.Process]:
-    """These detached processes and what they started; without a name all, flow runs of a dead worker, too."""
-    if names:
-        found = [process for name in names if (process := runtime.process(name))]
-        return [each for process in found for each in (process, *process.children(recursive=True))]
-    own = {os.getpid(), *psutil.Process().parents()}
-    return [each for each in psutil.process_iter() if each not in own and runtime.is_ours(each)]
-
-
-def end_all(but: list[psutil.Process]) -> int:
-    """End all members but these, workers and their flow runs before the servers that they report to."""
+def end_all(*but: str) -> int:
+    """End all that is detached but these, workers and flow runs before the servers that they report to."""
     ended = 0
-    for spared in ([*members("prefect", "mlflow"), *but], but):
+    for spared in (("prefect", "mlflow", *but), but):
         for _ in range(5):  # some start meanwhile
-            left = [each for each in members() if each not in spared]
-            ended += len(left)
-            runtime.end(left)
-    for name in ("mlflow", "ui", *workers()):
-        runtime.keep(name, None)
-    if not but and (known := runtime.kept("prefect")):
-        runtime.keep("prefect", {"url": known["url"]})  # whose port the next one takes
+            ended += servers.end(process for name, process in servers.ours() if name not in spared)
     return ended
 
 
 @app.command()
 def start(
-    prefect_port: Annotated[
-        int | None,
-        typer.Option(help="port of Prefect's server; 0: any free one; default: the one that it had, or 4200"),
-    ] = None,
-    mlflow_port: Annotated[
-        int, typer.Option(help="port of MLflow's server; 0: any free one", envvar="USBOOST_MLFLOW_PORT")
-    ] = 5000,
-    worker: Annotated[
-        list[str] | None, typer.Option(help="pool of a worker; may be repeated; default: one per pool")
-    ] = None,
-    prefect_db: Annotated[
-        str | None, typer.Option(help="Prefect's database, e.g. postgresql+asyncpg://…; default: the home's")
-    ] = None,
-    mlflow_db: Annotated[
-        str | None, typer.Option(help="MLflow's database, e.g. postgresql+psycopg2://…; default: the home's")
-    ] = None,
-    artifacts: Annotated[
-        str | None,
-        typer.Option(
-            help="where MLflow's server keeps artifacts for clients elsewhere, e.g. s3://bucket/path"
-        ),
-    ] = None,
-    auth: Annotated[
-        bool, typer.Option("--auth", help="both servers ask for a password; see docs/team.md")
-    ] = False,
+    prefect_port: int | None = typer.Option(
+        None, help="port of Prefect's server; 0: any free one; default: the one that it had, or 4200"
+    ),
+    mlflow_port: int = MLFLOW_PORT,
+    worker: list[str] = typer.Option(list(POOLS), help="pool of a worker; may be repeated"),
+    prefect_db: str | None = typer.Option(
+        None, help="Prefect's database, e.g. postgresql+asyncpg://…; default: the home's"
+    ),
+    mlflow_db: str | None = typer.Option(
+        None, help="MLflow's database, e.g. postgresql+psycopg2://…; default: the home's"
+    ),
+    artifacts: str | None = typer.Option(
+        None, help="where MLflow's server keeps artifacts for clients elsewhere, e.g. s3://bucket/path"
+    ),
+    auth: bool = typer.Option(False, "--auth", help="both servers ask for a password; see docs/deploy.md"),
 ) -> None:
     """Start the servers and workers, deploy prefect.yaml, and say where the pages are.
 
     If a part does not start, nothing keeps running but a Prefect server that did before.
     """
-    named = {f"{pool}-{number}": pool for number, pool in enumerate(worker or POOLS, start=1)}
     words = ["--app-name", "basic-auth"] if auth else []
     if artifacts:
         words += ["--serve-artifacts", "--artifacts-destination", artifacts]
     else:  # where flows keep them without a server, too
-        root = runtime.home() / "mlartifacts"
+        root = servers.home() / "mlartifacts"
         words += ["--no-serve-artifacts", "--default-artifact-root", root.as_uri()]
+    names = {f"{pool}-{number}": pool for number, pool in enumerate(worker, start=1)}
 
-    def up() -> None:
-        check_startable()
-        commands = {name: worker_command(pool, name) for name, pool in named.items()}
-        options = access.of_servers(runtime.services()) if auth else {}
-        before = members("prefect")  # flows may be using it
-        end_all(but=before)  # what a crash left
+    def up() -> dict[str, str]:
+        known = servers.running()
+        if "mlflow" in known or any(name in known for name in workers()):
+            sentence = f"the services of {servers.home()} run already; `make services-stop` ends them"
+            raise UsboostError(sentence)
+        if not Path("prefect.yaml").is_file():
+            raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
+        commands = {name: worker_command(pool, name) for name, pool in names.items()}
+        folder = servers.log_of("").parent
+        options = passwords(folder) if auth else {}
+        before = ["prefect"] * ("prefect" in known)  # flows may be using it
+        end_all(*before)  # what a crash left
+        for name in workers():
+            servers.log_of(name).unlink()
         try:
-            say("starting MLflow's server …")
-            start_mlflow("mlflow", mlflow_port, mlflow_db or runtime.mlflow_store(), *words, **options)
+            tell("starting MLflow's server …")
+            store = mlflow_db or servers.mlflow_store()
+            servers.start_mlflow("mlflow", mlflow_port, store, *words, **options)
             if prefect_db:
                 options["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = prefect_db
-            runtime.prefect_server(prefect_port, options)
-            runtime.wait_for("mlflow")
+            found = {"prefect": servers.prefect_server(prefect_port, options)}
+            found["mlflow"] = servers.wait_for("mlflow")
             if auth:
-                access.check(runtime.kept("mlflow")["url"], runtime.services())
-            say("starting the workers …")
+                check_password(found["mlflow"], folder)
+            # of workers, and of Prefect's commands: both servers, and where the code is
+            own = {"PREFECT_API_URL": found["prefect"], "MLFLOW_TRACKING_URI": found["mlflow"]}
+            if "USBOOST_REPOSITORY" not in os.environ:
+                own["USBOOST_CODE"] = str(Path.cwd())
+            tell("starting the workers …")
             for name, command in commands.items():  # each makes its work pool, unless it is there
-                runtime.detach(name, command, of_clients())
+                servers.detach(name, command, own)
             for name in commands:
-                runtime.wait_for(name, partial(is_online, name))
-            say("deploying prefect.yaml …")
-            for pool in set(POOLS) - set(named.values()):
-                call_prefect("work-pool", "create", pool, "--type", "process", "--overwrite")
-            call_prefect("--no-prompt", "deploy", "--all")
+                servers.wait_for(name, partial(is_online, found["prefect"], name))
+            tell("deploying prefect.yaml …")
+            for pool in set(POOLS) - set(worker):
+                call_prefect(own, "work-pool", "create", pool, "--type", "process", "--overwrite")
+            call_prefect(own, "--no-prompt", "deploy", "--all")
         except BaseException:
-            end_all(but=before)
+            end_all(*before)
             raise
+        return found
 
     def work() -> None:
         with alone():
-            up()
-        say_where()
+            found = up()
+        print(f"Prefect  {found['prefect'].removesuffix('/api')}")
+        print(f"MLflow   {first_page(found['mlflow'])}")
+        print(f"workers  {', '.join(workers())}")
+        print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
+        print(f"         PREFECT_API_URL={found['prefect']} prefect deployment run <name> --watch")
+        print("to stop  make services-stop")
 
     runtime.exit_on_error(work)
 
 
-def check_startable() -> None:
-    """Raises UsboostError if the services run already, or where they would find nothing to deploy."""
-    if any(runtime.process(name) for name in ("mlflow", *workers())):
-        raise UsboostError(f"the services of {runtime.home()} run already; `make services-stop` ends them")
-    if not Path("prefect.yaml").is_file():
-        raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
-
-
-def say_where() -> None:
-    """Print where the pages are, and how to run and stop what has started."""
-    prefect = runtime.kept("prefect")["url"]
-    print(f"Prefect  {prefect.removesuffix('/api')}")
-    print(f"MLflow   {page(runtime.kept('mlflow')['url'])}")
-    print(f"workers  {', '.join(workers())}")
-    print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
-    print(f"         PREFECT_API_URL={prefect} prefect deployment run <name> --watch")
-    print("to stop  make services-stop")
-
-
 def alone() -> AbstractContextManager[None]:
-    return runtime.alone(
-        runtime.services() / "lock",
-        f"another command starts or stops the services of {runtime.home()}; wait for it",
-    )
+    sentence = f"another command starts or stops the services of {servers.home()}; wait for it"
+    return runtime.alone(servers.home() / "services/lock", sentence)
 
 
 @app.command()
 def prefect() -> None:
     """Start Prefect's server unless it runs, as the first flow would: `make run` does it meanwhile."""
-    runtime.exit_on_error(runtime.prefect_server)
+    runtime.exit_on_error(servers.prefect_server)
 
 
 @app.command()
@@ -230,7 +244,7 @@ def stop() -> None:
 
     def work() -> None:
         with alone():
-            print(f"{end_all(but=[])} processes ended")
+            print(f"{end_all()} processes ended")
 
     runtime.exit_on_error(work)
 
@@ -238,30 +252,49 @@ def stop() -> None:
 @app.command()
 def status() -> None:
     """Say what answers; exit code 1 unless both servers and every worker that was started do."""
-    if not runtime.kept("mlflow"):
+    known = servers.running()
+    if "mlflow" not in known:
         print("no services run here")
         raise SystemExit(1)
-    if access.SERVER in runtime.kept("prefect").get("options", []):
-        runtime.exit_on_error(access.given)
-    checks = {name: bool(runtime.address(name)) for name in ("prefect", "mlflow")}
-    checks |= {name: bool(runtime.process(name)) and is_online(name) for name in workers()}
+    found = {name: servers.address(name) for name in ("prefect", "mlflow")}
+    online = {name for name in workers() if name in known and found["prefect"]}
+    checks = {name: url is not None for name, url in found.items()}
+    checks |= {name: name in online and is_online(str(found["prefect"]), name) for name in workers()}
     for name, fine in checks.items():
-        print(f"{name:<9}{runtime.kept(name).get('url', '')}  {'answers' if fine else 'does not answer'}")
+        print(f"{name:<9}{found.get(name) or ''}  {'answers' if fine else 'does not answer'}")
     raise SystemExit(not all(checks.values()))
 
 
 @app.command()
-def worker(
-    pool: Annotated[str, typer.Argument(help="cpu or gpu")],
-    name: Annotated[str, typer.Option(help="name of the worker, unlike any other's")],
-) -> None:
-    """Run one more worker against the running services, until Ctrl-C."""
+def ui(mlflow_port: int = MLFLOW_PORT) -> None:
+    """Open MLflow's and Prefect's pages on 127.0.0.1 until Ctrl-C, or say where those of the services are."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # all as Ctrl-C
+        signal.signal(number, signal.default_int_handler)
 
     def work() -> None:
-        if not runtime.address("prefect") or not runtime.address("mlflow"):
-            raise UsboostError("no services run here; start them with `make services`")
-        command = worker_command(pool, name)
-        os.execve(sys.executable, command, runtime.environment(of_clients()))
+        store, known = os.environ["MLFLOW_TRACKING_URI"], servers.running()
+        mine = {name for name in ("prefect", "ui") if name not in known}
+        if store.startswith("http"):
+            mine.discard("ui")
+        try:
+            if "ui" in mine:
+                tell("starting MLflow's server …")
+                servers.start_mlflow("ui", mlflow_port, store)
+            prefect = servers.prefect_server()
+            mlflow = store if store.startswith("http") else servers.wait_for("ui")
+            tell(f"MLflow   {first_page(mlflow)}")
+            tell(f"Prefect  {prefect.removesuffix('/api')}")
+            mine &= set(servers.running())
+            if mine:
+                tell("Ctrl-C ends what was started here; deployments need `make services`")
+            while mine:
+                time.sleep(1)
+                if gone := mine - set(servers.running()):
+                    raise UsboostError(f"the server has ended; see {servers.log_of(gone.pop())}")
+        except KeyboardInterrupt:
+            tell("\nended")
+        finally:
+            servers.end(process for name, process in servers.ours() if name in mine)
 
     runtime.exit_on_error(work)
 

@@ -11,15 +11,17 @@ an option that names the change.
 from __future__ import annotations
 
 import io
+import logging
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import typer
 import yaml as plain_yaml
 
-from flows.local import runtime
+from flows.local import runtime, servers
 from tasks import settings as params
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
@@ -57,59 +59,83 @@ def make(
     seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
-    new = not (folder / "params.yaml").exists()
-    source = ROOT / "params.yaml" if new else folder / "params.yaml"
-    editor = params.editor()
-    document = editor.load(source.read_text())
-    _change(document, profile, datasets, rounds, seeds, changes or {})
-    if new:
-        _find_files(document)
+    new, editor = not (folder / "params.yaml").exists(), params.editor()
+    document = editor.load(((ROOT if new else folder) / "params.yaml").read_text())
+    name = document["profile"] = profile or document["profile"]
+    if name not in document["profiles"]:
+        raise UsboostError(f"params.yaml has no profile {name!r}; it has {', '.join(document['profiles'])}")
+    run, sizes = document["run"], document["profiles"][name]
+    if datasets:
+        run["datasets"] = datasets
+    if name == "paper" and "ci_a" in run["datasets"]:
+        run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])
+    if rounds:
+        (sizes if name == "user" else sizes["boosting"])["rounds"] = rounds
+    if seeds:
+        sizes["seeds"] = seeds
+    for key, value in (changes or {}).items():
+        *sections, last = key.split(".")
+        found: Any = document
+        for section in sections:
+            found = found.get(section) if isinstance(found, dict) else None
+        if not isinstance(found, dict) or last not in found:
+            raise UsboostError(f"params.yaml has no key {key}; change one that it has")
+        found[last] = value
+    if new:  # paths of files, as seen from the checkout
+        tables = [*document["table1"].values(), *document["table2"].values(), document["images"]]
+        for section, key in ((document["user_table"], "table"), *((each, "pretrained") for each in tables)):
+            if isinstance(section.get(key), str) and (ROOT / section[key]).is_file():
+                section[key] = str(ROOT / section[key])
     params.parse(document, folder / "params.yaml")
     if new:
         _repository(folder)
-        for name in COPIED[1:]:
-            write_atomically(folder / name, (ROOT / name).read_bytes())
-    text = io.StringIO()
-    editor.dump(document, text)
+        for copied in COPIED[1:]:
+            write_atomically(folder / copied, (ROOT / copied).read_bytes())
     if new or any((profile, datasets, rounds, seeds, changes)):
+        text = io.StringIO()
+        editor.dump(document, text)
         write_atomically(folder / "params.yaml", text.getvalue().encode())
-    links = {found.name: found for module in (*CODE, *document["imports"]) for found in _found(module)}
-    if not runtime.home().is_relative_to(folder.resolve()):
-        links[".usboost"] = runtime.home()
-    for name, target in links.items():
-        _link(folder / name, target)
+    tops = [module.partition(".")[0] for module in (*CODE, *document["imports"])]
+    links = {file: ROOT / file for top in tops for file in (f"{top}.py", top) if (ROOT / file).exists()}
+    if not servers.home().is_relative_to(folder.resolve()):
+        links[".usboost"] = servers.home()
+    for link, target in links.items():
+        if (folder / link).is_symlink():
+            (folder / link).unlink()
+        if not (folder / link).exists():
+            (folder / link).symlink_to(target)
     if new:
-        linked = [name for name in links if (folder / name).is_symlink()]
+        linked = [link for link in links if (folder / link).is_symlink()]
         _git(folder, "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
         _git(folder, "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
 
 
-def _change(
-    document: dict[str, Any],
-    profile: str | None,
-    datasets: list[str] | None,
-    rounds: int | None,
-    seeds: int | None,
-    changes: Mapping[str, Any],
-) -> None:
-    """Change the parsed params.yaml."""
-    profile = document["profile"] = profile or document["profile"]
-    if profile not in document["profiles"]:
+def _repository(folder: Path) -> None:
+    """Make the folder a repository of Git and DVC, with somebody to commit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _git(folder, "init", "--quiet")
+    if _git(folder, "config", "user.email", check=False).returncode:
+        _git(folder, "config", "user.name", "usboost")
+        _git(folder, "config", "user.email", "usboost@localhost")
+    _git(folder, "config", "commit.gpgsign", "false")
+    write_atomically(folder / ".gitignore", IGNORED.encode())
+    _call(folder, "dvc", "init", "--quiet", "--force")
+    write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
+
+
+def _git(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return _call(folder, "git", *words, check=check)
+
+
+def _call(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(words, cwd=folder, check=check, stdout=subprocess.PIPE, text=True)
+    except FileNotFoundError:
         raise UsboostError(
-            f"params.yaml has no profile {profile!r}; it has {', '.join(document['profiles'])}"
-        )
-    run, sizes = document["run"], document["profiles"][profile]
-    if datasets:
-        run["datasets"] = datasets
-    if profile == "paper" and "ci_a" in run["datasets"]:
-        run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])
-    if rounds:
-        (sizes if profile == "user" else sizes["boosting"])["rounds"] = rounds
-    if seeds:
-        sizes["seeds"] = seeds
-    for key, value in changes.items():
-        _set(document, key, value)
+            f"the command {words[0]} is not found; a workspace is a repository of Git and DVC. Install it, "
+            "or activate the environment that has it"
+        ) from None
 
 
 def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, Any]:
@@ -157,13 +183,13 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
 
 
 def differences(folder: Path) -> Iterator[str]:
-    """In what a workspace's files differ from the checkout's, in a line for each."""
+    """List what differs between a workspace's files and the checkout's, in a line for each."""
     editor = params.editor()
     documents = [editor.load((place / "params.yaml").read_text()) for place in (folder, ROOT)]
-    here, there = (dict(_flat(document)) for document in documents)
-    for key in dict.fromkeys([*here, *there]):
-        if here.get(key) != there.get(key):
-            yield f"params.yaml, {key}: {_shown(here, key)}; in the checkout {_shown(there, key)}"
+    own, checkout = (dict(_flat(document)) for document in documents)
+    for key in dict.fromkeys([*own, *checkout]):
+        if own.get(key) != checkout.get(key):
+            yield f"params.yaml, {key}: {_shown(own, key)}; in the checkout {_shown(checkout, key)}"
     for name in COPIED[1:]:
         if (folder / name).is_file() and (folder / name).read_bytes() != (ROOT / name).read_bytes():
             yield f"{name} is another than the checkout's"
@@ -184,71 +210,9 @@ def _shown(values: Mapping[str, Any], key: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _found(module: str) -> list[Path]:
-    """The file or folder of a module beside the checkout's params.yaml."""
-    top = module.partition(".")[0]
-    return [path for path in (ROOT / f"{top}.py", ROOT / top) if path.exists()]
-
-
-def _find_files(document: dict[str, Any]) -> None:
-    """Make paths of files absolute that params.yaml gives as seen from the checkout."""
-    for section, key in (
-        (document["user_table"], "table"),
-        *((section, "pretrained") for section in (document["images"], *document["table1"].values())),
-        *((section, "pretrained") for section in document["table2"].values()),
-    ):
-        if isinstance(section.get(key), str) and (ROOT / section[key]).is_file():
-            section[key] = str(ROOT / section[key])
-
-
-def _repository(folder: Path) -> None:
-    """Make the folder a repository of Git and DVC, with somebody to commit."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _git(folder, "init", "--quiet")
-    if _git(folder, "config", "user.email", check=False).returncode:
-        _git(folder, "config", "user.name", "usboost")
-        _git(folder, "config", "user.email", "usboost@localhost")
-    _git(folder, "config", "commit.gpgsign", "false")
-    write_atomically(folder / ".gitignore", IGNORED.encode())
-    _run(folder, "dvc", "init", "--quiet", "--force")
-    write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
-
-
-def _git(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return _run(folder, "git", *words, check=check)
-
-
-def _run(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(words, cwd=folder, check=check, stdout=subprocess.PIPE, text=True)
-    except FileNotFoundError:
-        raise UsboostError(
-            f"the command {words[0]} is not found; a workspace is a repository of Git and DVC. Install it, "
-            "or activate the environment that has it"
-        ) from None
-
-
-def _link(link: Path, target: Path) -> None:
-    if link.is_symlink():
-        link.unlink()
-    if not link.exists():
-        link.symlink_to(target)
-
-
-def _set(document: dict[str, Any], key: str, value: Any) -> None:
-    """Change the value at a dotted key that params.yaml has."""
-    *sections, last = key.split(".")
-    found: Any = document
-    for section in sections:
-        found = found.get(section) if isinstance(found, dict) else None
-    if not isinstance(found, dict) or last not in found:
-        raise UsboostError(f"params.yaml has no key {key}; change one that it has")
-    found[last] = value
-
-
-def _changes(given: list[str] | None) -> dict[str, Any]:
+def _changes(given: list[str]) -> dict[str, Any]:
     """``["boosting.patience=60"]`` as a mapping; values are YAML."""
-    pairs = [change.partition("=") for change in given or []]
+    pairs = [change.partition("=") for change in given]
     if bad := [key for key, equals, _ in pairs if not equals]:
         raise UsboostError(f"--set {bad[0]} gives no value; write --set key=value")
     try:
@@ -259,32 +223,23 @@ def _changes(given: list[str] | None) -> dict[str, Any]:
 
 @app.command("make")
 def make_command(
-    folder: Annotated[Path, typer.Argument(help="folder of the workspace")],
-    profile: Annotated[
-        str | None, typer.Option(help="demo, user or paper; by default that of params.yaml")
-    ] = None,
-    table: Annotated[
-        Path | None, typer.Option(help="user: your table, a file or a folder of Parquet files")
-    ] = None,
-    label: Annotated[str, typer.Option(help="user: column of the classes, or of the number")] = "label",
-    task: Annotated[
-        Literal["classification", "regression"] | None,
-        typer.Option(help="user: what is predicted; by default what the label looks like"),
-    ] = None,
-    image: Annotated[list[str] | None, typer.Option(help="user: a column of images; may be repeated")] = None,
-    split: Annotated[str | None, typer.Option(help="user: column that holds train, val or test")] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="user: a column of numbers that are categories; may be repeated")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="user: a column to leave out; may be repeated")
-    ] = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="a dataset to run; may be repeated")] = None,
-    rounds: Annotated[int | None, typer.Option(help="at most this many boosting rounds")] = None,
-    seeds: Annotated[int | None, typer.Option(help="number of seeds")] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value of params.yaml; may be repeated")
-    ] = None,
+    folder: Path = typer.Argument(help="folder of the workspace"),
+    profile: str | None = typer.Option(None, help="demo, user or paper; by default that of params.yaml"),
+    table: Path | None = typer.Option(None, help="user: your table, a file or a folder of Parquet files"),
+    label: str = typer.Option("label", help="user: column of the classes, or of the number"),
+    task: Literal["classification", "regression"] | None = typer.Option(
+        None, help="user: what is predicted; by default what the label looks like"
+    ),
+    image: list[str] = typer.Option([], help="user: a column of images; may be repeated"),
+    split: str | None = typer.Option(None, help="user: column that holds train, val or test"),
+    categorical: list[str] = typer.Option(
+        [], help="user: a column of numbers that are categories; may be repeated"
+    ),
+    drop: list[str] = typer.Option([], help="user: a column to leave out; may be repeated"),
+    dataset: list[str] = typer.Option([], help="a dataset to run; may be repeated"),
+    rounds: int | None = typer.Option(None, help="at most this many boosting rounds"),
+    seeds: int | None = typer.Option(None, help="number of seeds"),
+    change: list[str] = typer.Option([], "--set", help="key=value of params.yaml; may be repeated"),
 ) -> None:
     """Make a workspace from the checkout's files, or change one that is there as the options say."""
 
@@ -293,21 +248,15 @@ def make_command(
     def work() -> None:
         changes: dict[str, Any] = {}
         if table:
-            changes = changes_for(
-                table,
-                TableSpec(
-                    label,
-                    image=tuple(image or ()),
-                    drop=tuple(drop or ()),
-                    categorical=tuple(categorical or ()),
-                    task=task,
-                    split=split,
-                ),
-                beside=bool({*(dataset or ())} - {"user_table"}),
-            )
-            changes |= {
-                "run.datasets": ["user_table", *(name for name in dataset or () if name != "user_table")]
+            columns: dict[str, Any] = {
+                "image": tuple(image),
+                "drop": tuple(drop),
+                "categorical": tuple(categorical),
             }
+            others = [name for name in dataset if name != "user_table"]
+            spec = TableSpec(label, task=task, split=split, **columns)
+            changes = changes_for(table, spec, beside=bool(others))
+            changes["run.datasets"] = ["user_table", *others]
         elif profile == "user":
             raise UsboostError("the profile user is for your own table; give its path with --table")
         changes |= _changes(change)
@@ -321,18 +270,50 @@ def make_command(
 
 
 @app.command()
-def where() -> None:
-    """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    from tasks.fits import results
+def run() -> None:
+    """Run what is stale here, as `dvc repro` does, commit what was run, and say where the results are.
+
+    DVC can then compare them with those of the next run. The first failure ends it, as Ctrl-C does; the same
+    command goes on.
+    """
 
     def work() -> None:
-        for line in results.best_fits(params.load()):
-            print(line)
-        print(f"report   {Path('reports/index.html').resolve()}")
-        print(f"scores   {Path('reports/results.csv').resolve()}")
-        print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
+        from dvc.exceptions import DvcException, ReproductionError
+        from dvc.repo import Repo
+        from dvc.stage.exceptions import StageCmdFailedError
+
+        logging.getLogger("dvc").setLevel(logging.INFO)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        try:
+            Repo(config={"core": {"autostage": True}}).reproduce()
+        except ReproductionError as error:
+            cause = error.__cause__
+            if isinstance(cause, StageCmdFailedError):  # which has said why
+                raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None
+            raise UsboostError(f"{error}: {cause}") from None
+        except DvcException as error:
+            raise UsboostError(str(error)) from None
+        if _git(Path(), "diff", "--quiet", "HEAD", check=False).returncode:
+            _git(Path(), "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
+        _where()
 
     runtime.exit_on_error(work)
+
+
+@app.command()
+def where() -> None:
+    """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
+    runtime.exit_on_error(_where)
+
+
+def _where() -> None:
+    from tasks.fits import results
+
+    for line in results.best_fits(params.load()):
+        print(line)
+    print(f"report   {Path('reports/index.html').resolve()}")
+    print(f"scores   {Path('reports/results.csv').resolve()}")
+    print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from tasks import tracking
-from tasks.fits.identity import Planned
+from tasks.fits.cell import Cell
 from tasks.folders import prepared_folder
 from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
@@ -37,33 +37,30 @@ class Folds:
     seconds: float
 
 
-def fit_folds(planned: Planned, run_id: str) -> Folds:
+def fit_folds(cell: Cell) -> Folds:
     """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
 
-    Encoders are fitted on each fold's training rows only. MLflow gets the mean of the folds' rounds, and
-    each fold's scores; a run for each fold would hide the others.
+    Encoders are fitted on each fold's training rows only.
     """
-    dataset, model, seed = planned.dataset, planned.model, planned.seed
-    card = store.read_card(prepared_folder(dataset))
-    frame = store.read_frame(prepared_folder(dataset), "train")
-    y, classes = frame[store.LABEL].to_numpy(), bool(card["classes"])
-    folds = (StratifiedKFold if classes else KFold)(card["folds"], shuffle=True, random_state=seed)
+    card = store.read_card(prepared_folder(cell.dataset))
+    frame = store.read_frame(prepared_folder(cell.dataset), "train")
+    y = frame[store.LABEL].to_numpy()
+    folds = StratifiedKFold if card["classes"] else KFold
     scored, traces, seconds = [], [], 0.0
-    for number, (seen, unseen) in enumerate(folds.split(y, y)):
-        fitted, held = frame.iloc[seen], frame.iloc[unseen]
+    splits = folds(card["folds"], shuffle=True, random_state=cell.seed).split(y, y)
+    for number, (train, test) in enumerate(splits):
+        fitted = frame.iloc[train]
         encoders = {view: TableEncoder.fit(fitted, names) for view, names in card["views"].items()}
-        views, views_held = (
+        views, views_test = (
             Views({view: encoder.transform(rows) for view, encoder in encoders.items()})
-            for rows in (fitted, held)
+            for rows in (fitted, frame.iloc[test])
         )
-        estimator = clone(planned.estimator)
-        if number == 0:
-            tracking.log_estimator(run_id, estimator, dataset=dataset, model=model, seed=seed)
+        estimator = clone(cell.estimator)
         started = time.perf_counter()
-        estimator.fit(views, y[seen])
+        estimator.fit(views, y[train])
         seconds += time.perf_counter() - started
-        scored.append(planned.task.score(y[unseen], planned.task.predict(estimator, views_held)))
-        traces.append(tracking.history_frame(estimator.history_, seed).assign(fold=number))
+        scored.append(cell.task.score(y[test], cell.task.predict(estimator, views_test)))
+        traces.append(tracking.history_frame(estimator.history_, cell.seed).assign(fold=number))
     scores = {"test": {name: float(np.mean([fold[name] for fold in scored])) for name in scored[0]}}
     trace = pd.concat(traces, ignore_index=True).groupby("round", as_index=False).mean(numeric_only=True)
     trace = trace.drop(columns="fold").astype({"seed": "int64", "round": "int64"})

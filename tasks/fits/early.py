@@ -1,4 +1,4 @@
-"""What is scored of early classifiers besides the usual: earliness, and the accuracy after each frame."""
+"""Further scores of early classifiers: earliness, and the accuracy after each frame."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,23 +16,23 @@ from prefect.cache_policies import NO_CACHE
 from tasks.fits import models
 from tasks.fits.scores import Scores
 from tasks.folders import features_folder, prepared_folder
+from tasks.machine import waiting
 from tasks.pages import flow_page as page
-from tasks.running import waiting
 from tasks.settings import Settings
-from usboost.data.table import CodedTable, Table
+from usboost.data.table import CodedTable
 from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
 from usboost.evaluation.task import TASKS
 from usboost.files import replacing
 from usboost.models.build import boosted_features
-from usboost.models.methods.boosted_features import BoostedFeatures, GradientBoostedTrees, save_gbm
+from usboost.models.methods.boosted_features import BoostedFeatures, save_gbm
 
 ROWS = 32_768
 
 
 def learner(dataset: str, seed: int, settings: Settings) -> BoostedFeatures:
-    """What fits a GBM on S and gives its boosted feature vectors, as params.yaml configures it."""
+    """Return what fits a GBM on S and gives its boosted feature vectors, as params.yaml configures it."""
     return boosted_features(models.parts(dataset, settings), seed)
 
 
@@ -40,7 +41,7 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
     """Make the BFVs of a dataset unless those that are there come from the same; their folder.
 
     It holds the GBM in ``gbm/``, its features in ``<split>.parquet``, its scores alone in ``scores.json``,
-    and the `fingerprint` (see `tasks.fits.identity.features_fingerprint`). Others that want the same wait.
+    and the `fingerprint` (see `tasks.fits.cell.features_fingerprint`). Others that want the same wait.
     """
     folder = features_folder(dataset, seed)
     kept = folder / "fingerprint"
@@ -49,7 +50,7 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
             with replacing(folder) as fresh:
                 scores = _fit(learner(dataset, seed, settings), dataset, settings, fresh)
                 (fresh / kept.name).write_text(fingerprint)
-            page.say(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
+            page.log(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
             rows = [{"split": split, **values} for split, values in scores.items()]
             name = page.key("gbm", dataset, "seed", seed)
             page.show_table(name, rows, f"The GBM on {dataset} whose features these are")
@@ -67,12 +68,13 @@ def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) 
         y = (y - centre) / scale
     gbm = learner.fit(views["S"], y).gbm_
     save_gbm(gbm, out / "gbm")
+    blocks: Iterable[np.ndarray] = gbm.chunks(views["S"], ROWS)
     if settings.features.out_of_fold:
-        write_features(
-            _out_of_fold(learner, views["S"], y, gbm, settings.features.folds), out / "train.parquet"
-        )
-    else:
-        write_features(gbm.chunks(views["S"], ROWS), out / "train.parquet")
+        values = np.empty((len(y), gbm.n_features), dtype=np.float32)
+        for rows, block in learner.out_of_fold(views["S"], y, settings.features.folds):
+            values[rows] = block
+        blocks = (values[start : start + ROWS] for start in range(0, len(values), ROWS))
+    write_features(blocks, out / "train.parquet")
     scores = {}
     for split in ("val", "test"):
         views, y = store.read(folder, split)
@@ -86,38 +88,24 @@ def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) 
     return scores
 
 
-def _out_of_fold(
-    learner: BoostedFeatures, table: Table, y: np.ndarray, gbm: GradientBoostedTrees, folds: int
-) -> Iterator[np.ndarray]:
-    values = np.empty((len(y), gbm.n_features), dtype=np.float32)
-    for rows, block in learner.out_of_fold(table, y, folds):
-        values[rows] = block
-    for start in range(0, len(values), ROWS):
-        yield values[start : start + ROWS]
-
-
 def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
     """Write blocks of a BFV matrix, float32 (rows, n_features), as one Parquet file.
 
     A column has as many values as its tree has leaves, so dictionaries shrink it to a few bits a row.
     """
-    writer: pq.ParquetWriter | None = None
-    try:
+    with ExitStack() as open_files:
+        writer: pq.ParquetWriter | None = None
         for block in blocks:
-            table = pa.table(
-                [pa.array(column) for column in block.T], names=[f"{j}" for j in range(block.shape[1])]
-            )
-            writer = writer or pq.ParquetWriter(
-                path, table.schema, compression="zstd", write_statistics=False
-            )
+            names = [f"{j}" for j in range(block.shape[1])]
+            table = pa.table([pa.array(column) for column in block.T], names=names)
+            if writer is None:
+                made = pq.ParquetWriter(path, table.schema, compression="zstd", write_statistics=False)
+                writer = open_files.enter_context(made)
             writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()
 
 
 def read_features(folder: Path, split: str, rows: int) -> CodedTable:
-    """The BFVs of one split, of `rows` rows.
+    """Read the BFVs of one split, of `rows` rows.
 
     Raises `UsboostError` if the file is missing or damaged, or has another number of rows than the split.
     """

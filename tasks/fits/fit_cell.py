@@ -1,28 +1,36 @@
-"""One fit: read what is prepared, fit, score, log."""
+"""One fit: read what is prepared, fit, score, log to MLflow, and write the cell's record."""
 
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import numpy as np
 import pandas as pd
+from mlflow.tracking import MlflowClient
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from sklearn.base import clone
 
-from tasks import tracking
-from tasks.fits import cross_validation, early
+from tasks import machine, tracking
+from tasks.fits import cross_validation, early, runs
 from tasks.fits import scores as scores_of
-from tasks.fits.features import read_features
-from tasks.fits.identity import Planned
+from tasks.fits.cell import Cell
+from tasks.fits.features import fit_features, read_features
 from tasks.fits.results import RECORD, ROWS, TRACE
 from tasks.folders import features_folder, prepared_folder
+from tasks.machine import if_free, worth_retrying
+from tasks.pages import addresses, mlflow_pages
 from tasks.pages import flow_page as page
-from tasks.pages import links
+from tasks.serving.logged_model import log_model
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets import store
@@ -36,111 +44,204 @@ from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.table.prepared import SPLITS, read_prepared
 
 
-@contextmanager
-def seed_run(planned: Planned, tags: Mapping[str, str], kept: Path) -> Iterator[str]:
-    """The MLflow run of one fit, tagged with where its inputs come from, and `tags`; its id.
+@task(
+    cache_policy=NO_CACHE,
+    task_run_name="{cell.name}",
+    retry_delay_seconds=1,
+    retry_condition_fn=worth_retrying,
+)
+def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
+    """Fit one cell in an MLflow run, and write its record, which the run has as artifacts; the run's id.
 
-    If the file `kept` names a run, it is resumed.
+    Raises `UsboostError` if the fit fails, or MLflow does not take what is logged.
     """
-    folder = prepared_folder(planned.dataset)
+    mlflow.set_tracking_uri(tracking_uri)
+    machine.limit_threads(threads)
+    with machine.gpu_slot(cell.devices, cell.settings.fits.gpu_slots):
+        if cell.entry.needs_features:
+            fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
+        with tracking.one_sentence(), checkpoint(cell) as kept, tempfile.TemporaryDirectory() as folder:
+            named, out = kept.folder / "mlflow.json", Path(folder)
+            runs.end_abandoned(cell, tracking.read_run_id(named))
+            kept.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
+            with run_of(cell, named) as run_id:
+                fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, kept)
+                tracking.log_files(run_id, out, runs.ARTIFACT)
+                if MlflowClient().get_run(run_id).data.tags.get(tracking.SUPERSEDED):
+                    raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")
+            # last: a record that is here is of a run that has ended well
+            runs.write(cell, out)
+    return run_id
+
+
+@contextmanager
+def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
+    """Keep the rounds of a fit until its record is written; those of other data, settings or code go.
+
+    While another process fits the same here (one that was given up, but is only slow), they are elsewhere.
+    """
+    with if_free(cell.checkpoint.with_suffix(".lock")) as free, tempfile.TemporaryDirectory() as elsewhere:
+        kept = Checkpoint(cell.checkpoint if free else Path(elsewhere) / "kept", cell.identity)
+        if kept.of_another_fit():
+            print(f"{kept.folder} is of other data, parameters or code; starting again", file=sys.stderr)
+            tracking.supersede_named(kept.folder / "mlflow.json")
+            kept.clear()
+        try:
+            yield kept
+        except BaseException:
+            if not kept.began():
+                kept.clear()
+            raise
+        kept.clear()
+
+
+@contextmanager
+def run_of(cell: Cell, named: Path) -> Iterator[str]:
+    """Open the MLflow run of a cell, tagged with where its inputs come from; its id.
+
+    If the file `named` names a run, it is resumed.
+    """
+    folder = prepared_folder(cell.dataset)
     card = store.read_card(folder)
-    given = links.tags(planned, card["profile"], tags)
-    with tracking.tracked_run(f"usboost-{card['profile']}", planned.name, given, kept) as run_id:
-        tracking.log_datasets(run_id, card, folder)
-        links.link_run(run_id, f"{planned.dataset}/{planned.model}/seed-{planned.seed}", given)
+    tags = mlflow_pages.tags_of(cell, card["profile"])
+    tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": runs.place()}
+    with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
+        mlflow_pages.log_datasets(run_id, card, folder)
+        addresses.link_run(run_id, cell.name, tags)
         yield run_id
 
 
-def fit(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
-    """Fit and score inside the MLflow run `run_id`; its record. `out` gets what `tasks.fits.results` reads.
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model, what its fit took, and what it predicts.
+
+    Attributes
+    ----------
+    model : whose rounds, and inspection, are shown.
+    seconds : of fitting; logging : of logging rounds.
+    views, labels : of the validation rows.
+    predicted, scores : by split, "val" and "test".
+    margin : what is added to a predicted number for the ends of its interval.
+    bundle : makes what is logged as the model.
+    """
+
+    model: Any
+    best_round: int
+    seconds: float
+    logging: float
+    views: Views
+    labels: np.ndarray
+    predicted: dict[str, Any]
+    scores: scores_of.Scores
+    margin: Sequence[float] | None
+    bundle: Callable[[], Bundle]
+
+
+def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
+    """Fit and score inside the MLflow run `run_id`; its record. `out` gets the files of `tasks.fits.results`.
 
     Rounds are written to the checkpoint `kept` and resumed from it.
     """
-    card = store.read_card(prepared_folder(planned.dataset))
+    card = store.read_card(prepared_folder(cell.dataset))
+    tracking.log_estimator(run_id, cell.estimator, dataset=cell.dataset, model=cell.model, seed=cell.seed)
     if card.get("folds"):
-        return _fit_folds(planned, out, run_id)
-    if is_user_table(card):
-        return _fit_table(planned, out, run_id, kept)
-    return _fit_splits(planned, out, run_id, kept, card)
+        return _fit_folds(cell, card, out, run_id)
+    rows = {split: card["splits"].get(split, {}).get("rows", 0) for split in SPLITS}
+    counts = ", ".join(f"{n:,} {split}" for split, n in rows.items())
+    page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
+    found = (_fit_table if is_user_table(card) else _fit_splits)(cell, run_id, kept)
+    page.log(f"best round {found.best_round} of {len(found.model.history_)}, {found.seconds:.1f} s")
+    page.log(page.scores_in_words(found.scores))
+    _log(cell, card, found, run_id)
+    if cell.seed == 0:
+        from tasks.pages import inspection  # here, because matplotlib takes long to import
+
+        validation = found.views, found.labels
+        inspection.write_inspection(found.model, cell.dataset, validation, found.predicted["val"][1], out)
+    scores_of.test_rows(found.predicted, cell.seed).to_parquet(out / ROWS, index=False)
+    more: dict[str, Any] = {"margin": found.margin} if found.margin else {}
+    if cell.entry.needs_features:
+        more["gbm"] = json.loads((features_folder(cell.dataset, cell.seed) / "scores.json").read_text())
+    rounds = tracking.history_frame(found.model.history_, cell.seed)
+    cost = {"rounds": len(rounds), "best_round": found.best_round, "fit_seconds": found.seconds}
+    return _write(cell, card, run_id, out, rounds, {**cost, "scores": found.scores, **more})
 
 
-def _fit_folds(planned: Planned, out: Path, run_id: str) -> dict[str, Any]:
-    found = cross_validation.fit_folds(planned, run_id)
-    rounds, scores = found.rounds, found.scores
-    tracking.log_scores(run_id, scores, rounds=rounds, fit_seconds=found.seconds, folds=len(found.folds))
-    record = _record(planned, run_id, rounds, rounds, found.seconds, scores)
-    _write(out, record, found.trace)
+def _fit_folds(cell: Cell, card: dict[str, Any], out: Path, run_id: str) -> dict[str, Any]:
+    found = cross_validation.fit_folds(cell)
+    cost: dict[str, Any] = {"rounds": found.rounds, "fit_seconds": found.seconds}
+    tracking.log_scores(run_id, found.scores, **cost, folds=len(found.folds))
     tracking.log_folds(run_id, found.trace, found.folds)
-    what = f"{planned.entry.title} on folds of {planned.dataset}, repetition {planned.seed}"
-    page.say(f"{what}, {found.seconds:.1f} s")
-    page.say(page.scores_in_words(scores))
-    return record
+    what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
+    page.log(f"{what}, {found.seconds:.1f} s")
+    page.log(page.scores_in_words(found.scores))
+    cost["best_round"] = found.rounds
+    return _write(cell, card, run_id, out, found.trace, {**cost, "scores": found.scores})
 
 
-def _fit_splits(
-    planned: Planned, out: Path, run_id: str, kept: Checkpoint, card: dict[str, Any]
-) -> dict[str, Any]:
-    dataset, seed, estimator = planned.dataset, planned.seed, planned.estimator
+def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
+    """Fit a dataset of the papers: the training rows, while the validation rows choose the rounds."""
+    dataset, seed, estimator = cell.dataset, cell.seed, cell.estimator
+    card = store.read_card(prepared_folder(dataset))
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
-    gbm_scores: dict[str, Any] = {}
-    if planned.entry.needs_features:
-        splits, gbm_scores = _with_features(dataset, seed, splits)
-        estimator.set_params(gbm=load_gbm(features_folder(dataset, seed) / "gbm"))
-    logger = _begin(planned, run_id, {split: len(y) for split, (_, y) in splits.items()})
-    estimator.set_params(callbacks=[page.ShowProgress(planned.name), logger])
+    if cell.entry.needs_features:
+        folder = features_folder(dataset, seed)
+        splits = {
+            split: (views.with_view(BFV, read_features(folder, split, len(y))), y)
+            for split, (views, y) in splits.items()
+        }
+        estimator.set_params(gbm=load_gbm(folder / "gbm"))
+    logger = tracking.MLflowCallback(run_id)
+    estimator.set_params(callbacks=[page.ShowProgress(cell.title), logger])
     if "checkpoint" in estimator.get_params(deep=False):
         estimator.set_params(checkpoint=kept)
     started = time.perf_counter()
     estimator.fit(*splits["train"], validation=splits["val"])
     seconds = time.perf_counter() - started - logger.seconds + logger.earlier
-    predicted = scores_of.predict(planned.task, estimator, splits)
-    scores = scores_of.score(planned.task, predicted)
+    predicted = scores_of.predict(cell.task, estimator, splits)
+    scores = scores_of.score(cell.task, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
-        early.add_scores(estimator, planned.settings, splits, scores)
+        early.add_scores(estimator, cell.settings, splits, scores)
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
-    fitted = _Fitted(estimator, estimator.best_round_, seconds, *splits["val"], predicted, scores, margin)
 
     def bundle() -> Bundle:
-        return bundle_of(estimator, card, name=planned.model, seed=seed, scores=scores["val"], margin=margin)
+        return bundle_of(estimator, card, name=cell.model, seed=seed, scores=scores["val"], margin=margin)
 
-    return _finish(planned, out, run_id, logger, fitted, bundle, gbm_scores)
+    took = estimator.best_round_, seconds, logger.seconds
+    return Fitted(estimator, *took, *splits["val"], predicted, scores, margin, bundle)
 
 
-def _fit_table(planned: Planned, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
-    """A fit to a user's table: that of `usboost fit`, watched, and scored on the test rows.
+def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
+    """Fit a user's table as `usboost fit` does, watched, and score it on the test rows.
 
     What is logged as the model, and scored on the test rows, is the bundle that `usboost fit` saves, fitted
     to training and validation rows. Its rounds, the validation scores and the inspection are of the fit
-    before, which saw no validation row. Rounds of both are written to the checkpoint `kept` and resumed from
-    it.
+    before, which saw no validation row. Rounds of both are written to the checkpoint and resumed from it.
     """
-    table = read_prepared(prepared_folder(planned.dataset))
+    table = read_prepared(prepared_folder(cell.dataset))
     test = np.flatnonzero(table.split == "test")
-    rows = {split: int(np.count_nonzero(table.split == split)) for split in SPLITS}
-    logger = _begin(planned, run_id, rows)
-    fit = TableFit(
+    logger = tracking.MLflowCallback(run_id)
+    found = TableFit(
         table,
-        planned.estimator,
-        planned.model,
-        seed=planned.seed,
-        callbacks=[page.ShowProgress(planned.name), logger],
+        cell.estimator,
+        cell.model,
+        seed=cell.seed,
+        callbacks=[page.ShowProgress(cell.title), logger],
         callbacks_of_all=(),
-        keep=_Kept(kept),
+        keep=_Rounds(kept),
     ).run()
-    first, bundle = fit.first, fit.bundle
+    bundle = found.bundle
     predicted = {
-        "val": (first.labels, first.predicted),
+        "val": (found.labels, found.predicted),
         "test": (table.labels[test], bundle.predicted_of(table, test)),
     }
-    scores = scores_of.score(planned.task, predicted)
-    seconds, margin = fit.seconds - logger.seconds + logger.earlier, bundle.card.margin
-    fitted = _Fitted(
-        first.model, fit.best_round, seconds, first.views, first.labels, predicted, scores, margin
-    )
-    return _finish(planned, out, run_id, logger, fitted, lambda: bundle, {})
+    took = found.best_round, found.seconds - logger.seconds + logger.earlier, logger.seconds
+    validation, scores = (found.views, found.labels), scores_of.score(cell.task, predicted)
+    margin = bundle.card.margin
+    return Fitted(cell.estimator, *took, *validation, predicted, scores, margin, lambda: bundle)
 
 
-class _Kept:
+class _Rounds:
     """The rounds of the first fit in a checkpoint, those of the fit to all rows in a folder in it."""
 
     def __init__(self, kept: Checkpoint) -> None:
@@ -153,101 +254,28 @@ class _Kept:
             model.set_params(checkpoint=place)
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """A fitted model, what its fit took, and what it predicts.
-
-    Attributes
-    ----------
-    views, labels : of the validation rows.
-    predicted, scores : by split, "val" and "test".
-    margin : what is added to a predicted number for the ends of its interval.
-    """
-
-    model: Any
-    best_round: int
-    seconds: float
-    views: Views
-    labels: np.ndarray
-    predicted: dict[str, Any]
-    scores: scores_of.Scores
-    margin: Sequence[float] | None
-
-
-def _begin(planned: Planned, run_id: str, rows: Mapping[str, int]) -> tracking.MLflowCallback:
-    """Log what is to be fitted, and say it, with the number of rows of each split; what logs the rounds."""
-    of = {"dataset": planned.dataset, "model": planned.model, "seed": planned.seed}
-    tracking.log_estimator(run_id, planned.estimator, **of)
-    counts = ", ".join(f"{n:,} {split}" for split, n in rows.items())
-    page.say(f"{planned.entry.title} on {planned.dataset}, seed {planned.seed}; rows: {counts}")
-    return tracking.MLflowCallback(run_id)
-
-
-def _finish(
-    planned: Planned,
-    out: Path,
-    run_id: str,
-    logger: tracking.MLflowCallback,
-    fitted: _Fitted,
-    bundle_of_it: Callable[[], Bundle],
-    more: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Log the model and its scores, once each, and write what the report reads; the record, with `more`."""
-    folder, scores, rounds = prepared_folder(planned.dataset), fitted.scores, len(fitted.model.history_)
-    page.say(f"best round {fitted.best_round} of {rounds}, {fitted.seconds:.1f} s")
-    page.say(page.scores_in_words(scores))
+def _log(cell: Cell, card: dict[str, Any], found: Fitted, run_id: str) -> None:
+    """Log the model and its scores, once each, however often the fit is resumed."""
     with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
         if first:
-            bundle = bundle_of_it()
+            bundle = found.bundle()
             bundle.save(Path(place) / "bundle")
-            example = example_of(bundle.card, folder)
-            of = {"dataset": planned.dataset, "model": planned.model, "seed": str(planned.seed)}
-            tracking.log_model(run_id, Path(place) / "bundle", bundle.card, example, planned.name, of)
+            example = example_of(bundle.card, prepared_folder(cell.dataset))
+            of = {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed)}
+            log_model(run_id, Path(place) / "bundle", bundle.card, example, cell.title, of)
     with tracking.once(run_id, "scored") as first:
         if first:
-            tracking.log_scores(
-                run_id,
-                scores,
-                tracking.datasets(store.read_card(folder)),
-                best_round=fitted.best_round,
-                rounds=rounds,
-                fit_seconds=fitted.seconds,
-                logging_seconds=logger.seconds,
-            )
-    if planned.seed == 0:
-        from tasks.pages import inspection  # here, because matplotlib takes long to import
-
-        held = fitted.views, fitted.labels
-        inspection.keep(fitted.model, planned.dataset, held, fitted.predicted["val"][1], out)
-    record = _record(planned, run_id, rounds, fitted.best_round, fitted.seconds, scores)
-    record |= {**({"margin": fitted.margin} if fitted.margin else {}), **more}
-    scores_of.test_rows(fitted.predicted, planned.seed).to_parquet(out / ROWS, index=False)
-    _write(out, record, tracking.history_frame(fitted.model.history_, planned.seed))
-    return record
+            took: dict[str, Any] = {"best_round": found.best_round, "rounds": len(found.model.history_)}
+            took |= {"fit_seconds": found.seconds, "logging_seconds": found.logging}
+            tracking.log_scores(run_id, found.scores, mlflow_pages.datasets(card), **took)
 
 
-def _record(
-    planned: Planned, run_id: str, rounds: int, best_round: int, seconds: float, scores: scores_of.Scores
+def _write(
+    cell: Cell, card: dict[str, Any], run_id: str, out: Path, rounds: pd.DataFrame, found: dict[str, Any]
 ) -> dict[str, Any]:
-    return {
-        "seed": planned.seed,
-        "fingerprint": planned.fingerprint,
-        "rounds": rounds,
-        "best_round": best_round,
-        "fit_seconds": seconds,
-        "scores": scores,
-        "made": tracking.made_by(run_id),
-    }
-
-
-def _write(out: Path, record: Mapping[str, Any], trace: pd.DataFrame) -> None:
-    (out / RECORD).write_text(json.dumps(record))
-    trace.to_parquet(out / TRACE, index=False)
-
-
-def _with_features(dataset: str, seed: int, splits: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    folder = features_folder(dataset, seed)
-    out: dict[str, tuple[Views, Any]] = {}
-    for split, (views, y) in splits.items():
-        out[split] = (views.with_view(BFV, read_features(folder, split, len(y))), y)
-    return out, {"gbm": json.loads((folder / "scores.json").read_text())}
+    """Write the record and the rounds; the record."""
+    of = {"dataset": cell.dataset, "model": cell.model, "profile": card["profile"], "seed": cell.seed}
+    record = {**of, "fingerprint": cell.fingerprint, **found, "made": mlflow_pages.made_by(run_id)}
+    (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
+    rounds.to_parquet(out / TRACE, index=False)
+    return record

@@ -24,7 +24,7 @@ USER_TABLE = "user_table"
 def build(
     name: str, dataset: str, settings: Settings, seed: int, task: str = "classification"
 ) -> ViewsEstimator:
-    """The model called `name` for a dataset, unfitted.
+    """Build the model called `name` for a dataset, unfitted.
 
     Raises `UsboostError` if there is no such model, it is not for the task, or params.yaml's tables have no
     such dataset.
@@ -41,14 +41,14 @@ def build(
 
 
 def parts(dataset: str, settings: Settings) -> Parts:
-    """What a dataset's models are put together from: for a user's table as the command line has it."""
+    """Return the parts of a dataset's models: for a user's table those of the command line."""
     if settings.profile == "user" and dataset == USER_TABLE:
         return own_parts(settings)
     return FromParams(dataset, settings)
 
 
 def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
-    """What a model is on a dataset: on a user's table BFV+DNN fits its GBM itself, as elsewhere.
+    """Return a model's entry for a dataset: on a user's table BFV+DNN fits its GBM itself, as elsewhere.
 
     The stage `features` knows what the papers' datasets are encoded by; of a table each fit learns that.
     """
@@ -59,7 +59,7 @@ def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
 
 
 def image_views(settings: Settings) -> tuple[str, ...]:
-    """The views of a user's images, one for each column of them; none of a table alone."""
+    """Return the views of a user's images, one for each column of them; none of a table alone."""
     spec = settings.user_table.spec(**(user_demo.SPEC if settings.generated(USER_TABLE) else {}))
     return tuple(ImageColumns.of(spec).names) if spec.image else ()
 
@@ -68,19 +68,17 @@ class FromParams(Parts):
     """The parts of a dataset's models; a table that has no such dataset refuses when it is asked."""
 
     def __init__(self, dataset: str, settings: Settings) -> None:
-        self.dataset = dataset
-        self.settings = settings
-
-    @property
-    def one_table(self) -> bool:  # type: ignore[override]
-        return self.dataset == USER_TABLE and not self.has_images
-
-    @property
-    def has_images(self) -> bool:  # type: ignore[override]
-        return bool(self._image_views)
+        self.dataset, self.settings = dataset, settings
+        if dataset == USER_TABLE:
+            self._image_views = image_views(settings)
+        else:  # a dataset that the tables lack is refused when a part of it is asked for
+            backbone = dataset in settings.table2 and settings.table2[dataset].backbone
+            self._image_views = ("U",) if backbone else ()
+        self.has_images = bool(self._image_views)
+        self.one_table = dataset == USER_TABLE and not self.has_images
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
-        """All views of images for U."""
+        """Return all views of images for U."""
         several = self.dataset == USER_TABLE and self.has_images
         return with_images(names, self._image_views) if several else super().views(names)
 
@@ -88,16 +86,15 @@ class FromParams(Parts):
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
         table, sizes = self._table2, self.settings.sizes.boosting
         chosen = self.settings.boosting
-        by_kind: dict[str, dict[str, Any]] = {
-            "network": {
+        if spec.kind == "network":
+            return {
                 "hidden": tuple(self._head(table, sizes) or table.dnn),
                 **self._training(table, sizes),
                 "epochs": chosen.epochs_per_round,
                 "start": sizes.start or chosen.start,
-            },
-            "tree": {"max_depth": table.tree_depth, "engine": chosen.tree_engine},
-        }
-        return by_kind.get(spec.kind, {})
+            }
+        tree = {"max_depth": table.tree_depth, "engine": chosen.tree_engine}
+        return tree if spec.kind == "tree" else {}
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
         """The section `boosting`, and Table 2's rounds, capped by the profile."""
@@ -135,7 +132,7 @@ class FromParams(Parts):
             "fusion": table.fusion,
             **self._training(table, sizes),
             "patience": self.settings.networks.patience,
-            **_given({"n_epochs": sizes.epochs}),
+            **({"n_epochs": sizes.epochs} if sizes.epochs else {}),
         }
 
     def features(self) -> dict[str, Any]:
@@ -157,9 +154,7 @@ class FromParams(Parts):
         backbone = self._backbone(self._table2, self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
-    def forest(self) -> dict[str, Any]:
-        """The same."""
-        return self.linear()
+    forest = linear
 
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The section `bnn`."""
@@ -176,14 +171,8 @@ class FromParams(Parts):
     def _table2(self) -> Table2:
         return self.settings.boosting_of(self.dataset)
 
-    @property
-    def _image_views(self) -> tuple[str, ...]:
-        if self.dataset == USER_TABLE:
-            return image_views(self.settings)
-        return () if self._table2.backbone is None else ("U",)
-
     def _training(self, table: Training, sizes: TrainingSizes) -> dict[str, Any]:
-        """How a table's networks are trained, with what the profile says."""
+        """Return how a table's networks are trained, with what the profile says."""
         return {
             "optimizer": sizes.optimizer or table.optimizer,
             "learning_rate": sizes.learning_rate or table.learning_rate,
@@ -197,8 +186,7 @@ class FromParams(Parts):
         return sizes.head if table.backbone else None
 
     def _backbone(self, table: Training, sizes: TrainingSizes) -> Backbone | None:
-        """The table's backbone unless `images` or the profile names another, which is trained; None for
-        tables."""
+        """Return the table's backbone, or that of `images` or the profile, which is trained."""
         if table.backbone is None:
             return None
         chosen = self.settings.images
@@ -208,7 +196,7 @@ class FromParams(Parts):
 
 
 def own_parts(settings: Settings) -> OneComputer:
-    """The command line's parts, with what `images` and the profile's `rounds` say."""
+    """Return the command line's parts, with what `images` and the profile's `rounds` say."""
     views, chosen, rounds = image_views(settings), settings.images, settings.sizes.rounds
     if not views:
         return OneComputer(None, rounds)
@@ -231,7 +219,7 @@ class OwnImages(OneComputer):
 
 
 def backbone(name: str, pretrained: bool, finetune: str, settings: Settings) -> Backbone:
-    """A backbone with what the section `images` says."""
+    """Make a backbone with what the section `images` says."""
     images = settings.images
     chosen = pretrained if images.pretrained is None else images.pretrained
     untrained = name == "small_cnn" and not isinstance(chosen, str)
@@ -244,8 +232,3 @@ def backbone(name: str, pretrained: bool, finetune: str, settings: Settings) -> 
         cache="data/embeddings",
         random=untrained,  # params.yaml names it, and with it what models on embeddings read
     )
-
-
-def _given(changes: dict[str, Any]) -> dict[str, Any]:
-    """Those that are not left open."""
-    return {name: value for name, value in changes.items() if value}

@@ -16,14 +16,14 @@ Scores = dict[str, dict[str, float]]
 
 
 def predict(task: Task, estimator: Any, splits: Mapping[str, tuple[Views, np.ndarray]]) -> dict[str, Any]:
-    """Labels (n,) and probabilities (n, M), or numbers (n,), of each split but train."""
+    """Predict: labels (n,) and probabilities (n, M), or numbers (n,), of each split but train."""
     return {
         name: (y, task.predict(estimator, views)) for name, (views, y) in splits.items() if name != "train"
     }
 
 
 def test_rows(predicted: Mapping[str, tuple[np.ndarray, np.ndarray]], seed: int) -> pd.DataFrame:
-    """The test rows' labels and probabilities: columns ``seed``, ``label``, ``p_0`` to ``p_<M−1>``.
+    """Return the test rows' labels and probabilities: columns ``seed``, ``label``, ``p_0`` to ``p_<M−1>``.
 
     Of a predicted number ``prediction``, float64, stands in place of the probabilities.
     """
@@ -35,7 +35,7 @@ def test_rows(predicted: Mapping[str, tuple[np.ndarray, np.ndarray]], seed: int)
 
 
 def score(task: Task, predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Scores:
-    """The metrics of each split; of two classes also F1 at the threshold that is best on validation."""
+    """Return the metrics of each split; of two classes also F1 at the best threshold on validation."""
     scores = {split: task.score(y, found) for split, (y, found) in predicted.items()}
     y, probabilities = predicted["val"]
     if probabilities.ndim == 2 and probabilities.shape[1] == 2:

@@ -1,4 +1,4 @@
-"""What the page of a Prefect flow run shows: log lines, links, tables, and how far a fit is.
+"""The page of a Prefect flow run: log lines, links, tables, and how far a fit is.
 
 A server that does not answer costs these and nothing else: no fit waits for it, or fails.
 """
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
-from uuid import UUID
 
 import httpx
 from prefect import artifacts
@@ -25,14 +24,9 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.evaluation.ranking import metric_name
 
-SECONDS = 2.0
-"""Between two updates of a progress artifact."""
-
-WAIT_SECONDS = 5.0
-"""How long a flow waits at most until something is shown."""
-
-AWAY = (httpx.HTTPError, RuntimeError)
-"""What a request raises: there is no server, or the flow run is over and its client closed."""
+SECONDS = 2.0  # between two updates of a progress artifact
+WAIT_SECONDS = 5.0  # at most, until something is shown
+AWAY = (httpx.HTTPError, RuntimeError)  # there is no server, or the flow run is over and its client closed
 
 _log = logging.getLogger("usboost.page")
 _log.propagate = False  # the terminal has its own lines
@@ -41,22 +35,22 @@ _log.addHandler(APILogHandler())
 
 
 def inside_a_run() -> bool:
-    """Whether there is a flow run whose page could show something."""
+    """Return whether there is a flow run whose page could show something."""
     return bool(FlowRunContext.get() or TaskRunContext.get())
 
 
-def say(text: str) -> None:
-    """A log line on the page of this flow run, and of its task run."""
+def log(text: str) -> None:
+    """Log a line on the page of this flow run, and of its task run."""
     if inside_a_run():
         _log.info(text)
 
 
 def key(*parts: object) -> str:
-    """An artifact's key as Prefect allows it: lower case, digits and single dashes."""
+    """Make an artifact's key as Prefect allows it: lower case, digits and single dashes."""
     return re.sub("[^a-z0-9]+", "-", "-".join(map(str, parts)).lower()).strip("-")
 
 
-def _show(create: Callable[..., object], *given: object, **more: object) -> None:
+def show(create: Callable[..., object], *given: object, **more: object) -> None:
     """Create an artifact, if this is a flow run; a server that does not answer is asked in the background."""
 
     def work() -> None:
@@ -70,32 +64,17 @@ def _show(create: Callable[..., object], *given: object, **more: object) -> None
 
 
 def emit(event: str, dataset: str, payload: Mapping[str, Any]) -> None:
-    """An event of a dataset, which automations can wait for."""
+    """Emit an event of a dataset, which automations can wait for."""
     emit_event(event, {"prefect.resource.id": f"usboost.dataset.{dataset}"}, payload=dict(payload))
 
 
 def show_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
-    """A table; its first row has all columns."""
-    _show(artifacts.create_table_artifact, [dict(row) for row in rows], key=name, description=description)
-
-
-def show_link(name: str, address: str, text: str, description: str) -> None:
-    """A link, with a description in Markdown."""
-    _show(artifacts.create_link_artifact, address, link_text=text, key=name, description=description)
-
-
-def show_text(name: str, text: str, description: str) -> None:
-    """A text in Markdown."""
-    _show(artifacts.create_markdown_artifact, text, key=name, description=description)
+    """Show a table; its first row has all columns."""
+    show(artifacts.create_table_artifact, [dict(row) for row in rows], key=name, description=description)
 
 
 def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: str) -> None:
-    """The scores of fits, a row for each seed and split.
-
-    Parameters
-    ----------
-    records : as `tasks.fits.fit_cell.fit` returns them, with their ``model``.
-    """
+    """Show the scores of records (`tasks.fits.results`), a row for each split."""
     rows = [
         {
             "model": record["model"],
@@ -113,12 +92,11 @@ def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: st
 
 
 def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """The scores of each split in a line."""
-    parts = []
-    for split, values in scores.items():
-        listed = ", ".join(f"{metric_name(metric)} {value:.4f}" for metric, value in values.items())
-        parts.append(f"{split}: {listed}")
-    return "; ".join(parts)
+    """Write the scores of each split in a line."""
+    return "; ".join(
+        f"{split}: " + ", ".join(f"{metric_name(metric)} {value:.4f}" for metric, value in values.items())
+        for split, values in scores.items()
+    )
 
 
 class ShowProgress(Callback):
@@ -160,7 +138,7 @@ class ShowProgress(Callback):
         self._thread = None
 
     def _send(self) -> None:
-        artifact: UUID | None = None
+        artifact: Any = None
         sent: tuple[float, str] | None = None
         while True:
             last = self._ended.is_set()
@@ -168,11 +146,8 @@ class ShowProgress(Callback):
             if now != sent:
                 with suppress(*AWAY):  # the next look tries again
                     if artifact is None:
-                        made = artifacts.create_progress_artifact(
-                            now[0], key=key("progress", self.what), description=now[1]
-                        )
-                        assert isinstance(made, UUID)  # no coroutine: this thread has no loop
-                        artifact = made
+                        name = key("progress", self.what)
+                        artifact = artifacts.create_progress_artifact(now[0], key=name, description=now[1])
                     else:
                         artifacts.update_progress_artifact(artifact, now[0], now[1])
                     sent = now

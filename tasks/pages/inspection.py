@@ -1,4 +1,4 @@
-"""Inspect a fitted model of the pipeline, and keep that in its folder of results and on its MLflow run."""
+"""Inspection of a fitted model: written beside its record, and so logged to its MLflow run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from usboost.table.prepared import ROW
 ROWS, IMAGES = 2000, 400  # samples on which views are shuffled
 
 
-def keep(
+def write_inspection(
     estimator: ViewsEstimator,
     dataset: str,
     validation: tuple[Views, np.ndarray],
@@ -51,16 +51,16 @@ def keep(
         [str(name) for name in card["classes"]],
         label=str(card.get("roles", {}).get("label", "the label")),
         predicted=predicted,
+        # the same every time
         sample=np.sort(np.random.default_rng(0).permutation(len(y))[: IMAGES if with_images else ROWS]),
     )
-    shown = views[with_images] if with_images else None
+    shown: Any = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
-    if isinstance(shown, (Images, EncodedImages)):
-        for row in found.tables["worst"]["row"].tolist():
-            if shown.absent is None or not shown.absent[row]:
-                pixels = shown.decode(row)[0]
-                plain = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
-                images[row] = as_shown(Image.fromarray(plain))
+    for row in found.worst["row"].tolist() if isinstance(shown, (Images, EncodedImages)) else ():
+        if shown.absent is None or not shown.absent[row]:
+            pixels = shown.decode(row)[0]
+            drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))
+            images[row] = as_shown(drawn)
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 
@@ -73,10 +73,7 @@ def _read(estimator: ViewsEstimator, views: Views) -> Views:
 
 
 def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the columns to show of a sample, missing values as a dash.
-
-    First, where it is known, comes its class before any label was switched.
-    """
+    """Return the columns to show of a sample; first, if known, its class before a label was switched."""
     y = frame[store.LABEL].to_numpy()
     raw = frame.drop(columns=[store.LABEL, store.CLEAN, ROW], errors="ignore")
     out = raw[informative_columns(raw, y, COLUMNS)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import mlflow
 from mlflow.entities import Run
@@ -14,10 +14,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from tasks import tracking
-from tasks.fits.cells import SUPERSEDED
-from tasks.folders import prepared_folder
-from tasks.prepared import task_of
-from tasks.tracking.description import of_score
+from tasks.folders import prepared_folder, task_of
+from tasks.pages import mlflow_pages
+from tasks.serving.logged_model import describe_version, log_model
 from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation import ranking
@@ -31,7 +30,7 @@ ALIAS = "champion"
 
 @dataclass(frozen=True)
 class Decision:
-    """What `promote` did: the registered model, whether the alias moved, and why in a sentence."""
+    """The outcome of `promote`: the registered model, whether the alias moved, and why in a sentence."""
 
     name: str
     promoted: bool
@@ -39,7 +38,7 @@ class Decision:
 
     @property
     def uri(self) -> str:
-        """What `mlflow models serve --model-uri` takes."""
+        """Return what `mlflow models serve --model-uri` takes."""
         return f"models:/{self.name}@{ALIAS}"
 
 
@@ -64,16 +63,18 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     """
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
-    data = tracking.digest(prepared_folder(dataset))
+    data = mlflow_pages.digest(prepared_folder(dataset))
     fits = _candidates(dataset, model, metric, data)
-    scored = [(run, scores_of(_scores(run), "val")) for run in fits]
+    scored = [(run, scores_of(mlflow_pages.scores(run.data.metrics), "val")) for run in fits]
     candidate = ranking.best(scored, metric)
     if candidate is None:
         raise UsboostError(
             f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
         )
-    name, scores = registered_name(dataset), _scores(candidate)
-    holder = _holder(name)
+    name, scores = registered_name(dataset), mlflow_pages.scores(candidate.data.metrics)
+    holder: ModelVersion | None = None
+    with suppress(MlflowException):  # there is no such model, or alias
+        holder = MlflowClient().get_model_version_by_alias(name, ALIAS)
     outcome = (
         f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
         f"{number(scores[f'test_{metric}'])} on the test split"
@@ -88,22 +89,27 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     if holder is not None and holder.run_id == candidate.info.run_id:
         return Decision(name, False, f"{outcome}; it is the {ALIAS} already{noted}")
     if holder is not None and holder.tags.get("data") == data:
-        held = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
-        if metric in held:
-            against = f"version {holder.version} ({number(held[metric])} on the validation split)"
-            if ranking.best([("held", held), ("new", scores_of(scores, "val"))], metric) == "held":
+        earlier = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
+        if metric in earlier:
+            against = f"version {holder.version} ({number(earlier[metric])} on the validation split)"
+            if ranking.best([("old", earlier), ("new", scores_of(scores, "val"))], metric) == "old":
                 return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
             outcome += f", better than {against}"
     elif holder is not None:
         outcome += f"; version {holder.version} was scored on other data"
-    version = _register(name, candidate, data)
+    tags = {key: f"{value:.17g}" for key, value in scores.items() if key.startswith(("val_", "test_"))}
+    tags |= {
+        key: candidate.data.tags[key] for key in ("dataset", "model", "seed") if key in candidate.data.tags
+    }
+    model_id = candidate.outputs.model_outputs[0].model_id  # type: ignore[union-attr]
+    version = mlflow.register_model(f"models:/{model_id}", name, tags={**tags, "data": data})
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
-    tracking.describe_version(version, candidate, dataset, ALIAS, outcome + noted)
+    describe_version(version, candidate, dataset, ALIAS, outcome + noted)
     return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
 
 
 def scores_of(metrics: Mapping[str, float], split: str) -> dict[str, float]:
-    """The scores of one split by metric, of those that MLflow has as ``val_f1`` and the like."""
+    """Return the scores of one split by metric, of those that MLflow has as ``val_f1`` and the like."""
     start = f"{split}_"
     return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
 
@@ -119,8 +125,8 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
         run
         for run in found
         if run.data.tags.get("input.prepared") == data
-        and run.data.tags.get(SUPERSEDED) != "true"
-        and {f"val_{metric}", f"test_{metric}"} <= set(_scores(run))
+        and run.data.tags.get(tracking.SUPERSEDED) != "true"
+        and {f"val_{metric}", f"test_{metric}"} <= set(mlflow_pages.scores(run.data.metrics))
         and run.outputs
         and run.outputs.model_outputs
     ]
@@ -133,29 +139,6 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
     order = catalogue.ordered(run.data.tags["model"] for run in usable)
     # the tables' order, in which the report takes the first of those that are level
     return sorted(usable, key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
-
-
-def _scores(run: Run) -> dict[str, float]:
-    return tracking.scores(run.data.metrics)
-
-
-def _holder(name: str) -> ModelVersion | None:
-    try:
-        return MlflowClient().get_model_version_by_alias(name, ALIAS)
-    except MlflowException:  # no such model, or no such alias
-        return None
-
-
-def _register(name: str, run: Run, data: str) -> ModelVersion:
-    scores = {
-        key: f"{value:.17g}" for key, value in _scores(run).items() if key.startswith(("val_", "test_"))
-    }
-    kept: dict[str, str] = {
-        key: run.data.tags[key] for key in ("dataset", "model", "seed") if key in run.data.tags
-    }
-    outputs = run.outputs.model_outputs if run.outputs else []
-    tags: dict[str, Any] = {**kept, **scores, "data": data}
-    return mlflow.register_model(f"models:/{outputs[0].model_id}", name, tags=tags)
 
 
 def register(folder: Path, name: str) -> str:
@@ -184,5 +167,5 @@ def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[s
     """Log a saved model, and its scores on the validation rows; its URI."""
     for key, value in card.scores.items():
         if value is not None:
-            MlflowClient().log_metric(run_id, of_score("val", key), value)
-    return tracking.log_model(run_id, folder, card, None, name, tags)
+            MlflowClient().log_metric(run_id, mlflow_pages.of_score("val", key), value)
+    return log_model(run_id, folder, card, None, name, tags)

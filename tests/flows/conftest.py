@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -90,6 +93,17 @@ class Workspace:
         """One dataset more."""
         self.params(lambda p: p["run"]["datasets"].append(dataset))
         self.run("dvc", "repro", f"data@{dataset}")
+
+    def record(self, dataset: str, model: str, seed: int = 0) -> dict[str, Any]:
+        """What a fit has left."""
+        folder = self.folder / "data/results" / dataset / model / f"seed-{seed}"
+        return json.loads((folder / "record.json").read_text())
+
+    def trace(self, dataset: str, model: str) -> pd.DataFrame:
+        """Its rounds without their seconds, of all seeds."""
+        files = sorted((self.folder / "data/results" / dataset / model).glob("seed-*/trace.parquet"))
+        trace = pd.concat(map(pd.read_parquet, files), ignore_index=True)
+        return trace[[name for name in trace if "seconds" not in name]]
 
     def params(self, change) -> None:
         """Edit params.yaml with a function of the parsed document."""

@@ -13,7 +13,7 @@ import yaml
 
 from tasks import settings
 from tasks.fits import models
-from tasks.fits.cells import devices, grid
+from tasks.fits.cell import devices, grid
 from tasks.machine import thread_share
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
@@ -53,18 +53,7 @@ def fit(workspace, dataset, *words, check=True):
 
 def record(workspace, cell):
     dataset, model, seed = cell.split("/")
-    folder = workspace.folder / "data/results" / dataset / model
-    (found,) = (
-        each
-        for each in json.loads((folder / "scores.json").read_text())["seeds"]
-        if f"seed-{each['seed']}" == seed
-    )
-    return found
-
-
-def traces(workspace, dataset, model):
-    trace = pd.read_parquet(workspace.folder / "data/results" / dataset / model / "trace.parquet")
-    return trace.drop(columns=[name for name in trace if "seconds" in name])
+    return workspace.record(dataset, model, int(seed.removeprefix("seed-")))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +93,7 @@ def test_every_task_runner_gives_the_same_numbers(by_runner, runner):
     for dataset in DATASETS:
         for model in MODELS:
             pd.testing.assert_frame_equal(
-                traces(by_runner[runner], dataset, model), traces(by_runner["threads"], dataset, model)
+                by_runner[runner].trace(dataset, model), by_runner["threads"].trace(dataset, model)
             )
 
 

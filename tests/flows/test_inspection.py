@@ -53,7 +53,7 @@ def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch
     fitted.fit(own.views(encoding, train), own.labels[train])
     probabilities = fitted.predict_proba(views)
     for attempt in ("first", "again"):
-        inspection.keep(fitted, "user_table", (views, y), probabilities, prepared / attempt)
+        inspection.write_inspection(fitted, "user_table", (views, y), probabilities, prepared / attempt)
     folder = prepared / "first" / inspection.FOLDER
     names = contents(folder)
     assert names == contents(prepared / "again/inspection")

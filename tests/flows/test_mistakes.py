@@ -112,4 +112,4 @@ def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
     assert done.returncode != 0
     locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["fit@ci_b"]
     assert locked == yaml.safe_load(lock)["stages"]["fit@ci_b"]
-    assert (workspace.folder / "data/results/ci_b/2wl/scores.json").exists()
+    assert (workspace.folder / "data/results/ci_b/2wl/seed-0/record.json").exists()

@@ -46,7 +46,7 @@ def test_every_page_has_a_table_and_log_lines(pages, name):
 def test_a_training_shows_its_scores_its_progress_and_its_mlflow_run(pages, reproduced):
     artifacts = of(pages, "artifact", "fit-ci_b").set_index("key")
     rows = json.loads(json.loads(artifacts.loc["scores-ci-b", "data"]))
-    record = json.loads((reproduced.folder / "data/results/ci_b/2wl/scores.json").read_text())["seeds"][0]
+    record = reproduced.record("ci_b", "2wl")
     assert {(row["split"], row["F1"]) for row in rows if row["model"] == "2wl"} == {
         (split, round(scores["f1"], 4)) for split, scores in record["scores"].items()
     }

@@ -71,9 +71,9 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_fits_that_model_ag
 def made_by(workspace) -> dict[tuple[str, str], str]:
     """The MLflow run behind each result."""
     found = {}
-    for file in (workspace.folder / "data/results").glob("*/*/scores.json"):
+    for file in (workspace.folder / "data/results").glob("*/*/seed-0/record.json"):
         cell = json.loads(file.read_text())
-        found[cell["dataset"], cell["model"]] = cell["seeds"][0]["made"]["mlflow_run"]
+        found[cell["dataset"], cell["model"]] = cell["made"]["mlflow_run"]
     return found
 
 
@@ -120,11 +120,8 @@ def test_equal_seeds_give_equal_results(workspace, tmp_path):
     def results():
         found = {}
         for model in ("baseline", "bfv_dnn", "2wl"):
-            folder = workspace.folder / "data/results/ci_b" / model
-            seeds = json.loads((folder / "scores.json").read_text())["seeds"]
-            trace = pd.read_parquet(folder / "trace.parquet")
-            timed = [name for name in trace if name.startswith("seconds")]
-            found[model] = ([seed["scores"] for seed in seeds], trace.drop(columns=timed).to_dict("list"))
+            trace = workspace.trace("ci_b", model).to_dict("list")
+            found[model] = (workspace.record("ci_b", model)["scores"], trace)
         return found
 
     before, made = results(), made_by(workspace)

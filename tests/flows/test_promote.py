@@ -69,7 +69,7 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
 
     workspace.params(user)
     (workspace.folder / "dvc.lock").unlink()  # it has the demo's digests
-    # where docs/team.md has the store
+    # where docs/serving.md has the store
     (workspace.folder / ".usboost").symlink_to(workspace.environment["USBOOST_HOME"])
     workspace.flow("data", "user_table")
     workspace.flow("fit", "user_table", *(f"--model={model}" for model in MODELS))

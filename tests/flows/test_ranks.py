@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from mlflow.tracking import MlflowClient
 
-from flows.local.runtime import free_port
+from flows.local.servers import free_port
 from tasks.ranks import Ranks
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local.detached import end_below

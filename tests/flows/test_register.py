@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.local import runtime
+from flows.local.servers import free_port
 from tests.multimodal.conftest import accepted
 from usboost.table.demo import write_demo
 
@@ -81,7 +81,7 @@ def test_loaded_in_python_it_answers_as_the_command(registered, expected):
 @pytest.mark.long
 def test_served_it_answers_as_the_command(registered, expected):
     folder, environment, uri = registered
-    port = runtime.free_port()
+    port = free_port()
     words = ["mlflow", "models", "serve", "--model-uri", uri, "--env-manager", "local", "--port", str(port)]
     server = subprocess.Popen(
         words,

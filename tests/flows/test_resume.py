@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,8 +11,7 @@ import time
 import pandas as pd
 import pytest
 
-from flows.local import runtime
-from flows.local.runtime import free_port
+from flows.local.servers import answers, free_port
 from tests.flows.test_pipeline import runs
 
 pytestmark = pytest.mark.slow
@@ -44,12 +42,9 @@ def killed_after(workspace, model, file):
 
 
 def result(workspace, model):
-    folder = workspace.folder / "data/results/ci_b" / model
-    scores = json.loads((folder / "scores.json").read_text())
-    for seed in scores["seeds"]:
-        seed.pop("fit_seconds"), seed.pop("made")
-    trace = pd.read_parquet(folder / "trace.parquet")
-    return scores, trace[[name for name in trace if not name.startswith("seconds")]]
+    record = workspace.record("ci_b", model)
+    record.pop("fit_seconds"), record.pop("made")
+    return record, workspace.trace("ci_b", model)
 
 
 @pytest.mark.parametrize("model", ["2wl", pytest.param("baseline", marks=pytest.mark.long)])
@@ -101,7 +96,7 @@ def test_a_flow_without_its_prefect_server(workspace):
     url = f"http://127.0.0.1:{port}/api"
     try:
         deadline = time.monotonic() + 120
-        while not runtime.answers(url) and time.monotonic() < deadline:
+        while not answers(url) and time.monotonic() < deadline:
             time.sleep(0.2)
         flow = subprocess.Popen(
             [sys.executable, "-m", "flows.fit", "ci_b", "--model", "2wl"],
@@ -121,5 +116,4 @@ def test_a_flow_without_its_prefect_server(workspace):
     assert flow.returncode == 0, told
     assert "Prefect's server went away; the work is done" in told
     assert "Traceback" not in told
-    scores = json.loads((workspace.folder / "data/results/ci_b/2wl/scores.json").read_text())
-    assert scores["seeds"][0]["rounds"] == 30
+    assert workspace.record("ci_b", "2wl")["rounds"] == 30

@@ -67,7 +67,7 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     workspace.run("dvc", "init", "--quiet", "--no-scm")
     workspace.run("dvc", "commit", "--force", "--quiet")
     assert stale(workspace) == set()
-    bytecode = code / "usboost/learners/__pycache__/forest.cpython.pyc"
+    bytecode = code / "usboost/learners/trees/__pycache__/forest.cpython.pyc"
     bytecode.parent.mkdir()
     bytecode.write_text("compiled")
     edit(code / "flows/fit.py")
@@ -84,7 +84,7 @@ import json, sys
 from tasks import settings
 from tasks.data import fingerprint
 from tasks.folders import raw_folder
-from tasks.fits.identity import plan
+from tasks.fits.cell import plan
 chosen = settings.load()
 found = {name: plan("ci_a", name, 0, chosen).fingerprint for name in sys.argv[1:]}
 json.dump({**found, "data": fingerprint("ci_a", chosen, raw_folder("ci_a"))}, sys.stdout)
@@ -123,14 +123,14 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
     # how fits are run, shown and logged, and the command line, change no number
     shown = [
         "flows/fit.py",
-        "tasks/fits/cells.py",
+        "tasks/fits/fit_cell.py",
         "tasks/fits/results.py",
         "tasks/pages/flow_page.py",
         "tasks/settings.py",
     ]
     shown += [
         "tasks/fits/fit_cell.py",
-        "tasks/tracking/runs.py",
+        "tasks/tracking.py",
         "usboost/cli/app.py",
         "usboost/report/pages.py",
     ]

@@ -12,9 +12,8 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tasks import tracking
-from tasks.pages import addresses
-from tasks.tracking import description
-from tasks.tracking import tabs as views
+from tasks.pages import addresses, mlflow_pages
+from tasks.pages import mlflow_pages as views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
 from tests.flows.test_outages import Server
@@ -84,7 +83,7 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
         for name, v in of.items()
     }
     assert {name: v for name, v in found.metrics.items() if name[:5] in ("secon", "ranks")} == named
-    assert tracking.scores({"test_f1": 0.5, "val_auc": 0.6, "risk_train": 1}) == {
+    assert mlflow_pages.scores({"test_f1": 0.5, "val_auc": 0.6, "risk_train": 1}) == {
         "test_f1": 0.5,
         "val_auc": 0.6,
     }
@@ -107,7 +106,7 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
     ],
 )
 def test_names_of_a_rounds_numbers(number: str, name: str) -> None:
-    assert description.of_round(number) == name
+    assert mlflow_pages.of_round(number) == name
 
 
 @pytest.fixture(scope="module")
@@ -159,11 +158,11 @@ def test_the_curves_are_those_of_runs_with_steps(logged: tuple[MlflowClient, lis
     experiment = client.get_experiment(run.info.experiment_id)
     view = json.loads(json.loads(experiment.tags["mlflow.sharedViewState.usboost-curves"])["state"])
     order = f"{view['orderByKey']} {'ASC' if view['orderByAsc'] else 'DESC'}"
-    other = client.create_run(experiment.experiment_id, tags={"kind": "boosting", tracking.CURVES: "others"})
+    other = client.create_run(experiment.experiment_id, tags={"kind": "boosting", views.CURVES: "others"})
     client.set_terminated(other.info.run_id)
     found = client.search_runs([experiment.experiment_id], view["searchFilter"], order_by=[order])
     client.delete_run(other.info.run_id)
-    places = [each.data.tags[tracking.CURVES] for each in found]
+    places = [each.data.tags[views.CURVES] for each in found]
     assert places == sorted(places) and {"first", "others"} == set(places)  # although these are newer
     assert {each.data.tags["model"] for each in found[: places.index("others")]} == {"2wl"}
     assert all("step/epsilon" in each.data.metrics for each in found if each.info.run_id != other.info.run_id)
@@ -201,14 +200,16 @@ def test_a_run_is_linked_where_its_store_is_served(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{server.folder}/mlflow.db")
     monkeypatch.setenv("USBOOST_MLFLOW_PORT", str(server.port))
     page = f"{server.url}/#/experiments/{experiment}/runs/{known}?workflowType=machine_learning"
-    found = addresses.mlflow(known)
-    assert (found.up, found.run(experiment, known)) == (False, page)
+
+    def found(run_id: str) -> tuple[bool, str | None]:
+        server, up = addresses.mlflow(run_id)
+        return up, addresses.run_page(server, experiment, known)
+
+    assert found(known) == (False, page)
     server.start()
     try:
-        found = addresses.mlflow(known)
-        assert (found.up, found.run(experiment, known)) == (True, page)
-        other = addresses.mlflow("0" * 32)
-        assert (other.up, other.run(experiment, known)) == (False, None)
+        assert found(known) == (True, page)
+        assert found("0" * 32) == (False, None)
     finally:
         server.end()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/team/")

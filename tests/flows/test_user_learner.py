@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import subprocess
@@ -39,8 +38,5 @@ def test_it_is_chosen_in_params_yaml_killed_and_resumed(workspace, tmp_path: Pat
     process.send_signal(signal.SIGKILL)
     process.wait()
     workspace.flow("fit", "ci_b", "--model", "mine")
-    scores = [
-        json.loads((each.folder / "data/results/ci_b/mine/scores.json").read_text())["seeds"][0]["scores"]
-        for each in (whole, workspace)
-    ]
+    scores = [each.record("ci_b", "mine")["scores"] for each in (whole, workspace)]
     assert scores[0] == scores[1]

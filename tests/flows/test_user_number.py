@@ -90,7 +90,7 @@ def test_every_stage_scores_a_number(made: Workspace) -> None:
     assert test["linear_trees"] < 0.9 * test["prior"]
     labels = pd.read_csv(made.folder.parent / "parts/table.csv").query("split == 'test'")["price"]
     for model in ("linear_trees", "ridge"):
-        rows = pd.read_parquet(made.folder / f"data/results/user_table/{model}/rows.parquet")
+        rows = pd.read_parquet(made.folder / f"data/results/user_table/{model}/seed-0/rows.parquet")
         np.testing.assert_array_equal(rows["label"], labels)
         assert test[model] == pytest.approx(np.sqrt(((rows["prediction"] - labels.values) ** 2).mean()), 1e-5)
     shown = json.loads(made.run("dvc", "metrics", "show", "--json").stdout)
@@ -131,7 +131,9 @@ def test_the_champion_has_the_lowest_rmse_and_answers_rows_with_gaps(made: Works
     said = mlflow(made, ASK)
     assert said["names"] == ["prediction", "low", "high"] and said["tags"]["model"] == best
     (asked,), (gaps,) = said["found"]
-    kept = pd.read_parquet(made.folder / f"data/results/user_table/{best}/rows.parquet")["prediction"][0]
+    kept = pd.read_parquet(made.folder / f"data/results/user_table/{best}/seed-0/rows.parquet")["prediction"][
+        0
+    ]
     assert asked["prediction"] == pytest.approx(kept, rel=1e-5)
     for answer in (asked, gaps):
         assert answer["low"] < answer["prediction"] < answer["high"]
@@ -156,9 +158,9 @@ def test_its_bundle_is_the_command_lines(made: Workspace, tmp_path: Path) -> Non
 OF_TASK = """
 import json
 from tasks import settings
-from tasks.fits import identity
+from tasks.fits import cell
 loaded = settings.load()
-print(json.dumps(identity.of_task("user_table", loaded.models_of("user_table"), loaded)))
+print(json.dumps(cell.of_task("user_table", loaded.models_of("user_table"), loaded)))
 """
 
 

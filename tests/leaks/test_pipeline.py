@@ -19,7 +19,7 @@ from benchmarks.study import cells as study
 from benchmarks.study.plan import Cell, Part
 from tasks import settings as reading
 from tasks.fits import fit_cell as training
-from tasks.fits.identity import plan
+from tasks.fits.cell import plan
 from tests.leaks.probes import training as rounds_of
 from tests.leaks.probes import watched
 from usboost.boosting.checkpoint import Checkpoint

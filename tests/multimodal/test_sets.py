@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.tracking.logged_model import signature
+from tasks.serving.logged_model import signature
 from tests.conftest import ROOT
 from tests.multimodal.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier

@@ -34,17 +34,23 @@ def _scores(f1: float) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def write_cell(results: Path, dataset: str, model: str, seeds: list[dict[str, Any]], profile: str) -> Path:
-    """One scores.json, exactly these seeds."""
-    folder = results / dataset / model
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "scores.json"
-    path.write_text(json.dumps({"dataset": dataset, "model": model, "profile": profile, "seeds": seeds}))
-    return path
+def write_cell(results: Path, dataset: str, model: str, seeds: list[dict[str, Any]], profile: str) -> None:
+    """The record.json of each of these seeds."""
+    for fit in seeds:
+        folder = results / dataset / model / f"seed-{fit['seed']}"
+        folder.mkdir(parents=True, exist_ok=True)
+        record = {"dataset": dataset, "model": model, "profile": profile, **fit}
+        (folder / "record.json").write_text(json.dumps(record))
+
+
+def write_trace(results: Path, dataset: str, model: str, trace: pd.DataFrame) -> None:
+    """The trace.parquet of each seed."""
+    for seed, rounds in trace.groupby("seed"):
+        rounds.to_parquet(results / dataset / model / f"seed-{seed}" / "trace.parquet")
 
 
 def fit(seed: int, f1: float, **more: Any) -> dict[str, Any]:
-    """One seed of a scores.json whose test F1 is `f1` and validation F1 0.01 more."""
+    """A seed's record whose test F1 is `f1` and validation F1 0.01 more."""
     scores = {"val": _scores(f1 + 0.01), "test": _scores(f1)}
     return {"seed": seed, "rounds": 37, "best_round": 30, "fit_seconds": 12.3, "scores": scores} | more
 
@@ -87,7 +93,7 @@ def write_rows(results: Path, dataset: str, model: str, wrong: Sequence[int], n:
     p = np.where(right, 0.9, 0.1)
     p_1 = np.where(labels == 1, p, 1 - p)
     rows = pd.DataFrame({"seed": 0, "label": labels, "p_0": 1 - p_1, "p_1": p_1})
-    rows.to_parquet(results / dataset / model / "rows.parquet", index=False)
+    rows.to_parquet(results / dataset / model / "seed-0/rows.parquet", index=False)
 
 
 def write_results(
@@ -97,7 +103,7 @@ def write_results(
     seeds: Sequence[int] = SEEDS,
     profile: str = "demo",
 ) -> None:
-    """A whole results folder: scores.json and trace.parquet of every cell."""
+    """A whole results folder: record.json and trace.parquet of every cell."""
     rng = np.random.default_rng(7)
     for dataset in datasets:
         for model in models:
@@ -116,7 +122,7 @@ def write_results(
                 fits.append(fit(seed, f1, **cost, **(gbm if model == "bfv_dnn" else {})))
                 traces.append(trace)
             write_cell(results, dataset, model, fits, profile)
-            pd.concat(traces).to_parquet(results / dataset / model / "trace.parquet")
+            write_trace(results, dataset, model, pd.concat(traces))
 
 
 def write_card(prepared: Path, dataset: str, profile: str = "demo", **more: Any) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import make_views
+from tests.reporting import write_cell
 from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import number
@@ -135,12 +136,9 @@ def test_a_path_cannot_leave_the_folder(kept: Path, tmp_path: Path) -> None:
 
 
 def test_a_page_escapes_what_comes_from_the_data(kept: Path, tmp_path: Path) -> None:
-    cell = tmp_path / "results" / "ct" / "2wl"
-    cell.mkdir(parents=True)
     scores = {split: {"f1": 0.5} for split in ("val", "test")}
-    document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
-    (cell / "scores.json").write_text(json.dumps(document))
-    kept.rename(cell / FOLDER)
+    write_cell(tmp_path / "results", "ct", "2wl", [{"seed": 0, "scores": scores}], "demo")
+    kept.rename(tmp_path / "results/ct/2wl/seed-0" / FOLDER)
     places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
     page = write_pages(*places, datasets=["ct"], models=["2wl"]).read_text()
     assert "Inspection of the models" in page and page.count('<details class="model">') == 1
@@ -191,12 +189,9 @@ def test_given_probabilities_are_not_computed_again() -> None:
 
 def test_the_other_papers_cells_are_shown_too(kept: Path, tmp_path: Path) -> None:
     for dataset, model in (("ct", "2wl"), ("digits_rows", "earlyboost")):
-        cell = tmp_path / "results" / dataset / model
-        cell.mkdir(parents=True)
         record = {"seed": 0, "scores": {split: {"f1": 0.5, "accuracy": 0.5} for split in ("val", "test")}}
-        document = {"dataset": dataset, "model": model, "profile": "demo", "seeds": [record]}
-        (cell / "scores.json").write_text(json.dumps(document))
-    kept.rename(tmp_path / "results/digits_rows/earlyboost" / FOLDER)
+        write_cell(tmp_path / "results", dataset, model, [record], "demo")
+    kept.rename(tmp_path / "results/digits_rows/earlyboost/seed-0" / FOLDER)
     places = tmp_path / "results", tmp_path / "prepared", tmp_path / "out"
     cells = [("digits_rows", "earlyboost")]
     page = write_pages(*places, datasets=["ct"], models=["2wl"], cells=cells).read_text()

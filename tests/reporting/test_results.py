@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results
+from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results, write_trace
 from usboost.errors import UsboostError
 from usboost.report import paper
 from usboost.report.results import COLUMNS, collect, missing, profiles, read_trace, table3, write_csv
@@ -69,8 +69,8 @@ def test_columns_order_and_gbm(tmp_path: Path) -> None:
     assert len(frame) == len(DATASETS) * (len(MODELS) + 1) * len(SEEDS) * 2 * 4
     gbm = frame[frame["model"] == "gbm"]
     assert gbm["rounds"].isna().all() and gbm["fit_seconds"].isna().all()
-    cell = json.loads((tmp_path / "mi" / "bfv_dnn" / "scores.json").read_text())
-    assert gbm.iloc[-4]["value"] == cell["seeds"][1]["gbm"]["test"]["f1"]
+    record = json.loads((tmp_path / "mi" / "bfv_dnn" / "seed-1/record.json").read_text())
+    assert gbm.iloc[-4]["value"] == record["gbm"]["test"]["f1"]
 
 
 @settings(max_examples=30)  # of 72
@@ -141,7 +141,7 @@ def test_missing_cells_are_listed_in_table_order(tmp_path: Path) -> None:
 
 
 def test_empty_results_are_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UsboostError, match=r"no scores.json found under .* ct .* 2wl; run the training"):
+    with pytest.raises(UsboostError, match=r"no record.json found under .* ct .* 2wl; run the training"):
         collect(tmp_path, ["ct"], ["2wl"])
 
 
@@ -149,26 +149,16 @@ def test_empty_results_are_a_clear_error(tmp_path: Path) -> None:
     ("text", "names"),
     [
         ("{", "Invalid JSON"),
-        ('{"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": []}', "seeds"),
-        (
-            '{"dataset": "ct", "model": "2wl", "profile": "mine", "seeds": [{"seed": 0, "scores": {}}]}',
-            "profile",
-        ),
-        (
-            '{"dataset": "mi", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": {}}]}',
-            "on mi",
-        ),
-        (
-            '{"dataset": "ct", "model": "2wl", "profile": "demo", '
-            '"seeds": [{"seed": 0, "scores": {}}, {"seed": 0, "scores": {}}]}',
-            "seed twice",
-        ),
+        ('{"dataset": "ct", "model": "2wl", "profile": "demo", "seed": 0}', "scores"),
+        ('{"dataset": "ct", "model": "2wl", "profile": "mine", "seed": 0, "scores": {}}', "profile"),
+        ('{"dataset": "mi", "model": "2wl", "profile": "demo", "seed": 0, "scores": {}}', "on mi"),
+        ('{"dataset": "ct", "model": "2wl", "profile": "demo", "seed": 1, "scores": {}}', "with seed 1"),
     ],
 )
-def test_a_broken_scores_file_is_named(tmp_path: Path, text: str, names: str) -> None:
-    (tmp_path / "ct" / "2wl").mkdir(parents=True)
-    (tmp_path / "ct" / "2wl" / "scores.json").write_text(text)
-    with pytest.raises(UsboostError, match=rf"scores\.json.*{names}"):
+def test_a_broken_record_is_named(tmp_path: Path, text: str, names: str) -> None:
+    (tmp_path / "ct/2wl/seed-0").mkdir(parents=True)
+    (tmp_path / "ct/2wl/seed-0/record.json").write_text(text)
+    with pytest.raises(UsboostError, match=rf"record\.json.*{names}"):
         collect(tmp_path, ["ct"], ["2wl"])
 
 
@@ -177,7 +167,7 @@ def test_trace_marks_the_best_round_and_fills_columns(tmp_path: Path) -> None:
     trace = pd.DataFrame(
         {"seed": [1, 1, 1, 0, 0, 0], "round": [3, 2, 1] * 2, "f1_val": [0.1, 0.3, 0.2, 0.9, 0.5, 0.6]}
     )
-    trace.to_parquet(tmp_path / "ct" / "2wl" / "trace.parquet")
+    write_trace(tmp_path, "ct", "2wl", trace)
     read = read_trace(tmp_path, "ct", "2wl")
     assert read is not None
     assert read[["seed", "round"]].to_numpy().tolist() == [[s, r] for s in (0, 1) for r in (1, 2, 3)]
@@ -188,7 +178,7 @@ def test_trace_marks_the_best_round_and_fills_columns(tmp_path: Path) -> None:
 
 def test_a_broken_trace_is_named(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "2wl", [fit(0, 0.7)], "demo")
-    path = tmp_path / "ct" / "2wl" / "trace.parquet"
+    path = tmp_path / "ct/2wl/seed-0/trace.parquet"
     path.write_bytes(b"not parquet")
     with pytest.raises(UsboostError, match=r"trace\.parquet is not a Parquet file"):
         read_trace(tmp_path, "ct", "2wl")

@@ -178,7 +178,7 @@ def test_two_reports_lead_to_each_other(results: Path) -> None:
 
 
 def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
-    (results / "user_table/2wl/rows.parquet").unlink()
+    (results / "user_table/2wl/seed-0/rows.parquet").unlink()
     found = ranked_fits(collect(results, ["user_table"], MODELS), results, "user_table", "f1")
     assert found[1].test["f1"][0] == 0.99 and found[1].p_holm is None
     assert all(each.p_holm is not None for each in found[2:])
@@ -197,10 +197,10 @@ def numbers(tmp_path: Path) -> Path:
         cost = {"rounds": 9, "best_round": 7, "fit_seconds": 1.0, "margin": [-1600.0, 1700.0]}
         write_cell(folder, "user_table", model, [{"seed": 0, "scores": scores, **cost}], "user")
         rows = pd.DataFrame({"seed": 0, "label": true, "prediction": predicted})
-        rows.to_parquet(folder / "user_table" / model / "rows.parquet", index=False)
+        rows.to_parquet(folder / "user_table" / model / "seed-0/rows.parquet", index=False)
         trace = {"seed": 0, "round": np.arange(1, 10), "seconds": np.arange(9.0), "rmse_val": 2.0 * error}
         trace |= {"risk_train": 0.5, "risk_val": 0.6, "f1_val": np.nan}
-        pd.DataFrame(trace).to_parquet(folder / "user_table" / model / "trace.parquet", index=False)
+        pd.DataFrame(trace).to_parquet(folder / "user_table" / model / "seed-0/trace.parquet", index=False)
     label = {"mean": 2e4, "std": 5e3, "min": 1e4, "max": 3e4}
     write_card(
         tmp_path / "prepared",

@@ -24,6 +24,7 @@ from benchmarks.robustness import valid_inputs
 from tasks import settings
 from tests.conftest import encoded
 from tests.multimodal.test_report import Page
+from tests.reporting import write_cell, write_trace
 from usboost.data.images import EncodedImages
 from usboost.datasets import census, covertype, image_files, imagenet, sources, store
 from usboost.datasets import image_folders as image_tree
@@ -340,19 +341,10 @@ def test_a_report_of_hostile_names(tmp_path: Path) -> None:
     """Class, column, dataset, model and file names as a user's table or a stranger's card has them."""
     results, prepared = tmp_path / "results", tmp_path / "prepared"
     dataset, model = "<script>alert(2)<", "2wl<svg onload=alert(3)>"
-    cell = results / dataset / model
-    cell.mkdir(parents=True)
     scores = {"val": {"f1": 0.5, HOSTILE[0]: 1.0}, "test": {"f1": 0.5, HOSTILE[1]: 1.0}}
-    document = {
-        "dataset": dataset,
-        "model": model,
-        "profile": "demo",
-        "seeds": [{"seed": 0, "scores": scores}],
-    }
-    (cell / "scores.json").write_text(json.dumps(document))
-    pd.DataFrame({"seed": 0, "round": range(1, 4), "f1_val": 0.5, HOSTILE[0]: 1.0}).to_parquet(
-        cell / "trace.parquet"
-    )
+    write_cell(results, dataset, model, [{"seed": 0, "scores": scores}], "demo")
+    trace = pd.DataFrame({"seed": 0, "round": range(1, 4), "f1_val": 0.5, HOSTILE[0]: 1.0})
+    write_trace(results, dataset, model, trace)
     valid_inputs.write_prepared(prepared / dataset, tmp_path / "work")
     card = json.loads((prepared / dataset / "card.json").read_text())
     card["classes"] = list(HOSTILE[:2])

@@ -15,6 +15,7 @@ from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
 from tests.conftest import contents
+from tests.reporting import write_cell
 from tests.serving import Server, serving
 from usboost.datasets import store
 from usboost.datasets.sources import RemoteFile, find_source
@@ -249,11 +250,8 @@ def test_a_folder_that_cannot_be_written(server: Server) -> None:
 
 
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
-    cell = tmp_path / "ct" / "2wl"
-    cell.mkdir(parents=True)
     scores = {"val": {"f1": 0.5}, "test": {"f1": 0.5}}
-    document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
-    (cell / "scores.json").write_text(json.dumps(document))
+    write_cell(tmp_path, "ct", "2wl", [{"seed": 0, "scores": scores}], "demo")
     (tmp_path / "out").write_text("a file")
     with pytest.raises(UsboostError, match="out"):
         write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])

@@ -22,6 +22,7 @@ from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
 from tasks.fits.features import read_features
 from tasks.served_model import ServedModel
+from tests.reporting import write_cell
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.sources import sha256
@@ -300,10 +301,10 @@ def test_params_yaml_builds_no_objects(tmp_path: Path, marker: Path, bombs: list
 
 
 def test_results(tmp_path: Path, bombs: list[bytes]) -> None:
-    cell = tmp_path / "results" / "ct" / "2wl"
+    cell = tmp_path / "results/ct/2wl/seed-0"
     cell.mkdir(parents=True)
     for bomb in bombs:
-        (cell / "scores.json").write_bytes(bomb)
+        (cell / "record.json").write_bytes(bomb)
         (cell / "trace.parquet").write_bytes(bomb)
         for read in (read_cell, read_trace):
             with pytest.raises(UsboostError):
@@ -311,11 +312,8 @@ def test_results(tmp_path: Path, bombs: list[bytes]) -> None:
 
 
 def test_a_report_about_a_card_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
-    cell = tmp_path / "results" / "ct" / "2wl"
-    cell.mkdir(parents=True)
     scores = {"val": {"f1": 0.5}, "test": {"f1": 0.5}}
-    document = {"dataset": "ct", "model": "2wl", "profile": "demo", "seeds": [{"seed": 0, "scores": scores}]}
-    (cell / "scores.json").write_text(json.dumps(document))
+    write_cell(tmp_path / "results", "ct", "2wl", [{"seed": 0, "scores": scores}], "demo")
     (tmp_path / "prepared" / "ct").mkdir(parents=True)
     for bomb in bombs:
         (tmp_path / "prepared" / "ct" / "card.json").write_bytes(bomb)

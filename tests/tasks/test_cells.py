@@ -1,4 +1,4 @@
-"""Which fits are finished: by the results on disk, by MLflow's runs, and not by a run that lost its files."""
+"""Cells that need no fit: by the records on disk, by MLflow's runs, and not by a run that lost its files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from mlflow.tracking import MlflowClient
 
 from tasks import tracking
 from tasks.fits import results
-from tasks.fits.cells import ARTIFACT, Cell, finished, runs_of
+from tasks.fits.cell import Cell
+from tasks.fits.runs import ARTIFACT, missing, of_dataset
+from tasks.pages import mlflow_pages
 from usboost.datasets import store
 
-CELL = Cell("ci_a", "2wl", 0, "fingerprint")
+CELL = Cell("ci_a", "2wl", 0, "fingerprint", *[None] * 5)
 
 
 @pytest.fixture(autouse=True)
@@ -53,24 +55,24 @@ def logged(fingerprint: str, *, status: str = "FINISHED", files: bool = True) ->
 def test_a_finished_run_with_the_fingerprint_is_brought_once() -> None:
     logged("of other settings")
     logged("fingerprint", status="FAILED")
-    assert finished([CELL]) == set()
+    assert missing([CELL]) == [CELL]
     run = logged("fingerprint")
-    assert finished([CELL]) == {CELL}
+    assert missing([CELL]) == []
     (record,) = results.records("ci_a", "2wl")
     assert record["run"] == run.info.run_id
     logged("fingerprint")  # a second one changes nothing: the result is there
-    assert finished([CELL]) == {CELL}
+    assert missing([CELL]) == []
     assert results.records("ci_a", "2wl") == [record]
 
 
 def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
     lost = logged("fingerprint", files=False)
-    assert finished([CELL]) == set()
+    assert missing([CELL]) == [CELL]
     assert results.records("ci_a", "2wl") == []
-    assert list(runs_of("ci_a", f"tags.cell = '{CELL.name}'")) == []
+    assert list(of_dataset("ci_a", f"tags.cell = '{CELL.name}'")) == []
     assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
     logged("fingerprint")
-    assert finished([CELL]) == {CELL}
+    assert missing([CELL]) == []
 
 
 def test_fits_that_begin_at_once_list_the_same_datasets() -> None:
@@ -85,7 +87,7 @@ def test_fits_that_begin_at_once_list_the_same_datasets() -> None:
 
     def log(run_id: str) -> None:
         at_once.wait()
-        tracking.log_datasets(run_id, card, Path("data/prepared/ci_a"))
+        mlflow_pages.log_datasets(run_id, card, Path("data/prepared/ci_a"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(log, runs))

@@ -10,7 +10,7 @@ import pytest
 
 from tasks import settings
 from tasks.fits import features
-from tasks.fits.identity import features_fingerprint, plan
+from tasks.fits.cell import features_fingerprint, plan
 from tasks.settings import Settings
 from usboost.datasets import store
 from usboost.models.methods.boosted_features import BoostedFeatures

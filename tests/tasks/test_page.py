@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.local.runtime import free_port
+from flows.local.servers import free_port
 from tasks.pages import flow_page as page
 from usboost.boosting.rounds import Round
 

@@ -1,4 +1,4 @@
-"""A dataset's results: seeds put together and taken apart again, and what DVC compares of them."""
+"""A dataset's results: the records of its cells, and what DVC compares of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 from tasks import settings
-from tasks.fits import results
+from tasks.fits import results, runs
+from tasks.fits.cell import Cell
 from tests.conftest import contents
 from usboost.datasets import store
+from usboost.report.results import read_trace
 
 ROOT = Path(__file__).parents[2]
 SCORES = {
@@ -35,50 +37,49 @@ def add(seed: int, fingerprint: str = "a", model: str = "2wl", rounds: int = 2) 
     fit = Path(f"fit-{model}-{seed}-{fingerprint}")
     (fit / "inspection").mkdir(parents=True)
     (fit / "inspection/kept.json").write_text(f'"{seed} {fingerprint}"')
-    record = {"seed": seed, "fingerprint": fingerprint, "scores": SCORES[seed]}
-    (fit / "record.json").write_text(json.dumps(record))
+    about = {"dataset": "ci_a", "model": model, "profile": "demo", "seed": seed, "fingerprint": fingerprint}
+    (fit / "record.json").write_text(json.dumps({**about, "scores": SCORES[seed]}))
     trace = {"seed": seed, "round": range(1, rounds + 1), "f1_val": 0.2, "epsilon": 1.0 + seed}
     pd.DataFrame(trace).to_parquet(fit / "trace.parquet")
     pd.DataFrame({"seed": [seed], "label": [1]}).to_parquet(fit / "rows.parquet")
-    results.add("ci_a", model, seed, fit)
+    runs.write(cell(model, seed), fit)
 
 
-def seeds(name: str, model: str = "2wl") -> list[int]:
-    return pd.read_parquet(Path("data/results/ci_a") / model / name)["seed"].tolist()
+def cell(model: str, seed: int, fingerprint: str = "a") -> Cell:
+    return Cell("ci_a", model, seed, fingerprint, *[None] * 5)
 
 
-def test_seeds_are_put_together_in_order_and_a_new_fit_takes_the_place_of_an_old_one():
+def test_records_are_in_order_and_a_new_fit_takes_the_place_of_an_old_one():
     add(1)
     add(0)
     assert [record["seed"] for record in results.records("ci_a", "2wl")] == [0, 1]
-    assert (seeds("trace.parquet"), seeds("rows.parquet")) == ([0, 0, 1, 1], [0, 1])
-    before = Path("data/results/ci_a/2wl/scores.json").read_bytes()
-    assert json.loads(before)["profile"] == "demo"
     add(1, "b", rounds=3)
-    assert seeds("trace.parquet") == [0, 0, 1, 1, 1]
-    kept = json.loads(Path("data/results/ci_a/2wl/inspection/kept.json").read_text())
-    assert kept == "0 a"  # of seed 0
-    assert results.has("ci_a", "2wl", 1, "b") and results.has("ci_a", "2wl", 0, "a")
-    assert not results.has("ci_a", "2wl", 1, "a") and not results.has("ci_a", "2wl", 2, "a")
-    assert not results.has("ci_a", "lgbm", 0, "a")
+    trace = read_trace(Path("data/results"), "ci_a", "2wl")
+    assert trace["seed"].tolist() == [0, 0, 1, 1, 1]
+    kept = json.loads(Path("data/results/ci_a/2wl/seed-1/inspection/kept.json").read_text())
+    assert kept == "1 b"
+    finished = [cell("2wl", 1, "b"), cell("2wl", 0)]
+    others = [cell("2wl", 1), cell("2wl", 2), cell("lgbm", 0)]
+    assert [results.is_finished(each) for each in (*finished, *others)] == [True] * 2 + [False] * 3
 
 
 def test_only_what_a_run_names_is_kept():
     for model in ("2wl", "lgbm"):
         add(0, model=model)
         add(1, model=model)
-    results.keep_only("ci_a", [("2wl", 0)])
-    assert [path.name for path in Path("data/results/ci_a").iterdir()] == ["2wl"]
-    assert (seeds("trace.parquet"), seeds("rows.parquet")) == ([0, 0], [0])
+    Path("data/results/ci_a/notes.txt").write_text("no cell")
+    results.keep_only("ci_a", [cell("2wl", 0)])
+    assert [path.as_posix() for path in Path("data/results").glob("*/*")] == ["data/results/ci_a/2wl"]
+    assert [path.name for path in Path("data/results/ci_a/2wl").iterdir()] == ["seed-0"]
     written = contents(Path("data/results"))
-    results.keep_only("ci_a", [("2wl", 0)])
+    results.keep_only("ci_a", [cell("2wl", 0)])
     assert contents(Path("data/results")) == written
 
 
-def test_damaged_results_are_none():
+def test_damaged_records_are_none():
     add(0)
-    Path("data/results/ci_a/2wl/scores.json").write_text("{")
-    assert results.records("ci_a", "2wl") == []
+    Path("data/results/ci_a/2wl/seed-0/record.json").write_text("{")
+    assert results.records("ci_a", "2wl") == [] and not results.is_finished(cell("2wl", 0))
 
 
 def test_metrics_are_means_over_the_seeds():

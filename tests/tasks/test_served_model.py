@@ -17,7 +17,7 @@ from mlflow.pyfunc import scoring_server
 from PIL import Image
 
 import usboost
-from tasks.tracking.logged_model import signature
+from tasks.serving.logged_model import signature
 from tests.conftest import encoded
 from usboost import MultimodalClassifier, UsboostError
 

@@ -16,10 +16,10 @@ import yaml
 from mlflow.tracking import MlflowClient
 
 from tasks import settings as reading
-from tasks import tracking, tuning
+from tasks import tuning
 from tasks.catalog import DATASETS
 from tasks.fits import fit_cell as training
-from tasks.fits.identity import plan
+from tasks.fits.cell import plan
 from tests.multimodal.conftest import accepted
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import store
@@ -239,7 +239,7 @@ def test_a_fit_that_was_stopped_goes_on(
     planned = plan("user_table", "2wl", SEED, settings)
     kept = Checkpoint(Path("kept"), planned.identity)
     with monkeypatch.context() as patch:
-        patch.setattr(tracking, "log_model", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(training, "log_model", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fitted("2wl", settings, kept)
     rounds = {path: path.stat().st_mtime_ns for path in Path("kept").rglob("round-*")}

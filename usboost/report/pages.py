@@ -62,7 +62,8 @@ def write_pages(
 
     Parameters
     ----------
-    results : folder with ``<dataset>/<model>/scores.json``, ``trace.parquet`` and ``rows.parquet``.
+    results : folder with ``<dataset>/<model>/seed-<seed>``, in it ``record.json``, ``trace.parquet`` and
+        ``rows.parquet``.
     prepared : folder with ``<dataset>/card.json``.
     out : folder to write into; made if need be.
     datasets, models : what the report is about; cells without scores are named on the page.
@@ -87,7 +88,9 @@ def write_pages(
             trained.setdefault(d, []).append(m)
         inspections: dict[str, dict[str, Any]] = {}
         for d, names in trained.items():
-            read = {m: read_inspection(results / d / m / INSPECTION) for m in catalogue.ordered(names)}
+            read = {
+                m: read_inspection(results / d / m / "seed-0" / INSPECTION) for m in catalogue.ordered(names)
+            }
             if found := {m: each for m, each in read.items() if each is not None}:
                 inspections[d] = found
         data = ReportData(

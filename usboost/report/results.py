@@ -63,8 +63,16 @@ class SeedScores(BaseModel):
     made: dict[str, Any] | None = None
 
 
+class Record(SeedScores):
+    """One `record.json`: a fit, and what it is of."""
+
+    dataset: str
+    model: str
+    profile: Literal["demo", "user", "paper"]
+
+
 class CellScores(BaseModel):
-    """One `scores.json`: every seed of one model on one dataset."""
+    """Every seed of one model on one dataset: the records in data/results/<dataset>/<model>/seed-<seed>."""
 
     dataset: str
     model: str
@@ -80,13 +88,13 @@ def dataset_name(dataset: str) -> str:
 def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """Read the scores of one model on one dataset; None if the training flow has not written them.
 
-    A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's file unless it has a
+    A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's records unless it has a
     folder of its own.
 
-    Raises `UsboostError` if the file is not what the training flow writes, or lies in another cell's folder.
+    Raises `UsboostError` if a record is not what the training flow writes, or lies in another cell's folder.
     """
-    path = Path(results) / dataset / model / "scores.json"
-    if not path.is_file():
+    records = {path: _read_record(path) for path in Path(results, dataset, model).glob("seed-*/record.json")}
+    if not records:
         entry = catalogue.model_with_part(model)
         whole = read_cell(results, dataset, entry.name) if entry else None
         # rounds and seconds belong to the network trained on the GBM's leaf values, so they stay empty
@@ -95,20 +103,23 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
         if whole is None or not alone:
             return None
         return CellScores(dataset=dataset, model=model, profile=whole.profile, seeds=alone)
+    for path, record in records.items():
+        if (record.dataset, record.model, f"seed-{record.seed}") != (dataset, model, path.parent.name):
+            raise UsboostError(
+                f"{path} is the record of {record.model} on {record.dataset} with seed {record.seed}; "
+                "move it there or train again"
+            )
+    seeds = sorted(records.values(), key=lambda record: record.seed)
+    return CellScores(dataset=dataset, model=model, profile=seeds[0].profile, seeds=list(seeds))
+
+
+def _read_record(path: Path) -> Record:
     try:
-        cell = CellScores.model_validate_json(path.read_bytes())
+        return Record.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
-    if (cell.dataset, cell.model) != (dataset, model):
-        raise UsboostError(
-            f"{path} holds the scores of {cell.model} on {cell.dataset}; move it there or train again"
-        )
-    seeds = [fit.seed for fit in cell.seeds]
-    if len(set(seeds)) < len(seeds):
-        raise UsboostError(f"{path} holds a seed twice among {seeds}; train this model again")
-    return cell
 
 
 def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
@@ -131,7 +142,7 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     Parameters
     ----------
     results : folder
-        Holds ``<dataset>/<model>/scores.json``.
+        Holds ``<dataset>/<model>/seed-<seed>/record.json``.
     datasets, models : names of folders
         What to read; cells not there are skipped (`missing` lists them). With a model come its parts
         that were scored, ``gbm`` with ``bfv_dnn``.
@@ -149,7 +160,7 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     frame = _rows(read_cell(results, d, m) for d in datasets for m in models)
     if frame.empty:
         raise UsboostError(
-            f"no scores.json found under {results} for the datasets {', '.join(datasets) or '(none)'} "
+            f"no record.json found under {results} for the datasets {', '.join(datasets) or '(none)'} "
             f"and the models {', '.join(models) or '(none)'}; run the training flow first"
         )
     baselines = _rows(read_cell(results, dataset, catalogue.BASELINE) for dataset in datasets)
@@ -240,29 +251,18 @@ def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
-    """Read one model's `trace.parquet`, long over rounds; None if there is none.
+    """Read every seed's `trace.parquet` of one model, long over rounds; None if there is none.
 
     Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round,
     and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
-    scores.json, or the highest ``f1_val`` where that is not given.
+    its record, or the highest ``f1_val`` where that is not given.
 
     Raises `UsboostError` if the file cannot be read or has no seed and round.
     """
-    path = Path(results) / dataset / model / "trace.parquet"
-    if not path.is_file():
+    paths = sorted(Path(results, dataset, model).glob("seed-*/trace.parquet"))
+    if not paths:
         return None
-    try:
-        trace = pd.read_parquet(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
-    absent = [name for name in ("seed", "round") if name not in trace]
-    if absent:
-        raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
-    for name in TRACE_COLUMNS:
-        try:
-            trace[name] = trace[name].astype("float64") if name in trace else np.nan
-        except (ValueError, TypeError):
-            raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
+    trace = pd.concat(map(_read_rounds, paths), ignore_index=True)
     trace = trace.sort_values(["seed", "round"], ignore_index=True)
     cell = read_cell(results, dataset, model)
     rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}
@@ -275,6 +275,22 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     return trace
 
 
+def _read_rounds(path: Path) -> pd.DataFrame:
+    try:
+        trace = pd.read_parquet(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+    absent = [name for name in ("seed", "round") if name not in trace]
+    if absent:
+        raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
+    for name in TRACE_COLUMNS:
+        try:
+            trace[name] = trace[name].astype("float64") if name in trace else np.nan
+        except (ValueError, TypeError):
+            raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
+    return trace
+
+
 TestRows = tuple[np.ndarray, np.ndarray]
 """Labels (n,), and probabilities (n, M) or predicted numbers (n,)."""
 
@@ -284,7 +300,7 @@ def read_rows(results: Path, dataset: str, model: str, seed: int) -> TestRows | 
 
     Raises `UsboostError` if the file cannot be read.
     """
-    path = Path(results) / dataset / model / "rows.parquet"
+    path = Path(results) / dataset / model / f"seed-{seed}" / "rows.parquet"
     if not path.is_file():
         return None
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flows.local import runtime
+from flows.local.servers import free_port
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local.detached import marked, state
 
@@ -52,7 +52,7 @@ def postgres() -> Iterator[str]:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
             as_user = ["runuser", "-u", "postgres", "--"]
-        port, data = runtime.free_port(), folder / "data"
+        port, data = free_port(), folder / "data"
 
         def call(program: str, *words: str) -> None:
             command = [*as_user, str(programs / program), *words]
@@ -72,7 +72,7 @@ def postgres() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """An S3 endpoint on loopback with one bucket; its address."""
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=runtime.free_port())
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=free_port())
     server.start()
     address = f"http://127.0.0.1:{server._port}"
     try:

@@ -125,7 +125,7 @@ def test_a_worker_with_nothing_but_addresses_fits(team: dict[str, Any], tmp_path
     finally:
         stop(worker, place)
 
-    assert len(list((here / "data/results").glob("*/*/scores.json"))) == 4
+    assert len(list((here / "data/results").glob("*/*/seed-0/record.json"))) == 4
     runs = pd.DataFrame(json.loads(asking.run(sys.executable, "-c", RUNS).stdout))
     assert sorted(runs["tags.cell"]) == sorted(
         f"{dataset}/{model}/seed-0" for dataset in ("user_table", "ci_b") for model in ("2wl", "bfv_dnn")

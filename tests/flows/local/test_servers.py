@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.local.runtime import answers, free_port
+from flows.local.servers import answers, free_port
 from tests.flows.local.detached import marked, state
 
 pytestmark = pytest.mark.slow
@@ -95,7 +94,8 @@ class Home:
 
     @property
     def server(self) -> psutil.Process:
-        return psutil.Process(json.loads((self.path / "services/prefect.json").read_text())["pid"])
+        (found,) = [pid for pid in marked(self.path) if "--port" in psutil.Process(pid).cmdline()]
+        return psutil.Process(found)
 
 
 @pytest.fixture(scope="module")
@@ -142,16 +142,13 @@ def test_another_homes_server_is_not_taken_for_ours(home: Home, tmp_path: Path, 
     (tmp_path / "other").mkdir()
     other = Home(tmp_path / "other", port=int(url.split(":")[2].removesuffix("/api")), like=databases)
     try:
-        shutil.copytree(home.path / "services", other.path / "services")  # as in a copied home
+        profiles = home.path / "prefect/profiles.toml"
+        shutil.copy(profiles, other.path / "prefect")  # as in a copied home: it names the other's server
         own, _ = other.addresses()
         assert own != url and answers(url) and answers(own)
         other.services("stop")
         assert answers(url) and not answers(own)
-        other.ok(
-            *("-m", "prefect", "config", "set", f"PREFECT_API_URL={url}"),
-            PREFECT_HOME=str(other.path / "prefect"),
-        )
-        assert other.addresses()[0] == url, "what a user has set is used"
+        assert other.ok("-c", ADDRESSES, PREFECT_API_URL=url).splitlines()[0] == url, "what is set is used"
         assert marked(other.path) == []
     finally:
         other.services("stop")
@@ -164,19 +161,6 @@ def test_a_given_server_that_does_not_answer(home: Home) -> None:
     (sentence,) = done.stderr.splitlines()
     assert nobody in sentence and "PREFECT_API_URL" in sentence
     assert marked(home.path) == []
-
-
-def test_a_process_that_has_the_id_of_an_ended_one_is_left_alone(home: Home) -> None:
-    with subprocess.Popen(["sleep", "600"]) as bystander:
-        for name, facts in {"prefect": {"options": []}, "mlflow": {}, "cpu-1": {}}.items():
-            path = home.path / f"services/{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(
-                json.dumps({"pid": bystander.pid, "url": f"http://127.0.0.1:{free_port()}", **facts})
-            )
-        assert home.services("stop") == "0 processes ended\n"
-        assert bystander.poll() is None
-        bystander.kill()
 
 
 @pytest.mark.long
@@ -192,7 +176,7 @@ def test_the_services_with_a_worker_that_is_killed(home: Home) -> None:
     assert home.services("status").count(" answers") == 3
     again = home.run("-m", "flows.local.services", "start")
     assert again.returncode == 1 and "run already" in again.stderr and len(again.stderr.splitlines()) == 1
-    pages = home.ok("-m", "flows.local.ui")
+    pages = home.ok("-m", "flows.local.services", "ui")
     assert now["mlflow"] in pages and url.removesuffix("/api") in pages
 
     (worker,) = now["workers"]
@@ -236,7 +220,7 @@ def test_the_pages_until_interrupted(home: Home, ended_by: signal.Signals) -> No
     kept = ended_by == signal.SIGTERM
     if kept:
         home.addresses()
-    with home.start("-m", "flows.local.ui") as pages:
+    with home.start("-m", "flows.local.services", "ui") as pages:
         said = read_until(pages, "Ctrl-C")
         urls = [line.split()[1] for line in said.splitlines() if line.startswith(("MLflow  ", "Prefect  "))]
         assert [answers(urls[0].split("/#")[0]), answers(f"{urls[1]}/api")] == [True, True]

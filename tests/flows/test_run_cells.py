@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tasks.fits.run_locally import task_runner
+from tasks.fits.run_cells import task_runner
 from tasks.settings import Fits
 
 pytestmark = pytest.mark.slow

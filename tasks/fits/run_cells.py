@@ -1,0 +1,251 @@
+"""Run the fits of a dataset: on a task runner of this machine, or as a deployment's flow runs, on workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from uuid import UUID
+
+import mlflow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.deployments import run_deployment
+from prefect.events import AutomationCore
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import EventTrigger
+from prefect.exceptions import ObjectNotFound
+from prefect.futures import as_completed
+from prefect.states import Cancelled
+from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+
+from tasks import machine
+from tasks.fits import runs as mlflow_runs
+from tasks.fits.cell import Cell
+from tasks.fits.fit_cell import fit_cell
+from tasks.settings import Fits
+from usboost.errors import UsboostError
+
+POLL_SECONDS = 2.0
+PAGE = 100
+LIVE = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
+
+LOST = {"heartbeat": ("usboost, silent fits", 120), "Pending": ("usboost, fits that do not start", 240)}
+"""Automations of Prefect's server by the event after which they wait, with the seconds until a run is lost.
+
+A heartbeat comes every 30 seconds (prefect.yaml, at `fit-one`), the first when a run's process has started.
+"""
+
+ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
+
+
+def task_runner(chosen: Fits) -> TaskRunner[Any]:
+    """Return the task runner that the settings name.
+
+    Raises `UsboostError` if Dask is asked for and not installed.
+    """
+    if chosen.runner == "threads":
+        return ThreadPoolTaskRunner(max_workers=chosen.workers)
+    if chosen.runner == "processes":
+        return ProcessPoolTaskRunner(max_workers=chosen.workers)
+    try:
+        import dask
+        from prefect_dask import DaskTaskRunner
+    except ImportError:
+        raise UsboostError("Dask is not installed; install usboost[dask] or choose another runner") from None
+    if chosen.dask_address:
+        return DaskTaskRunner(address=chosen.dask_address)
+    # Dask has malloc give every array back at once, and a training then spends half its time getting memory
+    dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})
+    cluster = {
+        "n_workers": chosen.workers,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "resources": {"GPU": 1},
+    }
+    return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
+
+
+def annotated(chosen: Fits, cell: Cell) -> AbstractContextManager[Any]:
+    """In the block, a cell that is submitted to Dask goes to a worker with a GPU, if it needs one."""
+    if chosen.runner != "dask" or not machine.on_gpu(cell.devices):
+        return nullcontext()
+    import dask
+
+    return dask.annotate(resources={"GPU": 1})
+
+
+def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], None]) -> dict[Cell, str]:
+    """Fit the cells; why those failed that failed, each in a sentence.
+
+    A cell that raises is retried by Prefect. One whose process died took its pool with it, and others that
+    were in it: they are tried again in a new one.
+
+    Parameters
+    ----------
+    on_end : called with each cell that has been fitted
+    """
+    task = fit_cell.with_options(retries=chosen.retries)
+    given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": machine.thread_share(chosen.workers)}
+    reasons: dict[Cell, str] = {}
+    left = list(cells)
+    for _ in range(1 + chosen.retries):
+        if not left:
+            break
+        with task_runner(chosen) as runner:
+            futures = {}
+            for cell in left:
+                with annotated(chosen, cell):
+                    futures[runner.submit(task, {"cell": cell, **given})] = cell
+            left = []
+            for future in as_completed(list(futures)):
+                cell = futures[future]
+                try:
+                    future.result()
+                except Exception as error:
+                    reasons[cell] = str(error) or type(error).__name__
+                    if not future.state.is_final():
+                        reasons[cell] = f"its process died ({type(error).__name__})"
+                        left.append(cell)
+                else:
+                    reasons.pop(cell, None)
+                    on_end(cell)
+    return reasons
+
+
+def run_on_workers(
+    dataset: str,
+    cells: Sequence[Cell],
+    chosen: Fits,
+    on_end: Callable[[Cell], None],
+    tell: Callable[[str], None],
+) -> dict[Cell, str]:
+    """Submit the cells and wait for them; why those failed that failed, each in a sentence.
+
+    A cell whose flow run is Crashed, by itself or by an automation of `LOST`, is submitted again, `retries`
+    times at most.
+
+    Raises `UsboostError` if the deployment is not there.
+
+    Parameters
+    ----------
+    on_end : called with each cell that has been fitted
+    tell : called with what a user should know
+    """
+    reasons: dict[Cell, str] = {}
+    with get_client(sync_client=True) as client:
+        try:
+            pool = client.read_deployment_by_name(chosen.deployment).work_pool_name
+        except ObjectNotFound:
+            raise UsboostError(
+                f"the Prefect server has no deployment {chosen.deployment!r}; "
+                "run `prefect --no-prompt deploy --all`"
+            ) from None
+        crash_lost_runs(client)
+        _cancel_leftovers(client, dataset)
+        waiting = {_submit(cell, chosen): (cell, 0) for cell in cells}
+        path = {"work_pool_name": str(pool)}
+        workers = client.request("POST", "/work_pools/{work_pool_name}/workers/filter", path_params=path)
+        if cells and not any(worker["status"] == "ONLINE" for worker in workers.json()):
+            tell(f"no worker of the pool {pool} is online; the cells wait for one")
+        while waiting:
+            time.sleep(POLL_SECONDS)
+            found = _read(client, list(waiting))
+            for run_id, (cell, number) in list(waiting.items()):
+                run = found.get(run_id)
+                reason = _reason(run)
+                if reason is None:
+                    continue
+                del waiting[run_id]
+                if reason == "":
+                    on_end(cell)
+                    continue
+                _supersede(dataset, run_id)
+                if run and run.state and run.state.is_crashed() and number < chosen.retries:
+                    tell(f"{cell.name}: {reason}; submitted again")
+                    waiting[_submit(cell, chosen)] = (cell, number + 1)
+                else:
+                    reasons[cell] = reason
+    return reasons
+
+
+def _reason(run: FlowRun | None) -> str | None:
+    """Return why a flow run has ended without a record: None while it runs, "" when it is done."""
+    if run is None or run.state is None:
+        return "its flow run was deleted"
+    state = run.state
+    if state.is_completed():
+        return ""
+    if state.is_failed():
+        return state.message or "it failed"
+    if state.is_crashed():
+        return f"its process died ({state.message})"
+    return "it was cancelled" if state.is_cancelled() or state.is_cancelling() else None
+
+
+def crash_lost_runs(client: SyncPrefectClient) -> None:
+    """Have Prefect's server crash the runs of cells whose worker has died, unless its automations are there.
+
+    This is Prefect's recipe to detect zombie flow runs, with a second one for a process that never starts.
+    """
+    for event, (name, seconds) in LOST.items():
+        if client.read_automations_by_name(name):
+            continue
+        trigger = EventTrigger.model_validate(
+            {
+                "after": [f"prefect.flow-run.{event}"],
+                "expect": [*ENDED, "prefect.flow-run.heartbeat", "prefect.flow-run.Running"],
+                "match": {"prefect.resource.id": "prefect.flow-run.*"},
+                "match_related": {
+                    "prefect.resource.role": "tag",
+                    "prefect.resource.id": "prefect.tag.fits:*",
+                },
+                "for_each": ["prefect.resource.id"],
+                "posture": "Proactive",
+                "threshold": 1,
+                "within": seconds,
+            }
+        )
+        message = f"no sign of life of its worker for {seconds} seconds"
+        crash = ChangeFlowRunState(name=None, state=StateType.CRASHED, message=message, force=False)
+        client.create_automation(AutomationCore(name=name, trigger=trigger, actions=[crash]))
+
+
+def _supersede(dataset: str, flow_run_id: UUID) -> None:
+    """Let what a flow run that was given up may still be doing in MLflow not count."""
+    wanted = f"attributes.status = 'RUNNING' and tags.`prefect.flow_run_id` = '{flow_run_id}'"
+    for run in mlflow_runs.of_dataset(dataset, wanted):
+        mlflow_runs.supersede(run)
+
+
+def _submit(cell: Cell, chosen: Fits) -> UUID:
+    parameters = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    run: Any = run_deployment(
+        chosen.deployment,
+        parameters={**parameters, "expected": cell.fingerprint},
+        timeout=0,
+        tags=[f"fits:{cell.dataset}"],
+    )
+    return UUID(str(run.id))
+
+
+def _read(client: SyncPrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
+    found: list[FlowRun] = []
+    for start in range(0, len(ids), PAGE):
+        some = FlowRunFilter.model_validate({"id": {"any_": ids[start : start + PAGE]}})
+        found += client.read_flow_runs(flow_run_filter=some, limit=PAGE)
+    return {run.id: run for run in found}
+
+
+def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
+    """Cancel what an earlier flow of this dataset submitted and did not wait for."""
+    live = FlowRunFilter.model_validate(
+        {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
+    )
+    while left := client.read_flow_runs(flow_run_filter=live, limit=PAGE):
+        for run in left:
+            state: Any = Cancelled(message="the fits were started anew")
+            client.set_flow_run_state(run.id, state, force=True)
+            _supersede(dataset, run.id)

@@ -1,0 +1,344 @@
+"""MLflow: one run per dataset × model × seed, its parameters and scores, rounds in batches, weak learners."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
+
+from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
+from usboost.errors import UsboostError
+from usboost.files import write_atomically
+
+SUPERSEDED = "superseded"
+"""The tag of a run that does not count."""
+
+FLUSH_ROUNDS = 50
+FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
+BATCH = 1000  # metrics in one request, the server's limit
+TIMES = ("step", "fit", "wait", "sum", "total")
+"""Beside those of the weak learners' fits; the others are next to nothing."""
+RISK = mlflow_pages.of_round("risk_train")  # every round has it
+
+
+class Unlogged(UsboostError):
+    """What a fit has made is on disk, but not in MLflow."""
+
+
+class Superseded(UsboostError):
+    """Another run has taken this one's place: its results must not count."""
+
+
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Raise `Unlogged` where MLflow does not do what it is asked for in the block."""
+    try:
+        yield
+    except MlflowException as error:
+        reason = str(error).strip().splitlines()[0][:200]
+        raise Unlogged(
+            f"MLflow at {mlflow.get_tracking_uri()} does not answer ({reason}); what is fitted is kept under "
+            "data/checkpoints, and the same command goes on when MLflow is back"
+        ) from error
+
+
+def experiment_id(name: str, tasks: Collection[str] = ("classification",)) -> str:
+    """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
+    experiment = mlflow.get_experiment_by_name(name)
+    if experiment:
+        mlflow_pages.add_views(experiment.experiment_id, experiment.tags, tasks)
+        return str(experiment.experiment_id)
+    store = mlflow.get_tracking_uri()
+    local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
+    made = mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
+    mlflow_pages.add_views(made, {}, tasks)
+    return made
+
+
+@contextmanager
+def tracked_run(
+    experiment: str, name: str, tags: Mapping[str, str], named: Path | None = None
+) -> Iterator[str]:
+    """Open an MLflow run: its id; FAILED with the error's sentence when the block raises.
+
+    Raises `Unlogged` if MLflow does not answer.
+
+    Parameters
+    ----------
+    named : file, optional
+        Where the run's id is written; if it already names a run, that is resumed, with the new tags.
+    """
+    client = MlflowClient()
+    with one_sentence():
+        run_id = _resumed(client, named, tags)
+        if run_id is None:
+            of = experiment_id(experiment, [tags.get("task", "classification")])
+            run_id = str(client.create_run(of, run_name=name, tags=dict(tags)).info.run_id)
+            if named is not None:
+                document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}
+                write_atomically(named, json.dumps(document).encode())
+        try:
+            yield run_id
+            client.set_terminated(run_id, status="FINISHED")
+        except BaseException as error:
+            with suppress(MlflowException, OSError):  # it may be MLflow that is away
+                client.set_tag(run_id, "error", str(error)[:500] or type(error).__name__)
+                killed = isinstance(error, KeyboardInterrupt | Superseded)
+                client.set_terminated(run_id, status="KILLED" if killed else "FAILED")
+            raise
+
+
+def _resumed(client: MlflowClient, named: Path | None, tags: Mapping[str, str]) -> str | None:
+    """Set the run that a file names RUNNING again; None if there is none, or this MLflow does not know it."""
+    run_id = read_run_id(named) if named else None
+    if run_id is None:
+        return None
+    try:
+        run = client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    if run.info.lifecycle_stage != "active" or run.data.tags.get(SUPERSEDED) == "true":
+        return None
+    client.update_run(run_id, status="RUNNING")
+    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
+    if "error" in run.data.tags:
+        client.delete_tag(run_id, "error")
+    return run_id
+
+
+def read_run_id(named: Path) -> str | None:
+    """Return the id of the run that a file names; None where it names none of this MLflow."""
+    with suppress(OSError, ValueError, KeyError):
+        document = json.loads(named.read_text())
+        if document["tracking_uri"] == mlflow.get_tracking_uri():
+            return str(document["run_id"])
+    return None
+
+
+def supersede_named(named: Path) -> None:
+    """Mark the run that a file names as one that does not count: its fit is not resumed."""
+    if run_id := read_run_id(named):
+        with suppress(OSError, MlflowException):
+            MlflowClient().set_tag(run_id, SUPERSEDED, "true")
+            MlflowClient().set_terminated(run_id, status="KILLED")
+
+
+@contextmanager
+def once(run_id: str, tag: str) -> Iterator[bool]:
+    """Yield True the first time for this run and tag, if the block then ends well."""
+    client, name = MlflowClient(), f"usboost.{tag}"
+    first = name not in client.get_run(run_id).data.tags
+    yield first
+    if first:
+        client.set_tag(run_id, name, "true")
+
+
+def log_files(run_id: str, folder: Path, name: str) -> None:
+    """Log the files of a folder as artifacts below `name`. Raises `Unlogged` if they cannot be written."""
+    try:
+        MlflowClient().log_artifacts(run_id, str(folder), name)
+    except OSError as error:
+        with one_sentence():
+            raise MlflowException(f"its artifacts cannot be written: {error}") from error
+
+
+def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
+    """Log all parameters, nested ones by dotted names."""
+    params = [Param(mlflow_pages.key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
+    MlflowClient().log_batch(run_id, params=params)
+
+
+def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
+    """Log an estimator's parameters, those of estimators inside it included."""
+    given = estimator.get_params(deep=False)
+    given = {name: given[name] for name in given if name not in ("callbacks", "checkpoint", "gbm")}
+    for name, learner in (given.pop("learners", None) or {}).items():
+        given[f"learner_{name}"] = learner
+    nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
+    log_parameters(run_id, {**more, **nested})
+
+
+def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in parameters.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def log_numbers(run_id: str, numbers: Mapping[str, float]) -> None:
+    """Log numbers that have no steps, now."""
+    log_metrics(run_id, [metric(name, value) for name, value in numbers.items()])
+
+
+def metric(name: str, value: float, step: int = 0, **more: Any) -> Metric:
+    """Make a metric of now."""
+    return Metric(name, float(value), int(time.time() * 1000), step, **more)
+
+
+def log_metrics(run_id: str, metrics: Sequence[Metric]) -> None:
+    """Log metrics in as many requests as they need."""
+    for start in range(0, len(metrics), BATCH):
+        MlflowClient().log_batch(run_id, metrics=metrics[start : start + BATCH])
+
+
+def log_scores(
+    run_id: str,
+    scores: Mapping[str, Mapping[str, float]],
+    datasets: Mapping[str, tuple[str, str]] | None = None,
+    **more: float,
+) -> None:
+    """Log final scores, for the run, its description and the model that it has logged; the fit's numbers.
+
+    Parameters
+    ----------
+    datasets : each split's dataset in MLflow, by name and digest
+    """
+    run = MlflowClient().get_run(run_id)
+    model = run.outputs.model_outputs[0].model_id if run.outputs and run.outputs.model_outputs else None
+    metrics = []
+    scores = dict(sorted(scores.items()))  # the page lists those of test before those of val, as they come
+    for split, found in scores.items():
+        name, digest = (datasets or {}).get(split, (None, None))
+        of: dict[str, Any] = {
+            "model_id": model,
+            "dataset_name": name,
+            "dataset_digest": digest,
+            "run_id": run_id,
+        }
+        metrics += [
+            metric(mlflow_pages.of_score(split, key), value, **(of if model else {}))
+            for key, value in found.items()
+        ]
+    metrics += [metric(name, value) for name, value in more.items()]
+    note = mlflow_pages.with_scores(run.data.tags.get(MLFLOW_RUN_NOTE, ""), page.scores_in_words(scores))
+    MlflowClient().log_batch(run_id, metrics=metrics, tags=[RunTag(MLFLOW_RUN_NOTE, note)])
+
+
+class MLflowCallback(Callback):
+    """Logs rounds in batches (`FLUSH_ROUNDS`, or `FLUSH_SECONDS`), weak learners in shards.
+
+    One request per round would cost more than many a round; `seconds` holds the time spent here, and
+    `earlier` that of the rounds of processes before this one. A fit that resumes from a checkpoint logs what
+    the run does not have yet: that of one which ended because MLflow was away, too.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.seconds = self.earlier = 0.0
+        self._flushed = time.perf_counter()
+        self._client = MlflowClient()
+        self._rounds: list[list[Metric]] = []
+        self._stages: list[Stage] = []
+        self._described: list[dict[str, Any]] = []
+
+    def on_resume(self, rounds: Sequence[Round]) -> bool:
+        started = time.perf_counter()
+        steps = {logged.step for logged in self._client.get_metric_history(self.run_id, RISK)}
+        self.earlier = sum(round_.seconds["total"] for round_ in rounds)
+        for round_ in rounds:
+            self._add(round_, known=round_.index in steps)
+        self.seconds += time.perf_counter() - started
+        return False
+
+    def on_round(self, round_: Round) -> bool:
+        started = time.perf_counter()
+        self._add(round_)
+        if round_.index % FLUSH_ROUNDS == 0 or started - self._flushed > FLUSH_SECONDS:
+            self._flush_metrics()
+        if len(self._stages) >= STAGES_PER_SHARD:
+            self._flush_stages()
+        self.seconds += time.perf_counter() - started
+        return False
+
+    def on_fit_end(self) -> None:
+        """Send what is left, if MLflow takes it in a fit that is failing anyway."""
+        started = time.perf_counter()
+        with suppress(*(MlflowException, Unlogged) if sys.exception() else ()):
+            self._flush_metrics()
+            self._flush_stages()
+        self.seconds += time.perf_counter() - started
+
+    def _add(self, round_: Round, known: bool = False) -> None:
+        if round_.stage is not None:
+            self._stages.append(round_.stage)
+        if known:
+            return
+        values = {mlflow_pages.of_round(key): value for key, value in round_.metrics.items()}
+        for part, seconds in round_.seconds.items():
+            if part.startswith("fit_") or part in TIMES:
+                values[mlflow_pages.of_round(f"seconds_{part}")] = seconds
+        if rows := round_.rows:
+            found = {"number": len(rows), "rows_least": min(rows), "rows_most": max(rows)}
+            values |= {mlflow_pages.of_round(f"ranks_{name}"): count for name, count in found.items()}
+        self._rounds.append([metric(name, value, round_.index) for name, value in values.items()])
+
+    def _flush_metrics(self) -> None:
+        while self._rounds:
+            # whole rounds in a request, which MLflow takes or leaves whole: none is ever half there
+            count = max(1, min(len(self._rounds), BATCH // max(len(self._rounds[0]), 1)))
+            self._client.log_batch(self.run_id, metrics=[m for each in self._rounds[:count] for m in each])
+            del self._rounds[:count]
+        self._flushed = time.perf_counter()
+
+    def _flush_stages(self) -> None:
+        while self._stages:
+            shard = self._stages[:STAGES_PER_SHARD]
+            with tempfile.TemporaryDirectory() as folder:
+                described = write_stages(shard, Path(folder), start=len(self._described))
+                document = json.dumps([*self._described, *described])
+                (Path(folder) / "stages.json").write_text(document)
+                log_files(self.run_id, Path(folder), "learners")
+            self._described += described
+            del self._stages[: len(shard)]
+
+
+def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, float]]) -> None:
+    """Log a cross-validated fit: its mean round over the folds, and each fold's scores as ``fold/f1``.
+
+    Parameters
+    ----------
+    trace : one row a round, ``round`` from 1; `history_frame`'s columns
+    scored : each fold's scores
+    """
+    values = trace.drop(columns=["seed", "round", "seconds"], errors="ignore").select_dtypes("number")
+    logged = [
+        metric(mlflow_pages.of_round(str(name)), value, int(step))
+        for name in values
+        for step, value in zip(trace["round"], values[name], strict=True)
+        if np.isfinite(value)
+    ]
+    logged += [
+        metric(mlflow_pages.of_score("fold", name), value, fold)
+        for fold, found in enumerate(scored, start=1)
+        for name, value in found.items()
+    ]
+    log_metrics(run_id, logged)
+
+
+def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
+    """Return a fit's rounds as the report reads them: a row each, the papers' letters for the steps."""
+    frame = pd.DataFrame(history).rename(columns=mlflow_pages.STEPS)
+    for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
+        if name not in frame:
+            frame[name] = float("nan")
+    frame.insert(0, "seed", seed)
+    return frame.astype({"round": "int64"})
