@@ -40,7 +40,7 @@ class Dataset:
     prepare : (raw, settings, work, progress) makes the prepared form
     """
 
-    write_demo: Callable[..., None]
+    write_demo: Callable[..., object]
     obtain: Callable[[Path, Settings, Path], None]
     prepare: Callable[[Path, Settings, Path, Progress | None], Prepared]
 

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel
 
 from tasks.settings import Settings, parse
-from tests.multimodal.conftest import run
+from tests.fit.conftest import run
 from tests.warm import Warm
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import usboost
-from tests.multimodal.conftest import numbers
+from tests.fit.conftest import numbers
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -56,7 +56,7 @@ def write_inspection(
     )
     shown: Any = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
-    for row in found.worst["row"].tolist() if isinstance(shown, (Images, EncodedImages)) else ():
+    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, (Images, EncodedImages)) else ():
         if shown.absent is None or not shown.absent[row]:
             pixels = shown.decode(row)[0]
             drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))

@@ -1,5 +1,5 @@
-"""The command line's tests use the table and the model of those of `usboost.multimodal`."""
+"""The command line's tests use the table and the model of those of `usboost.fit`."""
 
-from tests.multimodal.conftest import demo, model
+from tests.fit.conftest import demo, model
 
 __all__ = ["demo", "model"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import environment, numbers, run, until
+from tests.fit.conftest import environment, numbers, run, until
 
 HERE = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from tests.multimodal.conftest import numbers, run
+from tests.fit.conftest import numbers, run
 
 COMMANDS = """
 import json, sys

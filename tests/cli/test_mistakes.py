@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
+from tests.fit.conftest import ROLES, accepted, numbers, refused, run
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, numbers, refused, run
+from tests.fit.conftest import accepted, numbers, refused, run
 from usboost.learners.base import LEARNERS
 
 USER_TABLE = Path(__file__).parents[1] / "examples/least_squares.py"

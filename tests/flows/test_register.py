@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from flows.local.servers import free_port
-from tests.multimodal.conftest import accepted
+from tests.fit.conftest import accepted
 from usboost.table.demo import write_demo
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fit.conftest import numbers
 from tests.leaks.probes import spoiled_table, training, watched
-from tests.multimodal.conftest import numbers
 from usboost.evaluation.ranking import METRICS
 from usboost.fit.build import build
 from usboost.fit.compare import compare

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.fit.conftest import numbers
 from tests.leaks.probes import spoiled_table
-from tests.multimodal.conftest import numbers
 from usboost.data.encoding import TableEncoder
 from usboost.datasets import census, census_demo, store
 from usboost.table import prepared as user_table

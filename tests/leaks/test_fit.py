@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fit.conftest import numbers
 from tests.leaks.probes import same_start, spoiled_table, training
-from tests.multimodal.conftest import numbers
 from usboost.fit.build import fit
 from usboost.fit.evaluate import divisible
 from usboost.table.spec import TableSpec

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, run
+from tests.fit.conftest import accepted, run
 from usboost import LightGBMBaselineRegressor, Table, UsboostError, Views
 from usboost.fit import bundle
 

@@ -15,7 +15,7 @@ from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
 from tests.conftest import contents
-from tests.reporting import write_cell
+from tests.report import write_cell
 from tests.serving import Server, serving
 from usboost.datasets import store
 from usboost.datasets.sources import RemoteFile, find_source

@@ -22,7 +22,7 @@ from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
 from tasks.fits.features import read_features
 from tasks.served_model import ServedModel
-from tests.reporting import write_cell
+from tests.report import write_cell
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.sources import sha256

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import refused, run
+from tests.fit.conftest import refused, run
 from tests.table.test_shards import frame, written
 from usboost.cli import ranks
 from usboost.fit.bundle import load

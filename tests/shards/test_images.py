@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import encoded
-from tests.multimodal.conftest import accepted, refused
+from tests.fit.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
 from tests.table.test_shards import shards, written

@@ -20,7 +20,7 @@ from tasks import tuning
 from tasks.catalog import DATASETS
 from tasks.fits import fit_cell as training
 from tasks.fits.cell import plan
-from tests.multimodal.conftest import accepted
+from tests.fit.conftest import accepted
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import store
 from usboost.fit import bundle

@@ -156,7 +156,7 @@ class TableFit(AnswerOptions):
         model, encoding = (self.model, encoding) if again is None else (again.model, again.encoding)
         rows = (int(world().sum(len(train))), int(world().sum(len(val))))
         scored = self.model if folds is None else folds
-        fitted_to = train.rows if again is None else np.concatenate([train.rows, val.rows])
+        rows_of_prior = train.rows if again is None else np.concatenate([train.rows, val.rows])
         card = card_of(
             table,
             encoding,
@@ -166,7 +166,7 @@ class TableFit(AnswerOptions):
             seed=self.seed,
             # of the fit that was scored, also where another to all rows is saved
             history=history_of(scored),
-            prior=prior_of(table, fitted_to),
+            prior=prior_of(table, rows_of_prior),
             **answers,
         )
         bundle = Bundle(model, card, encoding.texts)

@@ -82,10 +82,10 @@ def own_values(model: Any, space: Space) -> dict[str, Any]:
 def _dimensions(
     part: Any, prefix: str, images: set[str], reads: Sequence[str] | None = None
 ) -> Iterator[tuple[str, Dimension]]:
-    reads = set(getattr(part, "views", None) or () if reads is None else reads)
+    read = set(getattr(part, "views", None) or () if reads is None else reads)
     for name, dimension in getattr(part, "space", {}).items():
-        somewhere = bool(reads & images)
-        matters = {"everywhere": True, "images": somewhere, "images alone": somewhere and reads <= images}
+        somewhere = bool(read & images)
+        matters = {"everywhere": True, "images": somewhere, "images alone": somewhere and read <= images}
         if matters[dimension.where]:
             yield prefix + name, dimension
     for name, value in part.get_params(deep=False).items():
@@ -344,7 +344,7 @@ class Trials:
             for number in numbers
         ]
 
-    def ended_batches(self) -> list[optuna.trial.FrozenTrial]:
+    def ended_batches(self) -> list[Any]:
         """Return the trials of all batches that have ended, with the rungs that each has passed."""
         return [each for each in self._study.trials if each.state.is_finished()]
 
@@ -358,7 +358,11 @@ class Trials:
         if trial.number in self.ended:
             state = optuna.trial.TrialState.FAIL if loss is None else optuna.trial.TrialState.COMPLETE
             attributes = {"repeats": trial.number, "result": result}
-            parts = {"params": asked.params, "distributions": self._distributions, "user_attrs": attributes}
+            parts: dict[str, Any] = {
+                "params": asked.params,
+                "distributions": self._distributions,
+                "user_attrs": attributes,
+            }
             self._study.add_trial(optuna.trial.create_trial(state=state, value=loss, **parts))
         else:
             optuna.trial.Trial(self._study, asked._trial_id).set_user_attr("result", result)

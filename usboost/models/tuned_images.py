@@ -62,7 +62,7 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
     if np.asarray(y).dtype.kind != "f" and not (known := np.isin(y, train[1])).all():
         rows = np.flatnonzero(known)  # no model can judge by a class that it does not know
         held = views[rows], np.asarray(y)[rows], None if weights is None else weights[rows]
-    seen, unseen = (finetuning.Target(*_of_images(each)) for each in (train, held))
+    seen, unseen = (finetuning.TuningTarget(*_of_images(each)) for each in (train, held))
     given = model.get_params(deep=True)
     devices = (value for path, value in given.items() if path.split("__")[-1] == "device")
     device = pick_device(next(devices, "auto"))

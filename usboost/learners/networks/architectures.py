@@ -279,7 +279,7 @@ def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tenso
         # children by their position, as `build` has them
         children = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
         parts = [(*k.split(".", 1), v) for k, v in weights.items() if k.split(".")[0] in children]
-        kept = {f"{children.index(child)}.{rest}": v for child, rest, v in parts}
+        kept = {f"{children.index(child)}.{rest}": v for child, rest, v in parts}  # type: ignore[misc]
     elif is_timms(name):
         import timm
 

@@ -273,7 +273,7 @@ def occlusions(
             for image, (_, (down, across)) in zip(pixels, batch, strict=True):
                 image[:, down, across] = np.rint(image.mean(axis=(1, 2)))[:, None, None]
             some, covered = views[chosen[places]], Images(pixels)
-            with embeddings.not_kept():
+            with embeddings.without_writing():
                 after = classifier.predict_proba(some.with_view(name, covered))
             classes = predicted[places]
             falls[start : start + size] = before[places, classes] - after[np.arange(len(batch)), classes]

@@ -247,7 +247,7 @@ class Ensemble(ViewsEstimator):
         """Return Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
         self._check_fitted()
         views = as_views(X)
-        with embeddings.held():
+        with embeddings.shared_in_memory():
             means = {}
             for name, fits in self.fits_.items():
                 folds = np.mean([self._of(each, views) for each in fits], axis=0)

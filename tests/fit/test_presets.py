@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.multimodal.conftest import accepted, numbers, refused
+from tests.fit.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier, UsboostError
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.fit import bundle

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.fit.conftest import numbers
 from tests.leaks.probes import spoiled_table, training
-from tests.multimodal.conftest import numbers
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.fit import refit as refits
 from usboost.fit.build import build, fit

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import ROLES, accepted, numbers, refused
+from tests.fit.conftest import ROLES, accepted, numbers, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.fit import bundle
 from usboost.fit.explain import names_of

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.reporting import DATASETS, MODELS, fit, write_card, write_cell, write_results, write_rows
+from tests.report import DATASETS, MODELS, fit, write_card, write_cell, write_results, write_rows
 from usboost.errors import UsboostError
 from usboost.report import paper
 from usboost.report.blocks import ReportData

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, refused
+from tests.fit.conftest import accepted, refused
 from usboost.datasets import store
 from usboost.fit import bundle, drift
 from usboost.fit.build import fit

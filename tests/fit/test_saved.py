@@ -13,7 +13,7 @@ from mlflow.models.utils import _enforce_schema
 
 from tasks import tracking
 from tasks.served_model import ServedModel
-from tests.multimodal.conftest import accepted, numbers
+from tests.fit.conftest import accepted, numbers
 from usboost.datasets import census, census_demo, store
 from usboost.errors import UsboostError
 from usboost.fit import bundle

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.multimodal.conftest import accepted, numbers, run
+from tests.fit.conftest import accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Divisible
 

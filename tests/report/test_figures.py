@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.reporting import MODELS, write_results
+from tests.report import MODELS, write_results
 from usboost.errors import UsboostError
 from usboost.models import catalogue
 from usboost.report import figures

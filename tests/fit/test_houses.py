@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image, ImageDraw
 
-from tests.multimodal.conftest import accepted
+from tests.fit.conftest import accepted
 from usboost import MultimodalRegressor
 from usboost.evaluation.metrics import rmse
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import ROOT
-from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
+from tests.fit.conftest import ROLES, accepted, numbers, refused, run
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.folds import stratified_parts
 from usboost.fit import bundle

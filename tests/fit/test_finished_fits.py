@@ -9,7 +9,7 @@ import sys
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, environment, numbers, run, until
+from tests.fit.conftest import accepted, environment, numbers, run, until
 from usboost.evaluation.ranking import RANKING
 from usboost.fit.build import build
 from usboost.fit.compare import compare

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reporting import DATASETS, MODELS, SEEDS, fit, write_cell, write_results, write_trace
+from tests.report import DATASETS, MODELS, SEEDS, fit, write_cell, write_results, write_trace
 from usboost.errors import UsboostError
 from usboost.report import paper
 from usboost.report.results import COLUMNS, collect, missing, profiles, read_trace, table3, write_csv

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from tests.multimodal.conftest import accepted, refused
+from tests.fit.conftest import accepted, refused
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
 from usboost.evaluation.metrics import accuracy, score
@@ -19,7 +19,7 @@ from usboost.fit.compare import compare
 from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.fit.evaluate import divisible
 from usboost.fit.evaluate import folds_of as folds
-from usboost.models.estimator import balanced
+from usboost.models.estimator import class_factors
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -73,7 +73,7 @@ def test_class_weights_are_weights() -> None:
     views = own.views(own.fit_encoding(rows), rows)
     p_plain, p_even = (each.bundle.model.predict_proba(views)[:, 1] for each in (plain, even))
     assert p_even.mean() > p_plain.mean() + 0.1
-    factors = {name: balanced(own.labels)[own.labels == k][0] for k, name in enumerate(own.classes)}
+    factors = dict(zip(own.classes, class_factors("balanced", own.labels, own.classes), strict=True))
     estimator = MultimodalClassifier(model="logistic", calibrate=False)
     by_name, by_rows = (
         clone(estimator).set_params(class_weight=each).fit(X, Y, sample_weight=weights)

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.serving.logged_model import signature
 from tests.conftest import ROOT
-from tests.multimodal.conftest import accepted, numbers, refused
+from tests.fit.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier
 from usboost.evaluation.intervals import least_probability
 from usboost.fit import bundle

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.multimodal.conftest import numbers
+from tests.fit.conftest import numbers
 from usboost.evaluation.task import TASKS
 from usboost.fit.build import by_name
 from usboost.fit.evaluate import FitData

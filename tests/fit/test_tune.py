@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, environment, numbers, refused, until
-from tests.tuning.test_rungs import told
+from tests.fit.conftest import accepted, environment, numbers, refused, until
+from tests.fit.test_rungs import told
 from usboost.errors import UsboostError
 from usboost.fit import tune as tuned
 from usboost.fit.build import by_name, fit

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted
+from tests.fit.conftest import accepted
 from usboost.errors import UsboostError
 from usboost.fit import bundle
 from usboost.fit.card import Card, ImagesEntry

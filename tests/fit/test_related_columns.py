@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.fit.conftest import accepted, numbers, run
 from tests.models.test_related_rows import NotingClassifier, leaking, noted  # noqa: F401
-from tests.multimodal.conftest import accepted, numbers, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
 from usboost.evaluation.calibration import calibrated

@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.model_selection import cross_val_score
 
 from tests.conftest import encoded
-from tests.multimodal.conftest import accepted, run
+from tests.fit.conftest import accepted, run
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
 from usboost.fit import bundle
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import make_views
-from tests.reporting import write_cell
+from tests.report import write_cell
 from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import number

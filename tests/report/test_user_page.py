@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from tests.reporting import fit, write_card, write_cell, write_rows
-from tests.reporting.test_html import _Page
+from tests.report import fit, write_card, write_cell, write_rows
+from tests.report.test_html import _Page
 from usboost.evaluation.task import TASKS
 from usboost.report.blocks import Origin, RunLink
 from usboost.report.pages import write_pages

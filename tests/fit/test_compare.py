@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from tests.multimodal.conftest import ROLES, accepted, numbers, run
+from tests.fit.conftest import ROLES, accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
 from usboost.fit.build import by_name

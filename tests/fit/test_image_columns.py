@@ -14,7 +14,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from tests.conftest import reloaded
-from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
+from tests.fit.conftest import ROLES, accepted, numbers, refused, run
 from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import stratified_parts, stream

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tests.multimodal.conftest import accepted
+from tests.fit.conftest import accepted
 from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
 
 

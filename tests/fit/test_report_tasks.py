@@ -17,8 +17,8 @@ from sklearn.metrics import (
     r2_score,
 )
 
-from tests.multimodal.conftest import accepted, numbers, refused
-from tests.multimodal.test_report import Page
+from tests.fit.conftest import accepted, numbers, refused
+from tests.fit.test_report import Page
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.ranking import number, number_of_label
 from usboost.fit import bundle

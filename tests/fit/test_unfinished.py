@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import contents, encoded
-from tests.multimodal.conftest import accepted, environment, numbers, run, until
+from tests.fit.conftest import accepted, environment, numbers, run, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.fit.build import fit

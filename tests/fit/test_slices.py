@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.multimodal.conftest import accepted, numbers, refused, run
+from tests.fit.conftest import accepted, numbers, refused, run
 from usboost.evaluation.metrics import score
 from usboost.evaluation.ranking import number
 from usboost.fit import bundle

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.multimodal.conftest import ROLES, accepted, numbers, refused, run
+from tests.fit.conftest import ROLES, accepted, numbers, refused, run
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
 from usboost.evaluation.ranking import metric_name, number
