@@ -303,7 +303,7 @@ class Trials:
             if each.state == TrialState.RUNNING and each.params.keys() != self._space.keys():
                 self._study.tell(each.number, state=TrialState.FAIL)
         known = [e for e in trials if e.params.keys() == self._space.keys() and e.state != TrialState.WAITING]
-        self._asked = [each for each in known if "repeats" not in each.user_attrs]
+        self._asked: list[Any] = [each for each in known if "repeats" not in each.user_attrs]
         self.ended: dict[int, Trial] = {}
         for each in sorted(known, key=lambda each: "repeats" in each.user_attrs):
             if "result" in each.user_attrs:
