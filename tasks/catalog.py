@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tasks.settings import Settings
 from usboost.data.progress import Progress
-from usboost.datasets import census, census_demo, imagenet, sequences
+from usboost.datasets import census, imagenet, sequences
 from usboost.datasets import covertype as ct
 from usboost.datasets import imagenet as imagenet_demo
 from usboost.datasets import sequences as prepared_sequences
@@ -170,8 +170,8 @@ _copy_pendigits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_F
 _copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
 
 DATASETS: dict[str, Dataset] = {
-    "ci_a": Dataset(census_demo.write_demo, _copy_census, partial(_census, split="ci_a")),
-    "ci_b": Dataset(census_demo.write_demo, _copy_census, partial(_census, split="ci_b")),
+    "ci_a": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_a")),
+    "ci_b": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_b")),
     "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
     "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),

@@ -22,7 +22,8 @@ from sklearn.linear_model import LogisticRegression
 from usboost.data.images import Images
 from usboost.data.table import Table
 from usboost.data.views import Frame, Views
-from usboost.datasets import census_demo, covertype, image_store, store
+from usboost.datasets import census as census_income
+from usboost.datasets import covertype, image_store, store
 from usboost.datasets.image_encoding import encode_files
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree_learner import TreeLearner
@@ -86,7 +87,7 @@ def models() -> dict[str, Saved]:
 def census() -> bytes:
     """Six lines of each class."""
     with tempfile.TemporaryDirectory() as folder:
-        census_demo.write_demo(Path(folder), rows_train=200, rows_test=100, seed=0)
+        census_income.write_demo(Path(folder), rows_train=200, rows_test=100, seed=0)
         lines = gzip.decompress((Path(folder) / "census-income.data.gz").read_bytes()).splitlines()
     rich = [line for line in lines if b"50000+" in line]
     return b"\n".join([*rich[:6], *[line for line in lines if line not in rich][:6]]) + b"\n"
@@ -94,7 +95,7 @@ def census() -> bytes:
 
 def cover() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        return covertype.write_demo(folder, 50, 0).read_bytes()
+        return covertype.write_demo(folder, rows_train=50, rows_test=0, seed=0).read_bytes()
 
 
 def pendigits(rows: int = 20) -> bytes:

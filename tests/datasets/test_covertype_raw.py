@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.ensemble import HistGradientBoostingClassifier
 
 from usboost.datasets import covertype
 from usboost.datasets.sampling import switch_labels
@@ -191,39 +190,21 @@ def test_switch_labels_refuses_what_cannot_be() -> None:
             switch_labels(y, **options, seed=0)
 
 
-def test_demo_is_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
+def test_demo_is_real_rows_and_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
     one, again, other = (
         covertype.write_demo(tmp_path / name, rows_train=150, rows_test=50, seed=seed)
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )
-
     assert one.read_bytes() == again.read_bytes() != other.read_bytes()
-    assert [path.name for path in one.parent.iterdir()] == ["covtype.data"]
-    with pytest.raises(UsboostError, match="rows is 49"):
+    frame, labels = covertype.read(one)
+    known = pd.read_parquet(covertype.DEMO)
+    rows = set(map(tuple, known.to_numpy().tolist()))
+    assert len(labels) == 200 and set(labels.tolist()) == {1, 2, 3}
+    for row, label in zip(frame.to_numpy().astype(int).tolist(), labels.tolist(), strict=True):
+        assert (*row, label) in rows
+
+
+def test_the_small_file_is_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(covertype, "DEMO", tmp_path / "covertype.parquet")
+    with pytest.raises(UsboostError, match=r"covertype\.parquet"):
         covertype.write_demo(tmp_path, rows_train=40, rows_test=9, seed=0)
-
-
-def test_smallest_demo_holds_the_three_classes(tmp_path: Path) -> None:
-    _, labels = covertype.read(covertype.write_demo(tmp_path, rows_train=50, rows_test=0, seed=0))
-
-    assert len(labels) == 50
-    assert {1, 2, 3} <= set(labels.tolist())
-
-
-def test_demo_has_the_real_imbalance_and_something_to_learn(tmp_path: Path) -> None:
-    frame, labels = covertype.read(covertype.write_demo(tmp_path, rows_train=6_000, rows_test=0, seed=3))
-    np.testing.assert_allclose(
-        np.bincount(labels, minlength=8)[1:] / 6_000,
-        np.array([211_840, 283_301, 35_754, 2_747, 9_493, 17_367, 20_510]) / 581_012,
-        atol=1e-3,
-    )
-
-    frame, y, classes = covertype.three_largest(frame, labels)
-    rows = covertype.split_80_10_10(len(y), seed=0)
-    model = HistGradientBoostingClassifier(max_iter=20, random_state=0)
-    model.fit(frame.iloc[rows["train"]], y[rows["train"]])
-    accuracy = model.score(frame.iloc[rows["test"]], y[rows["test"]])
-
-    assert classes == (1, 2, 3)
-    # The largest class is 53 % of the rows.
-    assert 0.65 < accuracy < 0.9

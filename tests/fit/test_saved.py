@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from mlflow.models.utils import _enforce_schema
 
-from tasks import tracking
 from tasks.served_model import ServedModel
+from tasks.serving import logged_model
 from tests.fit.conftest import accepted, numbers
-from usboost.datasets import census, census_demo, store
+from usboost.datasets import census, store
 from usboost.errors import UsboostError
 from usboost.fit import bundle
 from usboost.fit.build import build, fit
@@ -152,7 +152,7 @@ def test_the_example_is_a_row_of_the_table(own):
     example = example_of(loaded.card, own / "prepared")
     pd.testing.assert_frame_equal(example.drop(columns="image"), rows.head(2).drop(columns="image"))
     np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found[:2], rtol=0, atol=1e-6)
-    signature = tracking.signature(loaded.card)
+    signature = logged_model.signature(loaded.card)
     assert signature.inputs.input_names() == list(rows)
     enforced = _enforce_schema(rows, signature.inputs)
     np.testing.assert_allclose(loaded.predict(enforced).iloc[:, 1:], found, rtol=0, atol=0)
@@ -160,7 +160,7 @@ def test_the_example_is_a_row_of_the_table(own):
 
 def test_a_papers_dataset_is_a_bundle_too(tmp_path):
     """Its views have columns of their own and no number may be missing."""
-    census_demo.write_demo(tmp_path / "raw", rows_train=300, rows_test=120, seed=0)
+    census.write_demo(tmp_path / "raw", rows_train=300, rows_test=120, seed=0)
     train, test = (tmp_path / "raw" / file.name for file in census.FILES)
     made = census.prepare(train, test, split="ci_a", seed=0, profile="demo")
     store.write(made, tmp_path / "prepared")

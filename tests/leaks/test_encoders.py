@@ -12,7 +12,7 @@ import pytest
 from tests.fit.conftest import numbers
 from tests.leaks.probes import spoiled_table
 from usboost.data.encoding import TableEncoder
-from usboost.datasets import census, census_demo, store
+from usboost.datasets import census, store
 from usboost.table import prepared as user_table
 from usboost.table.prepared import read_prepared
 from usboost.table.spec import TableSpec
@@ -117,7 +117,7 @@ def test_a_persons_table_with_drawn_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("split", ["ci_a", "ci_b"])
 def test_the_census_test_file_chooses_nothing(split: str, tmp_path: Path) -> None:
     """Which columns are S is decided, and how they are encoded, by the training file."""
-    census_demo.write_demo(tmp_path, rows_train=300, rows_test=100, seed=0)
+    census.write_demo(tmp_path, rows_train=300, rows_test=100, seed=0)
     train, test = (tmp_path / name for name in ("census-income.data.gz", "census-income.test.gz"))
 
     def made() -> dict[str, Any]:

@@ -7,6 +7,8 @@ label. CI-A cuts the 40 features at random into U and S; CI-B gives the most inf
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
 import re
 from collections.abc import Sequence
@@ -21,9 +23,11 @@ import pyarrow as pa
 
 from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
-from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, sha256
+from usboost.datasets.sampling import stratified_sample
+from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, read_demo, sha256
 from usboost.datasets.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
+from usboost.files import write_atomically
 
 SOURCE = "census_income_kdd"
 
@@ -109,6 +113,23 @@ class Elimination:
 
     path: tuple[Step, ...]
     kept: tuple[str, ...]
+
+
+DEMO = Path(__file__).parents[2] / "data" / "census_income.parquet"
+"""Some thousand rows of both files, with a column ``split``; in a checkout."""
+
+
+def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
+    """Write the two raw files with at most so many real rows, drawn with the classes' shares.
+
+    Equal arguments write equal bytes. Raises UsboostError if the small file of a checkout is not there.
+    """
+    frame = read_demo(DEMO)
+    for file, split, rows in zip(FILES, ("train", "test"), (rows_train, rows_test), strict=True):
+        own = frame[frame["split"] == split]
+        drawn = own.iloc[stratified_sample(own[LABEL], rows, seed)][list(COLUMNS)]
+        text = drawn.to_csv(index=False, header=False, quoting=csv.QUOTE_NONE)
+        write_atomically(Path(folder) / file.name, gzip.compress(text.encode(), mtime=0))
 
 
 def read(path: Path) -> pd.DataFrame:

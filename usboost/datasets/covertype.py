@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from usboost.data.progress import Progress
 from usboost.datasets import image_store, shapes
 from usboost.datasets.sampling import stratified_sample, switch_labels
-from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, sha256
+from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, read_demo, sha256
 from usboost.datasets.store import CLEAN, LABEL, Prepared, describe
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import stream
@@ -55,6 +55,10 @@ WILDERNESS = tuple(f"wilderness_area_{k}" for k in range(1, 5))
 SOIL = tuple(f"soil_type_{k}" for k in range(1, 41))
 FEATURES = (*NUMERIC, *WILDERNESS, *SOIL)
 """The 54 columns in the file's order, named as its publisher names them, in lower case."""
+
+
+DEMO = Path(__file__).parents[2] / "data" / "covertype.parquet"
+"""Some thousand rows of the three largest types; in a checkout."""
 
 
 def read(path: Path | str) -> tuple[pd.DataFrame, np.ndarray]:
@@ -212,57 +216,16 @@ def split_80_10_10(n: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def write_demo(folder: Path | str, *, rows_train: int, rows_test: int, seed: int) -> Path:
-    """Write a made-up ``covtype.data`` of the real one's form, class shares and, roughly, class means.
+    """Write a ``covtype.data`` with at most ``rows_train + rows_test`` real rows, and the types' shares.
 
-    Elevation, wilderness area and soil predict the type well, but not perfectly; about 91 % of the rows, of
-    which there are ``rows_train + rows_test``, are of the three largest types. Equal arguments write equal
-    bytes. Returns the path of the file. Raises UsboostError if fewer than 50 rows are asked for.
+    Equal arguments write equal bytes. Returns the path of the file. Raises UsboostError if the small file of
+    a checkout is not there.
     """
-    rows = rows_train + rows_test
-    if rows < 50:
-        raise UsboostError(f"rows is {rows}, but a Covertype sample needs 50 or more to hold three classes")
-    rng = np.random.default_rng([seed, 2])
-    bounds = np.round(np.cumsum(_SHARES) / sum(_SHARES) * rows).astype(int)
-    k = rng.permutation(np.repeat(np.arange(len(CLASSES)), np.diff(bounds, prepend=0)))
-
-    elevation = rng.normal(_ELEVATION[k], _SPREAD[k])
-    aspect, slope = rng.integers(0, 360, rows), rng.gamma(4, _SLOPE[k] / 4).clip(0, 60)
-    water = rng.gamma(1.5, _TO_WATER[k] / 1.5)
-    to_hydrology = water * rng.normal(0.17, 0.2, rows)
-    to_roads = rng.gamma(2, _TO_ROADS[k] / 2)
-    shades = []
-    for azimuth, altitude in ((115, 47), (180, 62), (245, 47)):  # of the sun at 9 am, noon, 3 pm
-        s, h = np.radians(slope), np.radians(altitude)
-        facing = np.cos(np.radians(azimuth - aspect))
-        shades.append(255 * (np.sin(h) * np.cos(s) + np.cos(h) * np.sin(s) * facing).clip(0, 1))
-    numbers = [elevation.clip(1859, 3858), aspect, slope, water, to_hydrology, to_roads, *shades]
-    numbers.append(rng.gamma(2, _TO_FIRE[k] / 2))
-    area = (rng.integers(100, size=(rows, 1)) >= np.cumsum(_AREAS, axis=1)[k, :3]).sum(axis=1)
-    # The soils are numbered roughly by climatic zone, that is by height.
-    soil = np.clip(np.rint(20 + (elevation - 2850) / 40 + rng.normal(0, 4, rows)), 1, 40).astype(int) - 1
-    table = np.column_stack(
-        [np.rint(numbers).T.astype(int), np.eye(4, dtype=int)[area], np.eye(40, dtype=int)[soil], k + 1]
-    )
-    text = "".join(",".join(map(str, line)) + "\n" for line in table.tolist())
+    frame = read_demo(DEMO)
+    drawn = frame.iloc[stratified_sample(frame["cover_type"], rows_train + rows_test, seed)]
     path = Path(folder) / FILE
-    write_atomically(path, text.encode())
+    write_atomically(path, drawn.to_csv(index=False, header=False).encode())
     return path
-
-
-# By raw label 1..7. The shares are the full file's rows; the rest is invented to be near its class means.
-_SHARES = (211_840, 283_301, 35_754, 2_747, 9_493, 17_367, 20_510)
-_ELEVATION = np.array([3128, 2921, 2394, 2224, 2787, 2419, 3362])
-_SPREAD = np.array([158, 187, 196, 102, 97, 189, 106])
-_SLOPE = np.array([13, 14, 21, 19, 17, 19, 14])
-_TO_WATER = np.array([271, 280, 210, 107, 212, 160, 357])
-_TO_ROADS = np.array([2615, 2430, 944, 915, 1349, 1037, 2738])
-_TO_FIRE = np.array([2010, 2168, 911, 859, 1577, 1056, 2070])
-_AREAS = np.array(
-    [
-        *([50, 9, 41, 0], [52, 3, 44, 1], [0, 0, 40, 60], [0, 0, 0, 100]),
-        *([40, 0, 60, 0], [0, 0, 44, 56], [25, 11, 64, 0]),
-    ]
-)
 
 
 def _complaint(path: Path, raw: bytes, otherwise: str) -> UsboostError:

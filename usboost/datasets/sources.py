@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+import pandas as pd
 import pooch
 import pyarrow as pa
 import pyarrow.csv
@@ -27,6 +28,13 @@ LARGEST = 1 << 29
 
 PAUSE = 1.0
 """Seconds before the second attempt; doubled before each further one."""
+
+
+def read_demo(path: Path) -> pd.DataFrame:
+    """Read a small file of real rows. Raises UsboostError where it is not: in an installed package."""
+    if not path.is_file():
+        raise UsboostError(f"{path} is missing; a checkout of usboost has it, the installed package has not")
+    return pd.read_parquet(path)
 
 
 @dataclass(frozen=True)
