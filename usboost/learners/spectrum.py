@@ -99,6 +99,7 @@ class Spectrum:
     Attributes
     ----------
     eigenvalues : float64 (r,), s_j²; mean : float64 (p,), x̄
+    scale : the mean eigenvalue of the table's columns; 1 for a table that says nothing
     directions : (p, r), V; basis : (n, r), U; float64, or float32 for large tables
     """
 
@@ -129,22 +130,20 @@ class Spectrum:
                 whole = np.zeros((width, *own.shape[1:]), dtype=own.dtype)
                 whole[read] = own
                 setattr(self, name, whole)
+        self.scale = float(self.eigenvalues.sum() / max(1, len(self.mean))) or 1.0
         self.full = len(self.eigenvalues) >= total - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
-    @property
-    def scale(self) -> float:
-        """Return the mean eigenvalue of the table's columns; 1 for a table that says nothing."""
-        return float(self.eigenvalues.sum() / max(1, len(self.mean))) or 1.0
-
-    def solve(self, values: np.ndarray, alphas: np.ndarray) -> Solution:
+    def solve(self, values: np.ndarray, alphas: np.ndarray | None) -> Solution:
         """Return the regression of the penalty of least weighted leave-one-out error; the first of equals.
 
         Parameters
         ----------
         values : float (n, D)
-        alphas : (A,) penalties, positive, infinity among them if it is to be tried
+        alphas : (A,) penalties, positive, infinity among them if it is to be tried; by default `GRID` times
+            the scale
         """
+        alphas = GRID * self.scale if alphas is None else alphas
         mean = world().sum(self.share @ values)
         target = (values - mean) * self.root
         along = self.along(target)
