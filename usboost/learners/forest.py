@@ -19,6 +19,7 @@ import numpy as np
 
 from usboost.data.table import code_type
 from usboost.errors import UsboostError
+from usboost.files.arrays import parts
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.tree import Tree
 
@@ -120,18 +121,14 @@ class _Columns:
 
 
 def _for_blocks(matrix: np.ndarray, work: Callable[[slice, _Columns], None]) -> None:
-    def run(start: int) -> None:
-        rows = slice(start, min(start + BLOCK_ROWS, len(matrix)))
-        work(rows, _Columns(matrix[rows]))
-
-    starts = range(0, len(matrix), BLOCK_ROWS)
+    blocks = list(parts(len(matrix), BLOCK_ROWS))
     # numpy lets go of the interpreter in every operation here
     with (
-        ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1))
-        if len(starts) > 1
+        ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1))
+        if len(blocks) > 1
         else nullcontext() as pool
     ):
-        list((pool.map if pool else map)(run, starts))
+        list((pool.map if pool else map)(lambda rows: work(rows, _Columns(matrix[rows])), blocks))
 
 
 def _leaves(plan: _Plan, columns: _Columns) -> np.ndarray:

@@ -104,7 +104,7 @@ class _NodeSplit:
 
 @dataclass(eq=False)
 class _Leaf:
-    """A leaf of a growing tree: its rows, int32 (m,), their sums, (C,), and its parent, (node, side).
+    """A leaf of a growing tree: its rows, int32 (m,), their sums, (C,), and where its parent has its number.
 
     `penalty`, (C − D − 1,), draws its value to 0; `sums`, (C, bins), are None where it is not split further.
     """
@@ -112,7 +112,7 @@ class _Leaf:
     rows: np.ndarray
     total: np.ndarray
     depth: int
-    parent: tuple[int, int]
+    place: tuple[list[int], int]
     penalty: np.ndarray
     sums: np.ndarray | None = None
     split: _NodeSplit | None = None
@@ -140,7 +140,7 @@ class _Growth:
         self._children: list[list[int]] = []
 
     def tree(self, rows: np.ndarray) -> Tree:
-        leaves = [_Leaf(rows, self._moments.total, 0, (-1, 0), 0 * self._category_penalty)]
+        leaves = [_Leaf(rows, self._moments.total, 0, ([0], 0), 0 * self._category_penalty)]
         if self._may_split(leaves[0], 1):
             leaves[0].sums = self._histogram(rows)
             self._find_splits(leaves)
@@ -151,7 +151,8 @@ class _Growth:
             self._find_splits([child for child in children if child.sums is not None])
             leaves += children
         for index, leaf in enumerate(leaves):
-            self._attach(leaf.parent, ~index)
+            of_parent, side = leaf.place
+            of_parent[side] = ~index
         nodes = [
             (split.column, split.threshold, left, right, [] if split.codes is None else split.codes.tolist())
             for split, (left, right) in zip(self._splits, self._children)
@@ -183,14 +184,15 @@ class _Growth:
         column, codes = self._bins.matrix[:, split.column].take(leaf.rows), split.codes
         goes_left = column <= split.threshold if codes is None else np.isin(column.astype(np.intp), codes)
         penalty = self._category_penalty * (codes is not None)
-        self._attach(leaf.parent, len(self._splits))
-        sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
-        children = [
-            _Leaf(leaf.rows[side], total, leaf.depth + 1, (len(self._splits), k), penalty)
-            for k, (side, total) in enumerate(sides)
-        ]
+        of_parent, side = leaf.place
+        of_parent[side] = len(self._splits)
         self._splits.append(split)
         self._children.append([0, 0])
+        sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
+        children = [
+            _Leaf(leaf.rows[these], total, leaf.depth + 1, (self._children[-1], k), penalty)
+            for k, (these, total) in enumerate(sides)
+        ]
         held = world().sum(np.array([len(child.rows) for child in children]))
         small, large = children if held[0] <= held[1] else children[::-1]
         small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
@@ -202,10 +204,6 @@ class _Growth:
         if not small_may:
             small.sums = None
         return children
-
-    def _attach(self, parent: tuple[int, int], child: int) -> None:
-        if parent[0] >= 0:
-            self._children[parent[0]][parent[1]] = child
 
     def _histogram(self, rows: np.ndarray) -> np.ndarray:
         """Sum the channels over some rows, of all shards, in every bin: float64 (C, bins)."""

@@ -309,10 +309,7 @@ class TableInput:
         spec = {"view": "table", "n_numeric": view.n_numeric, "cardinalities": list(view.cardinalities)}
         return spec, TableRows(*(torch.from_numpy(each).to(device) for each in arrays))
 
-    @staticmethod
-    def network(spec: Spec, widths: list[int]) -> nn.Module:
-        """Build fully connected layers on the table."""
-        return table_network(spec, widths)
+    network = staticmethod(table_network)
 
 
 class CodedTableInput(TableInput):
