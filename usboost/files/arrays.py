@@ -149,8 +149,9 @@ def mapped(file: IO[bytes], shape: tuple[int, ...], dtype: Any, order: Order = "
     return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order=order)
 
 
-def parts(n: int, size: int = PART_ROWS) -> Iterator[slice]:
-    """Cut n rows into parts of one size, the last one smaller."""
+def parts(n: int, size: int | None = None) -> Iterator[slice]:
+    """Cut n rows into parts of one size, by default `PART_ROWS`, the last one smaller."""
+    size = size or PART_ROWS
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
