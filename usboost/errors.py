@@ -49,27 +49,20 @@ def choices(name: str, known: Sequence[str], has: str = "choose among", where: s
     >>> choices("wieght", ["weight", "hardness", " y"], "its columns are")
     "its columns are weight, hardness, ' y'; did you mean 'weight'?"
     """
-    near = _like(name, known)
+    plain = {str(each): str(each).strip().casefold() for each in known}
+    wanted, near = name.strip().casefold(), list[str]()
+    for of in (lambda path: path, lambda path: path.rpartition("__")[2]):  # of a path, or its last part
+        ends = {each: of(path) for each, path in plain.items()}
+        alike = get_close_matches(of(wanted), list(ends.values()), 3, 0.6)
+        likeness = {end: SequenceMatcher(None, end, of(wanted)).ratio() for end in alike}
+        alike = [end for end in alike if likeness[end] > likeness[alike[0]] - 0.1]
+        near = near or list(dict.fromkeys(each for end in alike for each in ends if ends[each] == end))[:3]
     meant = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
     if near and len(known) > FEW:
         return f"{meant} {where}".strip()
     more = f" and {len(known) - MOST:,} more" if len(known) > MOST else ""
     text = f"{has} {listed(known[:MOST]) or 'none'}{more}"
     return f"{text}; {meant}" if meant else text
-
-
-def _like(name: str, known: Sequence[str]) -> list[str]:
-    """Find at most three names like one, whatever their case and blanks; of a path, or its last part."""
-    plain = {str(each): str(each).strip().casefold() for each in known}
-    wanted = name.strip().casefold()
-    for of in (lambda path: path, lambda path: path.rpartition("__")[2]):
-        ends = {each: of(path) for each, path in plain.items()}
-        near = get_close_matches(of(wanted), list(ends.values()), 3, 0.6)
-        likeness = {end: SequenceMatcher(None, end, of(wanted)).ratio() for end in near}
-        near = [end for end in near if likeness[end] > likeness[near[0]] - 0.1]
-        if near:
-            return list(dict.fromkeys(each for end in near for each in ends if ends[each] == end))[:3]
-    return []
 
 
 class Unsuited(UsboostError):
@@ -170,9 +163,7 @@ def as_parameter(name: str, value: str = "") -> str:
 def option(name: str, value: str = "") -> str:
     """Write an option in a message as its reader gives it: by default `as_parameter`, see `options_written`.
 
-    Parameters
-    ----------
-    name : with underscores, ``skip_unreadable`` say; value : as it is to be written.
+    The name is one with underscores, ``skip_unreadable`` say; the value is as it is to be written.
     """
     return _style(name, value)
 

@@ -61,13 +61,6 @@ def check_learner(learner: Any, view: View | None = None, *, weighted: bool = Tr
         Naming the first promise that the learner breaks.
     """
     view = example_table() if view is None else view
-    _check_settings(learner)
-    _check_trainer(learner, view, weighted)
-    _check_files(learner, view)
-    _check_fits(learner, view)
-
-
-def _check_settings(learner: Any) -> None:
     kind = LEARNERS.kind_of(type(learner))
     assert kind is not None, f"register {type(learner).__name__} with LEARNERS.register"
     assert LEARNERS[kind] is type(learner)
@@ -75,6 +68,9 @@ def _check_settings(learner: Any) -> None:
     copied = clone(learner)
     assert copied.get_params().keys() == learner.get_params().keys()
     json.dumps({key: str(value) for key, value in learner.get_params(deep=False).items()})
+    _check_trainer(learner, view, weighted)
+    _check_files(learner, view)
+    _check_fits(learner, view)
 
 
 def _targets(n: int, n_outputs: int, weighted: bool) -> list[Target]:

@@ -52,9 +52,7 @@ class Callback:
     def on_resume(self, rounds: Sequence[Round]) -> bool:
         """Before the first new round of a fit that resumes from a checkpoint; True stops it.
 
-        Parameters
-        ----------
-        rounds : those of the checkpoint, in order; by default each goes to `on_round`
+        `rounds` are the checkpoint's, in order; by default each goes to `on_round`.
         """
         answers = [self.on_round(round_) for round_ in rounds]
         return any(answers)

@@ -77,17 +77,10 @@ class Checkpoint:
             raise UsboostError(f"{path} cannot be read: {error}; remove its folder to begin anew") from error
 
     def begin(self, identity: Mapping[str, Any], learners: Mapping[str, Any] | None = None) -> None:
-        """Take the folder for a fit with this identity (unless one was given).
+        """Take the folder for a fit with this identity (unless one was given), and weak learners by name.
 
-        Parameters
-        ----------
-        learners : the fit's weak learners by name
-
-        Raises
-        ------
-        UsboostError
-            If what a learner fits could not be written, or the folder holds a fit with other parameters,
-            data or code; it is left as it is.
+        Raises `UsboostError` if what a learner fits could not be written, or the folder holds a fit with
+        other parameters, data or code; it is left as it is.
         """
         for name, learner in (learners or {}).items():
             check_writable(name, learner)
@@ -122,10 +115,7 @@ class Checkpoint:
     def keep(self, round_: Round) -> None:
         """Write a round, where shard 0 is; it is there when this returns in any shard.
 
-        Raises
-        ------
-        UsboostError
-            If it cannot be written, as on a full disk; what was kept before stays.
+        Raises `UsboostError` if it cannot be written, as on a full disk; what was kept before stays.
         """
         if not world().number:
             arrays: Arrays = {}
@@ -216,11 +206,7 @@ def identity_of(model: Any, samples: Sequence[tuple[Any, ...]]) -> dict[str, str
     """Return what decides a fit's result: digests of the model's parameters, of the data, and of the code.
 
     Code is that of the model's parts and of the views; of what has read and encoded the data, their digest
-    tells enough.
-
-    Parameters
-    ----------
-    samples : (views, y), or (views, y, weights), of the training and, if there are any, validation samples
+    tells enough. Samples are (views, y), or (views, y, weights), of training and, if any, validation.
     """
     data, kinds = hashlib.sha256(), set()
     for views, *columns in samples:

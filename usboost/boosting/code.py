@@ -40,11 +40,9 @@ _PARSING = Lock()
 
 
 def code_digest(part: Any, *modules: str, package: Path = PACKAGE) -> str:
-    """A digest of the code that fits `part`, and of further modules; comments and docstrings do not count.
+    """Digest the code that fits `part`, and further modules; comments and docstrings do not count.
 
-    Parameters
-    ----------
-    package : the folder of usboost
+    `package` is the folder of usboost.
     """
     return digest(closure({*modules_of(part), *modules}, [package]))
 
@@ -79,13 +77,8 @@ def closure(
     """The modules and everything that they import, by name, with their source files.
 
     A user's own module belongs to it, with what it imports of the user's own. Of installed packages
-    only the modules given count, of Python itself none. Modules without code are left out.
-
-    Parameters
-    ----------
-    packages : folders of packages whose modules are found there; others are found where they were
-        imported from
-    without : modules not to go into, besides `NAMES_ONLY`
+    only the modules given count, of Python itself none. Modules without code are left out, and those
+    `without`. The modules of `packages`, folders, are found there, others where they were imported from.
     """
     found: dict[str, Path] = {}
     given, seen = set(modules), {*NAMES_ONLY, *without}

@@ -56,21 +56,15 @@ class FitContext:
         if monitor is not None and self.validation is not None:
             rows = world().sum(len(self.validation[0]))
             stopping = EarlyStopping(monitor, patience, least / rows, before)
-        return Watch(History(), stopping, self.callbacks)
+        return Watch(stopping, self.callbacks)
 
 
-@dataclass(frozen=True)
 class Watch:
-    """The callbacks of a fit, and what they have seen of it."""
+    """The callbacks of a fit, in the order in which they are called, and what they have seen of it."""
 
-    _history: History
-    _stopping: EarlyStopping | None
-    _more: Sequence[Callback]
-
-    @property
-    def callbacks(self) -> list[Callback]:
-        """List them in the order in which they are called; the user's own last."""
-        return [self._history, *([self._stopping] if self._stopping else []), *self._more]
+    def __init__(self, stopping: EarlyStopping | None, more: Sequence[Callback]) -> None:
+        self._history, self._stopping = History(), stopping
+        self.callbacks: list[Callback] = [self._history, *([stopping] if stopping else []), *more]
 
     @property
     def history(self) -> list[dict[str, float]]:

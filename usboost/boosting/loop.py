@@ -63,13 +63,9 @@ class StagewiseLoop:
 
     Parameters
     ----------
-    loss : Loss
     learners : mapping of name to Learner, or function from the round's index, from 1, to one
         A learner reads the view with its name. A view is prepared, and its learner's trainer made, in
         the first round that has them, and dropped after the last round in a row that does.
-    target : TargetRule
-    step : StepRule
-    n_rounds : int
     shrinkage : factor on every step before it is taken
     sequential : whether each learner of a round is fitted to what those before it have left, with a step of
         its own; else all are fitted to the same scores and the steps are searched jointly
@@ -83,9 +79,7 @@ class StagewiseLoop:
     initial_step : ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper)
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
     describe : what to record of a round besides the risks
-    seed : int
-    checkpoint : Checkpoint, optional
-        Where rounds are kept, and resumed from.
+    checkpoint : where rounds are kept, and resumed from
     """
 
     loss: Loss
@@ -119,6 +113,8 @@ class StagewiseLoop:
     ) -> list[Stage]:
         """Return all rounds' stages, until `n_rounds` or a callback's stop.
 
+        Raises `UsboostError`, naming the round, if outputs or the risk are not finite, or there is no step.
+
         Parameters
         ----------
         train, y : views of n samples and their labels as the loss takes them
@@ -126,16 +122,11 @@ class StagewiseLoop:
         start : f⁰ of the training samples and of the validation samples, float64 (n, D); 0 by default
         weights, held_weights : how many rows each training and validation sample stands for, positive float64
             (n,), None for 1; the loss is then a `CountingLoss`
-
-        Raises
-        ------
-        UsboostError
-            If a learner's outputs or the risk are not finite, or there is no step; the message names
-            the round.
         """
         check_target(self.target, self.loss)
         on_train = self._start(train, y, weights, *start[:1])
         on_validation = self._start(*validation, held_weights, *start[1:]) if validation else None
+        # a shard prepares, resumes and moves its own rows of both; the others are only told of sums
         both = [samples for samples in (on_train, on_validation) if samples is not None]
         trainers: dict[str, PresentTrainer] = {}
         with begin_and_end(self, self.callbacks), world().pool() as pool:
@@ -152,6 +143,7 @@ class StagewiseLoop:
                 except UsboostError as error:
                     raise UsboostError(f"round {index}: {error}") from error
                 round_ = replace(round_, rows=rows)
+                # shards that went apart, by another library's rounding say, would go on to two models
                 world().agree(f"round {index}", partial(digest_of, round_))
                 # kept before a callback hears of it: what it was told of can then be resumed
                 stages.append(round_.stage)
@@ -314,6 +306,7 @@ class RoundWork:
         to the targets at the steps that the one before found, and the one of the lowest risk counts.
         First-order targets do not look at the steps and have one pass.
         """
+        # f does not move between the passes, so that the rule looks at it once
         targets_at = self.target(len(trainers))
         steps, best = np.full(len(trainers), self.method.initial_step), None
         for inner in range(max(1, self.method.target.n_inner)):

@@ -44,15 +44,12 @@ class Bayes:
         from skopt import gp_minimize  # barely maintained: only this function knows it
         from threadpoolctl import threadpool_limits
 
-        def log_risk(steps: list[float]) -> float:
-            # same minimiser; the surrogate cannot fit a risk that spans hundreds of decades
-            return float(np.log(min(line.risk(np.asarray(steps)), 1e100)))
-
         # thirty points make tiny matrices, for which a second BLAS thread only costs
         # it warns that "the objective has been evaluated at this point before"
         with silenced(), threadpool_limits(1):
             result = gp_minimize(
-                log_risk,
+                # same minimiser; the surrogate cannot fit a risk that spans hundreds of decades
+                lambda steps: float(np.log(min(line.risk(np.asarray(steps)), 1e100))),
                 [tuple(map(float, self.bounds))] * n_steps,
                 n_initial_points=self.n_random,
                 n_calls=self.n_random + self.n_guided,
@@ -86,6 +83,7 @@ class Newton:
         steps = np.zeros(n_steps)
         risk, gradient, hessian = line.expand(steps)
         for _ in range(self.max_iterations):
+            # pinv, not solve: of learners with equal outputs the Hessian is singular, and each gets half
             direction = -np.linalg.pinv(hessian, rcond=1e-12, hermitian=True) @ gradient
             decrease = -float(gradient @ direction)
             # not `<=`: a decrease of NaN ends the search, too
@@ -183,6 +181,7 @@ class _SharedLine:
         return float(world().mean(0.0 if self._own is None else self._own.risk(steps), self._weight))
 
     def expand(self, steps: np.ndarray) -> Expansion:
+        # in one sum: an exchange between processes costs its latency, not its numbers
         v = self._n_steps
         own = np.zeros(1 + v + v * v)
         if self._own is not None:

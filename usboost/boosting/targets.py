@@ -169,17 +169,13 @@ class WeightedSigns:
 
 
 def trimmed(target: Target, mass: float) -> Target:
-    """Weight trimming (Friedman, Hastie and Tibshirani, 2000): light samples sit a round out.
+    """Let light samples sit a round out (Friedman, Hastie and Tibshirani, 2000).
 
-    Per output the samples of least weight that together hold at most `mass` of all weight are left
-    out of the fit; they come back when their weight grows. Steps are searched on all samples. A sample
-    that counts as several rows holds the weight of them all.
+    Per output the samples of least weight that together hold at most `mass`, a share below 1, of all weight
+    are left out of the fit; they come back when their weight grows. Steps are searched on all samples. A
+    sample that counts as several rows holds the weight of them all.
 
     Raises `UsboostError` if the target's samples carry no weights.
-
-    Parameters
-    ----------
-    mass : share of the total weight, below 1
     """
     held = target.weights
     if target.metric is not None:
@@ -205,10 +201,7 @@ def trimmed(target: Target, mass: float) -> Target:
 
 
 def check_target(rule: TargetRule, loss: Any) -> None:
-    """Refuse a loss that has not what a target rule asks of it.
-
-    Raises `UsboostError`, naming the method that it lacks.
-    """
+    """Refuse a loss that has not what a target rule asks of it; the `UsboostError` names what it lacks."""
     for name in getattr(rule, "needs", ()):
         if not hasattr(loss, name):
             raise UsboostError(

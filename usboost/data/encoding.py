@@ -105,14 +105,8 @@ class TableEncoder:
     ) -> TableEncoder:
         """Learn the encoding of some columns from the training split.
 
-        Raises UsboostError if there is no row, or as `transform`.
-
-        Parameters
-        ----------
-        frame : training split, n rows.
-        columns : the columns of the view.
-        categorical : those of them that are nominal; by default the ones that are not numbers
-            (strings, pandas categories, booleans).
+        Nominal are those that `categorical` names, by default the ones that are not numbers (strings, pandas
+        categories, booleans). Raises UsboostError if there is no row, or as `transform`.
         """
         if not world().sum(len(frame)):
             raise UsboostError("an encoder needs at least one training row")

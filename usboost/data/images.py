@@ -160,24 +160,18 @@ class EncodedImages(_ImageRows):
 
     def encoded(self, row: int) -> bytes:
         """Return the PNG or JPEG bytes of one row, none of them where it has no image."""
-        return self._bytes(int(self._positions()[row]))
+        data: bytes = self._content(int(self._positions()[row]))[0]
+        return data
 
     def _content(self, position: int) -> list[Any]:
-        return [self._bytes(position)]
+        return [self._column[position].as_py() or b""]
 
     def decode(self, rows: Any = None, *, threads: int | None = None) -> np.ndarray:
-        """Decode the pixels of some rows (all by default), zeros where there is no image.
+        """Decode the pixels of some rows (all by default), uint8 (k, C, H, W), zeros where there is no image.
 
-        Parameters
-        ----------
-        rows : slice, mask or positions.
-        threads : how many decode at once, since Pillow lets go of the interpreter lock; by default
-            one per processor, at most 8. Small requests are decoded in the calling thread.
-
-        Returns
-        -------
-        uint8 array of shape (k, C, H, W). Raises UsboostError if an image is damaged or not of the size or
-        mode that all of them should have.
+        So many threads decode at once, since Pillow lets go of the interpreter lock; by default one per
+        processor, at most 8, and for few rows the calling one. Raises UsboostError if an image is damaged or
+        not of the size or mode that all of them should have.
         """
         chosen = self._positions(rows)
         out = np.empty((len(chosen), self.channels, self.height, self.width), dtype=np.uint8)
@@ -199,11 +193,8 @@ class EncodedImages(_ImageRows):
                     pass
         return out
 
-    def _bytes(self, position: int) -> bytes:
-        return self._column[position].as_py() or b""
-
     def _pixels(self, position: int) -> np.ndarray:
-        data = self._bytes(position)
+        data = self._content(position)[0]
         try:
             with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
                 expected = (MODES[self.channels], self.width, self.height)

@@ -49,14 +49,10 @@ Result = TypeVar("Result")
 
 
 def spread(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int) -> Iterator[Result]:
-    """Yield the results of `function` on each job, in the jobs' order.
+    """Yield the results of `function`, importable by name, on each job, in the jobs' order.
 
-    Parameters
-    ----------
-    function : importable by name; with `workers` > 1 it runs in spawned processes, so a script that
-        asks for them needs the usual ``if __name__ == "__main__":``.
-    jobs : taken only as workers become free, two or three per worker ahead of the results.
-    workers : processes; 1 works in this one.
+    With several workers it runs in spawned processes, so a script that asks for them needs the usual
+    ``if __name__ == "__main__":``. Jobs are taken only as workers become free, a few ahead of the results.
     """
     if workers <= 1:
         yield from map(function, jobs)

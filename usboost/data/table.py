@@ -144,9 +144,7 @@ class Table:
     def filled(self, missing: str | None = None) -> Table:
         """Put 0 (the unknown category) in absent rows, so that none is absent, as other columns need it.
 
-        Parameters
-        ----------
-        missing : name of a further numeric column, 1 where a row was absent and else 0, if it is wanted
+        `missing` is the name of a further numeric column, 1 where a row was absent and else 0.
         """
         if self.absent is None and missing is None:
             return self

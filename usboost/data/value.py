@@ -66,13 +66,10 @@ def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None
         is_number = _decimal.fullmatch(name) and sum(each.isdigit() for each in name) <= _DIGITS
         return canonical(float(name)) if is_number else canonical(name)
 
-    def as_truth(name: str) -> object:
-        return _TRUTH.get(name.lower(), name)
-
-    forms: tuple[Callable[[str], object], ...] = (canonical, as_number, as_truth)
     given = [name for name in known if name is not None]
-    if not all(name.lower() in _TRUTH for name in given):
-        forms = forms[:2]
+    forms: list[Callable[[str], object]] = [canonical, as_number]
+    if all(name.lower() in _TRUTH for name in given):
+        forms.append(lambda name: _TRUTH.get(name.lower(), name))
     for form in forms:
         others: dict[object, T] = {}
         for name in given:

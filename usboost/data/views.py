@@ -45,22 +45,15 @@ class Views:
         if len(set(lengths.values())) > 1:
             rows = ", ".join(f"{name} has {n}" for name, n in lengths.items())
             raise UsboostError(f"the views' rows do not match: {rows}")
-        self._n = next(iter(lengths.values()))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._views)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(samples, views): what scikit-learn's splitters ask for."""
-        return self._n, len(self._views)
+        self.names = tuple(self._views)
+        # (samples, views): what scikit-learn's splitters ask for
+        self.shape = (next(iter(lengths.values())), len(self._views))
 
     def __len__(self) -> int:
-        return self._n
+        return self.shape[0]
 
     def __iter__(self) -> Iterator[Views]:
-        return (self[i : i + 1] for i in range(self._n))
+        return (self[i : i + 1] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -78,7 +71,7 @@ class Views:
         return Views({**self._views, name: view})
 
     def __repr__(self) -> str:
-        return f"Views({', '.join(self.names)}; {self._n} rows)"
+        return f"Views({', '.join(self.names)}; {len(self)} rows)"
 
 
 @dataclass(frozen=True)

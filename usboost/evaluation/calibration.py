@@ -28,12 +28,7 @@ _SMALLEST_GAIN = 1e-6  # of log-loss; certain and right, a row gains what roundi
 
 
 def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """Return p^(1/T) over its sum, float64 (n, M): flatter for T > 1, sharper for T < 1; the order stays.
-
-    Parameters
-    ----------
-    probabilities : float (n, M).
-    """
+    """Return p^(1/T) over its sum, (n, M): flatter for T > 1, sharper for T < 1; the order stays."""
     if temperature == 1.0:
         return np.asarray(probabilities, dtype=np.float64)
     return np.exp(_scaled(_logs(probabilities), temperature))
@@ -44,12 +39,8 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
 
     With p_i the probabilities of row i, q_i = `tempered`(p_i, T) and n the number of rows, with weights
     (Σw)²/Σw², it is the T of the least
-    mean_i [−ln q_i(y_i) − (20/n) Σ_m p_im ln q_im − (1/n) Σ_m ln q_im / M]; all parts are weighted.
-
-    Parameters
-    ----------
-    probabilities : float (n, M); y : int (n,), classes 0..M−1; weight : float (n,), by default all 1; only
-        their ratios count.
+    mean_i [−ln q_i(y_i) − (20/n) Σ_m p_im ln q_im − (1/n) Σ_m ln q_im / M]; all parts are weighted, by
+    weights of which only the ratios count.
     """
     from scipy.optimize import minimize_scalar  # not for those who only temper
 
@@ -77,12 +68,8 @@ def calibrated(
     """Return the temperature of rows that the model did not see, or 1.0 if it does not help.
 
     It helps if the rows of each of `FOLDS` parts, and `PSEUDO_COUNT` among them, have a lower log-loss, on
-    average over all rows and by more than its standard error, at the temperature of the other parts.
-
-    Parameters
-    ----------
-    As of `temperature_of`; seed : of the parts.
-    folds : instead of the parts, positions of rows to find a temperature on and of rows to score at it.
+    average over all rows and by more than its standard error, at the temperature of the other parts. Instead
+    of parts, `folds` are positions of rows to find a temperature on and of rows to score at it.
     """
     n = len(y)
     if n < 2 * FOLDS:
@@ -120,12 +107,7 @@ NEAR = 0.05
 
 
 def floor_of(labels: np.ndarray) -> float | None:
-    """Return 0 for numbers such as prices and counts, none of which is below it but some near it, or None.
-
-    Parameters
-    ----------
-    labels : of the training rows, float64 (n,).
-    """
+    """Return 0 for numbers (n,) such as prices and counts, none below it but some near it; else None."""
     least = -world().highest(-float(labels.min(initial=np.inf)))
     return 0.0 if 0 <= least <= NEAR * median(labels) else None
 

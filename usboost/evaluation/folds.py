@@ -78,10 +78,7 @@ class Related:
         return any((array[1:] != array[:1]).any() for array in self.arguments.values())
 
     def hold_out(self, share: float, y: np.ndarray | None, seed: int) -> Split:
-        """Rows to fit to, and about a share of all: a whole number of groups, or the last rows.
-
-        Raises UsboostError if there is one group, or one time, only.
-        """
+        """Return rows to fit to, and about a share of all: whole groups (two at least), or the last rows."""
         if self.times is not None:
             order, starts = self._several_times()
             cut = _nearest(starts[1:], np.array([(1 - share) * len(order)]))[0]
@@ -176,10 +173,7 @@ def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = N
         numbers, float (n,)
     related : how the rows are related; the splits are then those of `Related.folds`
 
-    Raises
-    ------
-    UsboostError
-        If the rows cannot be divided.
+    Raises `UsboostError` if the rows cannot be divided.
     """
     if related is not None:
         return related.folds(most, y, seed)
@@ -277,12 +271,9 @@ class Divisible:
         if world().count > 1:
             drawn = np.random.default_rng(world().seed(seed)).random(self.n) < share
             return np.flatnonzero(~drawn), np.flatnonzero(drawn)
-        if self.codes is None:
-            order = np.random.default_rng(seed).permutation(self.n)
-            cut = round((1 - share) * self.n)
-            return np.sort(order[:cut]), np.sort(order[cut:])
-        train, held = stratified_parts(self.codes, (1 - share, share), seed)
-        return train, held
+        shares, codes = (1 - share, share), self.codes
+        whole = random_parts(self.n, shares, seed) if codes is None else stratified_parts(codes, shares, seed)
+        return whole[0], whole[1]
 
     def folds(self, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
         """Yield the folds of a cross-validation; of each fold's other rows some are for early stopping.
@@ -346,19 +337,11 @@ class Divisible:
 
 
 def stratified_order(labels: ArrayLike, seed: int) -> np.ndarray:
-    """The rows in a random order in which every class is spread evenly.
+    """Return the rows, int64 (n,), in a random order in which every class is spread evenly.
 
     A class of m rows gets the places (k + u) / m for k = 0..m−1, u uniform in [0, 1), in a random
     order of its rows. So any run of the order holds each class's share to within a few rows, and when
     no class has a single row, the first two thirds hold every class.
-
-    Parameters
-    ----------
-    labels : of shape (n,), anything `numpy.unique` takes.
-
-    Returns
-    -------
-    int64 positions of shape (n,).
     """
     rng = np.random.default_rng(seed)
     _, codes, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)

@@ -44,11 +44,8 @@ def intervals(
     bootstrap percentiles: rows are drawn with replacement; a sample that lacks a class has no AUC and is left
     out of its interval. An interval covers the sampling of these rows, not the variation of the training.
 
-    Parameters
-    ----------
-    labels : int64 of shape (n,); probabilities : float64 of shape (n, M).
-    weight : float64 of shape (n,), optional; rows are drawn alike, each with its weight.
-    draws : samples; by default `DRAWS`.
+    Labels are int64 (n,), probabilities float64 (n, M); rows are drawn alike, each with its weight, by
+    default `DRAWS` times.
     """
     return _bootstrap(score, METRICS, labels, probabilities, weight, draws)
 
@@ -124,12 +121,8 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
     """Return what to add to predictions for the ends of an interval that holds `COVERED` of new rows.
 
     As many are to be below as above; with too few rows for that the ends are those of all rows. Where the
-    rows stopped the fit, new rows may be held a little less often.
-
-    Parameters
-    ----------
-    residuals : true minus predicted, float64 (n,), of rows that were not fitted to.
-    weights : of `conformal`.
+    rows stopped the fit, new rows may be held a little less often. Residuals are true minus predicted,
+    float64 (n,), of rows that were not fitted to; weights are `conformal`'s.
     """
     level = (1 + COVERED) / 2
     low, high = -conformal(-residuals, level, weights), conformal(residuals, level, weights)
@@ -143,12 +136,8 @@ def least_probability(
 
     The scores of `conformal` are the probabilities of the rows' own classes with the sign turned, which makes
     for the smallest sets on average (Sadinle, Lei and Wasserman 2019). With too few rows it is 0: all
-    classes. Where the rows stopped the fit, new rows may be held a little less often.
-
-    Parameters
-    ----------
-    labels : int64 (n,); probabilities : float64 (n, M), of rows that were not fitted to.
-    weights : of `conformal`.
+    classes. Where the rows stopped the fit, new rows may be held a little less often. Rows are some that were
+    not fitted to; weights are `conformal`'s.
     """
     own = probabilities[np.arange(len(labels)), labels]
     return max(0.0, -conformal(-own, COVERED, weights))

@@ -1,4 +1,8 @@
-"""The metrics: scores of predicted classes, probabilities and numbers."""
+"""The metrics: scores of predicted classes, probabilities and numbers.
+
+In all of them y is int (n,), classes 0..M−1, or float (n,); probabilities are float (n, M), predicted numbers
+float (n,) in the units of y; weight is float (n,), positive, and 1 by default.
+"""
 
 from __future__ import annotations
 
@@ -37,30 +41,16 @@ def accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = N
 
 
 def row_losses(y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Return how badly each row is predicted, float64 (n,).
-
-    Parameters
-    ----------
-    y : int (n,), classes 0..M−1, or float (n,)
-    predicted : probabilities (n, M), for the log-loss in nats; or numbers (n,), for the squared error
-    """
+    """Return how badly each row is predicted, float64 (n,): log-loss in nats, or of numbers squared error."""
     if predicted.ndim == 1:
         return np.square(y - predicted)
     return np.asarray(-np.log(np.maximum(predicted[np.arange(len(y)), y], SMALLEST)))
 
 
 def best_threshold(y: np.ndarray, probability: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The threshold t at which "class 1 where its probability ≥ t" has the highest F1 on these samples.
+    """Return the threshold t at which "class 1 where its probability ≥ t" has the highest F1 on these rows.
 
-    Parameters
-    ----------
-    y : int array of shape (n,), classes 0 and 1
-    probability : float array of shape (n,), of class 1
-    weight : float array of shape (n,), positive; by default 1
-
-    Returns
-    -------
-    float, halfway between two neighbouring probabilities; the highest such t among equals
+    It is halfway between two neighbouring probabilities of class 1, (n,); the highest such t of equals.
     """
     order = np.argsort(-probability, kind="stable")
     own = np.ones(len(y)) if weight is None else weight[order]
@@ -74,13 +64,9 @@ def best_threshold(y: np.ndarray, probability: np.ndarray, weight: np.ndarray | 
 
 
 def auc(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The share of pairs, one positive and one not, in which the positive scores higher; ties count half.
+    """Return the share of pairs, one positive and one not, in which the positive scores higher; ties half.
 
-    Parameters
-    ----------
-    positive : bool array of shape (n,), some true and some not
-    score : float array of shape (n,)
-    weight : float array of shape (n,), optional; a pair counts by the product of its two
+    Some of `positive`, bool (n,), are true and some not. A pair counts by the product of its two weights.
     """
     if weight is not None:
         _, place = np.unique(score, return_inverse=True)
@@ -94,13 +80,9 @@ def auc(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = Non
 
 
 def average_precision(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """The area under the steps of precision over recall (PR-AUC), Σ (recall_k − recall_{k−1}) · precision_k.
+    """Return the area under precision over recall (PR-AUC), Σ (recall_k − recall_{k−1}) · precision_k.
 
-    Parameters
-    ----------
-    positive : bool array of shape (n,); NaN where none is true
-    score : float array of shape (n,); equal scores are one threshold
-    weight : float array of shape (n,), positive; by default 1
+    NaN where none is positive; equal scores are one threshold.
     """
     order = np.argsort(-score, kind="stable")
     own = np.ones(len(score)) if weight is None else weight[order]
@@ -114,10 +96,8 @@ def average_precision(positive: np.ndarray, score: np.ndarray, weight: np.ndarra
 def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
     """Precision, recall and F1 of each class, float64 (M,), and its rows, "support".
 
-    Parameters
-    ----------
-    counts : as `confusion` gives them. Where nothing of a class was predicted, or there is none, its
-        precision or recall is NaN, and F1 is 0, as in `f1`.
+    `counts` are `confusion`'s. Where nothing of a class was predicted, or there is none, its precision or
+    recall is NaN, and F1 is 0, as in `f1`.
     """
     right, true, predicted = np.diag(counts).astype(float), counts.sum(axis=1), counts.sum(axis=0)
 
@@ -129,17 +109,10 @@ def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score_answers(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """Return scores of two classes beside those of `score`.
+    """Return scores of two classes beside `score`'s, of answers, 0 and 1, and probabilities of class 1.
 
-    Parameters
-    ----------
-    y, answers : codes 0 and 1, int arrays of shape (n,)
-    scores : probabilities of class 1, float array of shape (n,)
-
-    Returns
-    -------
-    dict with keys "pr_auc"; "balanced_accuracy", the mean of both recalls; "answer_f1" and
-        "answer_accuracy", of the answers. NaN where a class is missing.
+    Keys are "pr_auc"; "balanced_accuracy", the mean of both recalls; "answer_f1" and "answer_accuracy", of
+    the answers. NaN where a class is missing.
     """
     counts = confusion(y, answers, 2)
     return {
@@ -156,19 +129,8 @@ def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = 
     Written out in NumPy: a bootstrap scores hundreds of draws, and scikit-learn's checks of its arguments
     take several times as long as the scores.
 
-    Raises `UsboostError` if a probability is not finite.
-
-    Parameters
-    ----------
-    y : int array of shape (n,), classes 0..M−1
-    probabilities : float array of shape (n, M)
-    weight : float array of shape (n,), positive; by default 1
-
-    Returns
-    -------
-    dict with keys "f1", "accuracy", "log_loss", "auc"
-        AUC is one-vs-rest macro for more than two classes, and NaN where the split holds fewer
-        classes than the model.
+    Keys are "f1", "accuracy", "log_loss" and "auc", one-vs-rest macro for more than two classes, NaN where
+    the rows hold fewer classes than the model. Raises `UsboostError` if a probability is not finite.
     """
     n_classes = probabilities.shape[1]
     if not np.isfinite(probabilities).all():
@@ -214,18 +176,9 @@ def r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -
 def score_regression(
     y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
-    """RMSE, MAE and R² of predictions.
+    """Return RMSE, MAE and R² of predictions: "rmse", "mae" and "r2", NaN where it has no meaning.
 
     Raises `UsboostError` if a prediction is not finite.
-
-    Parameters
-    ----------
-    y, predicted : float arrays of shape (n,), in the same units
-    weight : float array of shape (n,), positive; by default 1
-
-    Returns
-    -------
-    dict with keys "rmse", "mae", "r2"; R² is NaN where it has no meaning, see `r2`
     """
     if not np.isfinite(predicted).all():
         raise UsboostError("a prediction is not finite; fit with a smaller learning rate or shrinkage")
@@ -239,15 +192,12 @@ def score_regression(
 def extra_metrics(
     y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Further scores of class probabilities, as scikit-learn defines them; parameters as of `score`.
+    """Return further scores of class probabilities, `ranking.EXTRA_METRICS`, as scikit-learn defines them.
 
-    Returns
-    -------
-    dict with the keys of `ranking.EXTRA_METRICS`
-        "precision" and "recall" are those of class 1 of two, the mean over the classes of more, and "pr_auc"
-        likewise; where nothing is predicted, or there is nothing, they are 0. "balanced_accuracy" is the mean
-        recall of the classes that are there, "brier" the mean of Σ_k (p_k − y_k)², half of it for two
-        classes. "pr_auc" is NaN where a class is missing.
+    "precision" and "recall" are those of class 1 of two, the mean over the classes of more, and "pr_auc"
+    likewise; where nothing is predicted, or there is nothing, they are 0. "balanced_accuracy" is the mean
+    recall of the classes that are there, "brier" the mean of Σ_k (p_k − y_k)², half of it for two classes.
+    "pr_auc" is NaN where a class is missing.
     """
     n_classes = probabilities.shape[1]
     p = probabilities.astype(np.float64)
@@ -280,13 +230,10 @@ def extra_metrics(
 def extra_regression_metrics(
     y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Further scores of predictions, as scikit-learn defines them; parameters as of `score_regression`.
+    """Return further scores of predictions, `ranking.EXTRA_REGRESSION_METRICS`, as scikit-learn defines them.
 
-    Returns
-    -------
-    dict with the keys of `ranking.EXTRA_REGRESSION_METRICS`
-        "mse" is in squared units; "mape" is a share of |y|, huge where some y is 0; "explained_variance" is
-        NaN where all of y are equal.
+    "mse" is in squared units; "mape" is a share of |y|, huge where some y is 0; "explained_variance" is NaN
+    where all of y are equal.
     """
     missed = y - predicted
     errors, eps = np.abs(missed), np.finfo(np.float64).eps

@@ -135,11 +135,7 @@ def best(fits: Iterable[tuple[T, Scores]], metric: str) -> T | None:
     """Return the fit with the best validation score; None if none has one.
 
     Of fits that are level, as happens on few rows, the one with the lower log-loss is taken, then the first.
-
-    Parameters
-    ----------
-    fits : (anything, its scores on the validation rows by metric)
-    metric : one of `METRICS`
+    `fits` are of anything, and its scores on the validation rows by metric.
     """
     ranked = [(fit, rank(scores, metric)) for fit, scores in fits]
     top = max(ranked, key=lambda each: each[1], default=None)
@@ -164,10 +160,7 @@ def tie_note(models: int, metric: str, value: float) -> str:
 def prior_log_loss(card: Mapping[str, Any], split: str) -> float | None:
     """Return the log-loss, in nats, of the training rows' class shares as the answer for each row.
 
-    Parameters
-    ----------
-    card : of a prepared dataset; None is returned where it has no counts of classes, or the training rows
-        lack one.
+    None where the card of the prepared dataset has no counts of classes, or the training rows lack one.
     """
     try:
         train, rows = (card["splits"][name]["classes"] for name in ("train", split))
@@ -183,12 +176,7 @@ def worse_than_prior(log_loss: float, prior: float) -> bool:
 
 
 def probability_note(val: Scores, test: Scores, card: Mapping[str, Any]) -> str:
-    """Return a sentence on a model whose probabilities are worse than the prior's; empty for any other.
-
-    Parameters
-    ----------
-    val, test : the model's scores by metric; card : of the prepared dataset
-    """
+    """Return a sentence on a model whose probabilities are worse than the prior's; empty for any other."""
     worse = []
     for scores, split, name in ((val, "val", "validation"), (test, "test", "test")):
         mine, prior = scores.get(TIE_BREAKER), prior_log_loss(card, split)

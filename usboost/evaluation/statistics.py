@@ -94,16 +94,10 @@ def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) ->
 
     t = d̄ / √((1/J + n_test/n_train) · s²), s² the sample variance of the J differences, referred to
     Student's t with J − 1 degrees of freedom. The folds' training sets overlap, so their scores are not
-    independent; the second term of the factor stands for that.
+    independent; the second term of the factor, n_test / n_train, is `ratio` and stands for that.
 
-    Parameters
-    ----------
-    differences : of two models' scores on each of J folds (of all repeats), J ≥ 2.
-    ratio : n_test / n_train.
-
-    Returns
-    -------
-    t and its two-sided p-value; (0, 1) where all differences are 0, (±inf, 0) where they are all equal.
+    Returns t and its two-sided p-value, of two models' differences on each of J ≥ 2 folds (of all repeats):
+    (0, 1) where all differences are 0, (±inf, 0) where they are all equal.
     """
     from scipy import stats  # not for those who only need means
 
@@ -142,11 +136,8 @@ def randomization_test(
 
     If the models were alike, which of them had made a row's prediction would not matter: in each draw a fair
     coin for every row swaps the two. p = (1 + draws with a difference as large as the one seen) /
-    (1 + draws). It holds the sampling of the rows, not the variation of the training.
-
-    Parameters
-    ----------
-    labels : of n rows; first, second : the models' predictions, arrays of n rows.
+    (1 + draws). It holds the sampling of the rows, not the variation of the training. `first` and `second`
+    are the models' predictions, arrays of n rows.
     """
     rng = np.random.default_rng(0)
     seen = abs(statistic(labels, first) - statistic(labels, second))

@@ -136,12 +136,8 @@ def score_slices(
 ) -> list[Slice]:
     """Score all rows, and each group alone that has rows.
 
-    Of three classes and more F1 is left out: its mean counts a class that a group does not have as 0.
-
-    Parameters
-    ----------
-    labels, predicted, weight : of n rows, as `Task.intervals` takes them
-    names : of the groups; codes : the group of each row, int64 (n,).
+    Of three classes and more F1 is left out: its mean counts a class that a group does not have as 0. Codes,
+    int64 (n,), say which of the names is a row's group.
     """
     left_out = {"f1"} if predicted.ndim == 2 and predicted.shape[1] > 2 else set()
     found = []

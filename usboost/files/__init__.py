@@ -16,18 +16,6 @@ from usboost.errors import UsboostError
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
-def _of_the_disk(error: Exception) -> OSError | None:
-    """Find the system's error behind what a writer has raised: a full disk, say; None if it is none.
-
-    Writers in Rust and C++ (safetensors, Arrow, CatBoost) raise errors of their own, with the system's words.
-    """
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return error
-    text = str(error)
-    number = next((each for each in NO_ROOM if os.strerror(each) in text), None)
-    return None if number is None else OSError(number, os.strerror(number))
-
-
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """Make a new folder beside `folder` to write to, which takes its place when the block succeeds.
@@ -64,8 +52,14 @@ def replacing(folder: Path) -> Iterator[Path]:
                 old.replace(folder)
             raise
     except Exception as error:
-        if (cause := _of_the_disk(error)) is None:
-            raise
+        cause = error if isinstance(error, OSError) and error.errno in NO_ROOM else None
+        if cause is None:
+            # writers in Rust and C++ (safetensors, Arrow, CatBoost) raise errors of their own, with the
+            # system's words
+            number = next((each for each in NO_ROOM if os.strerror(each) in str(error)), None)
+            if number is None:
+                raise
+            cause = OSError(number, os.strerror(number))
         raise UsboostError(f"{folder} cannot be written: {cause.strerror}") from cause
     finally:
         # should the earlier folder not have come back, it is kept where it is

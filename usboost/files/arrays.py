@@ -149,9 +149,10 @@ def mapped(file: IO[bytes], shape: tuple[int, ...], dtype: Any, order: Order = "
     return np.memmap(file, dtype=dtype, mode="r+", shape=shape, order=order)
 
 
-def parts(n: int) -> Iterator[slice]:
-    """Cut n rows into parts of `PART_ROWS`."""
-    return (slice(start, min(start + PART_ROWS, n)) for start in range(0, n, PART_ROWS))
+def parts(n: int, size: int | None = None) -> Iterator[slice]:
+    """Cut n rows into parts of one size, by default `PART_ROWS`, the last one smaller."""
+    size = size or PART_ROWS
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def rows_of(array: np.ndarray, rows: Any) -> np.ndarray:

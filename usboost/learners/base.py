@@ -124,14 +124,8 @@ class FittedLearner(Protocol):
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """Refuse what no fitted learner can hold; it may come from a file that anyone has made.
 
-        Parameters
-        ----------
-        n_outputs, n_columns : D, and the columns of the view, where they are known
-
-        Raises
-        ------
-        UsboostError
-            Before anything is done with an array that does not fit, whatever the file says.
+        Raises `UsboostError` before anything is done with an array that does not fit, whatever the file says.
+        `n_outputs` and `n_columns` are D, and the columns of the view, where they are known.
         """
         ...
 
@@ -319,11 +313,10 @@ class PresentTrainer:
 
     def predict(self, fitted: FittedLearner) -> np.ndarray:
         """Return what a learner gives the n training rows: float32 (n, D)."""
-        return self._spread(fitted.predict(self._prepared))
+        found = fitted.predict(self._prepared)
+        return found if self._some is None else self._some.spread(found)
 
     def outputs(self, fitted: FittedLearner) -> np.ndarray:
         """Return what a leave-one-out learner, fitted last, gives them unseen: float32 (n, D)."""
-        return self._spread(cast(Any, self._trainer).outputs(fitted))
-
-    def _spread(self, outputs: np.ndarray) -> np.ndarray:
-        return outputs if self._some is None else self._some.spread(outputs)
+        found: np.ndarray = cast(Any, self._trainer).outputs(fitted)
+        return found if self._some is None else self._some.spread(found)

@@ -41,7 +41,10 @@ class EstimatorRows:
 
 @dataclass(frozen=True)
 class LinearForm:
-    """x ↦ x W + b with float64 weights (p, k) and intercepts (k,); of a hyperplane (p,) and (1,)."""
+    """x ↦ x W + b with float64 weights (p, k) and intercepts (k,); of a hyperplane (p,) and (1,).
+
+    As of the other forms, `check` refuses what is not one, and returns the number of outputs.
+    """
 
     weights: np.ndarray
     intercepts: np.ndarray
@@ -49,11 +52,7 @@ class LinearForm:
     def predict(self, prepared: EstimatorRows) -> np.ndarray:
         return prepared.values @ self.weights + self.intercepts
 
-    @property
-    def n_outputs(self) -> int:
-        return len(self.intercepts)
-
-    def check(self, n_columns: int | None, ndim: int) -> None:
+    def check(self, n_columns: int | None, ndim: int) -> int:
         shape = self.weights.shape
         wrong = len(shape) != ndim or self.intercepts.shape != (shape[1:] or (1,))
         if wrong or n_columns not in (None, shape[0]):
@@ -61,6 +60,7 @@ class LinearForm:
         both = np.concatenate((self.weights, self.intercepts), axis=None)
         if both.dtype.kind != "f" or not np.isfinite(both).all():
             raise UsboostError("a linear estimator holds something that is no finite number")
+        return len(self.intercepts)
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,9 @@ class TreeForm:
     def predict(self, prepared: EstimatorRows) -> np.ndarray:
         return self.tree.predict(prepared.matrix)
 
-    @property
-    def n_outputs(self) -> int:
-        return self.tree.value.shape[1]
-
-    def check(self, n_columns: int | None, ndim: int) -> None:
+    def check(self, n_columns: int | None, ndim: int) -> int:
         self.tree.check(n_columns)
+        return self.tree.value.shape[1]
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class InMemory:
         found = np.asarray(self.estimator.predict(prepared.values), dtype=np.float64)
         return found.reshape(len(prepared.values), self.n_outputs)
 
-    def check(self, n_columns: int | None, ndim: int) -> None:
+    def check(self, n_columns: int | None, ndim: int) -> int:
         raise _without_file_form(self.estimator)
 
 
@@ -138,9 +135,7 @@ class _FittedForms:
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
         """Refuse what is neither a tree nor linear over the columns, and another number of outputs."""
-        for form in self.forms:
-            form.check(n_columns, self.ndim)
-        check_outputs(sum(form.n_outputs for form in self.forms), n_outputs)
+        check_outputs(sum(form.check(n_columns, self.ndim) for form in self.forms), n_outputs)
 
 
 @dataclass(frozen=True)

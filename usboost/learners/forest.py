@@ -19,6 +19,7 @@ import numpy as np
 
 from usboost.data.table import code_type
 from usboost.errors import UsboostError
+from usboost.files.arrays import parts
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.tree import Tree
 
@@ -26,13 +27,20 @@ BLOCK_ROWS = 32_768
 TURNED_TREES = 32  # that many trees' values are written, then turned over together
 
 
-@dataclass(frozen=True)
 class _Plan:
     """One tree as tests, (column, threshold or table of codes that go left), and children."""
 
-    tests: tuple[tuple[int, Any], ...]
-    children: tuple[tuple[int, int], ...]
-    leaf_type: type[np.unsignedinteger[Any]]
+    def __init__(self, tree: Tree) -> None:
+        self.leaf_type: type[np.unsignedinteger[Any]] = np.uint8 if len(tree.value) <= 256 else np.uint32
+        self.children = list(zip(tree.left.tolist(), tree.right.tolist()))
+        self.tests: list[tuple[int, Any]] = []
+        for node, column in enumerate(tree.feature.tolist()):
+            rule: Any = tree.threshold[node]
+            codes = tree.categories[tree.category_start[node] : tree.category_start[node + 1]]
+            if len(codes):
+                rule = np.zeros(int(codes.max()) + 2, dtype=bool)  # the last entry is for every higher code
+                rule[codes] = True
+            self.tests.append((column, rule))
 
 
 class Forest:
@@ -40,7 +48,7 @@ class Forest:
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self._values = [tree.value for tree in trees]
-        self._plans = [_plan(tree) for tree in trees]
+        self._plans = [_Plan(tree) for tree in trees]
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -51,7 +59,6 @@ class Forest:
         The matrix is float32 (n, p), column-major for speed; `out` is where to write them.
         """
         values = np.empty((len(matrix), len(self)), dtype=np.float32) if out is None else out
-
         return self._tree_by_tree(
             matrix,
             lambda t, leaves, line: np.take(self._values[t][:, 0], leaves, out=line, mode="clip"),
@@ -114,32 +121,14 @@ class _Columns:
 
 
 def _for_blocks(matrix: np.ndarray, work: Callable[[slice, _Columns], None]) -> None:
-    def run(start: int) -> None:
-        rows = slice(start, min(start + BLOCK_ROWS, len(matrix)))
-        work(rows, _Columns(matrix[rows]))
-
-    starts = range(0, len(matrix), BLOCK_ROWS)
+    blocks = list(parts(len(matrix), BLOCK_ROWS))
     # numpy lets go of the interpreter in every operation here
     with (
-        ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1))
-        if len(starts) > 1
+        ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1))
+        if len(blocks) > 1
         else nullcontext() as pool
     ):
-        list((pool.map if pool else map)(run, starts))
-
-
-def _plan(tree: Tree) -> _Plan:
-    tests: list[tuple[int, Any]] = []
-    for node in range(len(tree.feature)):
-        start, stop = tree.category_start[node], tree.category_start[node + 1]
-        rule: Any = tree.threshold[node]
-        if stop > start:
-            codes = tree.categories[start:stop]
-            rule = np.zeros(int(codes.max()) + 2, dtype=bool)  # the last entry is for every higher code
-            rule[codes] = True
-        tests.append((int(tree.feature[node]), rule))
-    children = tuple((int(left), int(right)) for left, right in zip(tree.left, tree.right))
-    return _Plan(tuple(tests), children, np.uint8 if len(tree.value) <= 256 else np.uint32)
+        list((pool.map if pool else map)(lambda rows: work(rows, _Columns(matrix[rows])), blocks))
 
 
 def _leaves(plan: _Plan, columns: _Columns) -> np.ndarray:

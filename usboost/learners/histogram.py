@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -65,22 +65,19 @@ class Bins:
         lowest, highest = (
             np.concatenate([np.empty(0), *each]) for each in (zip(*ends) if ends else ((), ()))
         )
-        made = cls(matrix, codes, columns, len(numeric), start, lowest, highest)
-        return made if world().count == 1 else made._with_all_ends()
-
-    def _with_all_ends(self) -> Bins:
-        """Set the least and largest value in each bin of numbers: of all shards' rows, not of a sample."""
-        least, largest = self.lowest.copy(), self.highest.copy()
-        numbers = slice(self.first_category)
-        least[numbers], largest[numbers] = np.inf, -np.inf
-        for part in parts(len(self.matrix)):
-            for k in range(self.n_numeric):
-                column, places = self.matrix[part, self.columns[k]], self.codes[part, k] + self.start[k]
-                np.minimum.at(least, places, column)
-                np.maximum.at(largest, places, column)
-        least[numbers] = -world().highest(-least[numbers])
-        largest[numbers] = world().highest(largest[numbers])
-        return replace(self, lowest=least, highest=largest)
+        if world().count > 1:
+            # bins of numbers came of a sample: their ends are those of all shards' rows, so that a threshold
+            # between two bins parts the same rows in every shard
+            numbers = slice(int(start[len(numeric)]))
+            lowest[numbers], highest[numbers] = np.inf, -np.inf
+            for part in parts(len(matrix)):
+                for k, j in enumerate(numeric):
+                    places = codes[part, k] + start[k]
+                    np.minimum.at(lowest, places, matrix[part, j])
+                    np.maximum.at(highest, places, matrix[part, j])
+            lowest[numbers] = -world().highest(-lowest[numbers])
+            highest[numbers] = world().highest(highest[numbers])
+        return cls(matrix, codes, columns, len(numeric), start, lowest, highest)
 
     def __len__(self) -> int:
         return int(self.start[-1])

@@ -13,7 +13,7 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
-from usboost.learners.spectrum import GRID, Rows, Solution, Spectrum, with_indicators
+from usboost.learners.spectrum import Rows, Solution, Spectrum, with_indicators
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,7 @@ class RidgeLearner(BaseEstimator):
         return Design(with_indicators(view.numeric, view.codes, view.cardinalities, first=1))
 
     def trainer(self, prepared: Design, n_outputs: int) -> RidgeTrainer:
-        """Make what fits a ridge regression to every round's target.
-
-        Raises
-        ------
-        UsboostError
-            If a penalty is not positive.
-        """
+        """Make what fits a ridge regression to each round's target; refuse a penalty not above 0."""
         if self.alpha != "loo":
             return RidgeTrainer(prepared, _penalties([self.alpha]))
         if self.alphas is None:
@@ -182,7 +176,7 @@ class RidgeTrainer:
         if weights is None:
             if self._whole is None:  # once: rows count the same in every round
                 self._whole = Spectrum(self._prepared.matrix, counts=counts)
-            parts = [(self._solve(self._whole, values), np.arange(len(values)), columns)]
+            parts = [(self._whole.solve(values, self._alphas), np.arange(len(values)), columns)]
         elif weights.ndim == 1:
             parts = [(*self._weighted(weights, values, counts), columns)]
         else:
@@ -216,7 +210,4 @@ class RidgeTrainer:
             rows, weights = np.arange(len(weights)), np.ones(len(weights))
         own = None if counts is None else counts[rows]
         spectrum = Spectrum(self._prepared.matrix[rows], weights[rows], own)
-        return self._solve(spectrum, values[rows]), rows
-
-    def _solve(self, spectrum: Spectrum, values: np.ndarray) -> Solution:
-        return spectrum.solve(values, GRID * spectrum.scale if self._alphas is None else self._alphas)
+        return spectrum.solve(values[rows], self._alphas), rows

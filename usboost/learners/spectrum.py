@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
+from usboost.files.arrays import parts
 from usboost.shards.collective import world
 
 WIDE = 2_000
@@ -99,6 +100,7 @@ class Spectrum:
     Attributes
     ----------
     eigenvalues : float64 (r,), s_j²; mean : float64 (p,), x̄
+    scale : the mean eigenvalue of the table's columns; 1 for a table that says nothing
     directions : (p, r), V; basis : (n, r), U; float64, or float32 for large tables
     """
 
@@ -119,7 +121,7 @@ class Spectrum:
         self.share = self.weights / world().sum(self.weights.sum())
         self.root = np.sqrt(self.weights)[:, None]
         rows = rows.astype(np.float64) if total * p < SMALL else rows
-        own = sum((self.share[at] @ rows[at].astype(np.float64) for at in _blocks(n)), np.zeros(p))
+        own = sum((self.share[at] @ rows[at].astype(np.float64) for at in parts(n, BLOCK)), np.zeros(p))
         self.mean = world().sum(own)
         centred = (rows - self.mean.astype(rows.dtype)) * self.root.astype(rows.dtype)
         self.eigenvalues, self.directions, self.basis = _decomposed(centred)
@@ -129,34 +131,33 @@ class Spectrum:
                 whole = np.zeros((width, *own.shape[1:]), dtype=own.dtype)
                 whole[read] = own
                 setattr(self, name, whole)
+        self.scale = float(self.eigenvalues.sum() / max(1, len(self.mean))) or 1.0
         self.full = len(self.eigenvalues) >= total - 1  # the rows can follow any target
         self._squares = np.square(self.basis)
 
-    @property
-    def scale(self) -> float:
-        """Return the mean eigenvalue of the table's columns; 1 for a table that says nothing."""
-        return float(self.eigenvalues.sum() / max(1, len(self.mean))) or 1.0
-
-    def solve(self, values: np.ndarray, alphas: np.ndarray) -> Solution:
+    def solve(self, values: np.ndarray, alphas: np.ndarray | None) -> Solution:
         """Return the regression of the penalty of least weighted leave-one-out error; the first of equals.
 
         Parameters
         ----------
         values : float (n, D)
-        alphas : (A,) penalties, positive, infinity among them if it is to be tried
+        alphas : (A,) penalties, positive, infinity among them if it is to be tried; by default `GRID` times
+            the scale
         """
+        alphas = GRID * self.scale if alphas is None else alphas
         mean = world().sum(self.share @ values)
         target = (values - mean) * self.root
         along = self.along(target)
         # what no direction of the table reaches; every penalty leaves it
         across = np.zeros_like(target) if self.full else target - self.spread(along)
         errors = np.zeros(len(alphas))
-        for at in _blocks(len(values)):
+        for at in parts(len(values), BLOCK):
             errors += np.square(self._residuals(along, across, alphas, at)).sum(axis=(0, 2))
         # of equals the first, which is the strongest penalty where they are given from the top
         best = alphas[[np.argmin(world().sum(errors))]]
         residuals = np.concatenate(
-            [self._residuals(along, across, best, at)[:, 0] for at in _blocks(len(values))]
+            # one part at least, of a shard without rows too
+            [self._residuals(along, across, best, at)[:, 0] for at in parts(max(len(values), 1), BLOCK)]
         )
         alpha = float(best[0])
         shrunk = along * (np.sqrt(self.eigenvalues) / (self.eigenvalues + alpha))[:, None]
@@ -209,7 +210,7 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n, p = rows.shape
     wide = p > n and world().count == 1
     gram = np.zeros((n if wide else p,) * 2)
-    for at in _blocks(p if wide else n):
+    for at in parts(p if wide else n, BLOCK):
         part = (rows[:, at].T if wide else rows[at]).astype(np.float64)
         gram += part.T @ part
     gram = world().sum(gram)
@@ -221,7 +222,3 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if wide:
         return values, rows.T @ other, vectors.astype(rows.dtype)
     return values, vectors.astype(rows.dtype), rows @ other
-
-
-def _blocks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + BLOCK, n)) for start in range(0, max(n, 1), BLOCK))

@@ -129,12 +129,7 @@ class Tree:
         return cls._build(nodes, value, np.maximum(gains, 0.0).tolist())
 
     @classmethod
-    def _build(
-        cls,
-        nodes: Sequence[Node],
-        value: np.ndarray,
-        gains: Sequence[float] = (),
-    ) -> Tree:
+    def _build(cls, nodes: Sequence[Node], value: np.ndarray, gains: Sequence[float] = ()) -> Tree:
         threshold64 = np.asarray([node[1] for node in nodes], dtype=np.float64)
         threshold = threshold64.astype(np.float32)
         # for float32 x, x <= t holds exactly when x <= the largest float32 that is not above t
@@ -165,10 +160,7 @@ class Tree:
         """Check that each node and leaf has one parent before it, and that columns and codes are in range.
 
         Raises `UsboostError` if it is not, or an array has another shape or type than `Tree` says.
-
-        Parameters
-        ----------
-        n_columns : of the table that it reads, where that is known.
+        `n_columns` are those of the table that it reads, where that is known.
         """
         n = len(self.feature) if self.feature.ndim == 1 else -1
         shapes = dict.fromkeys(("feature", "threshold", "left", "right", "gain"), (n,))
@@ -266,12 +258,8 @@ def shapley_values(
 ) -> np.ndarray:
     """Return what each owner of columns adds to a tree's value: float64 (n, n_owners, k).
 
-    Over the owners they sum to the value of the row less its mean over the reference rows.
-
-    Parameters
-    ----------
-    rows, reference : float32 (n, p) and (m, p), column-major for speed
-    owner : int (p,), who has a column: columns of one owner are in S together
+    Over the owners, int (p,), they sum to the value of the row less its mean over the reference rows. Both
+    matrices are float32, column-major for speed; columns of one owner are in S together.
     """
     found = np.zeros((len(rows), n_owners, tree.value.shape[1]))
     if not len(tree.feature):

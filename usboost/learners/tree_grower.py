@@ -46,13 +46,9 @@ class Limits:
 class HistogramGrower:
     """Grows trees on columns that are binned once.
 
-    Parameters
-    ----------
-    matrix : float32 (n, p), column-major, finite
-    categorical : positions of the columns that hold category codes 0, 1, 2, …
-    max_bin : most bins of a numeric column; every category has its own
-    num_threads : threads that sum over rows
-    counts : float64 (n,), positive: how many rows each stands for, in bins and in leaves; 1 by default
+    The matrix is float32 (n, p), column-major and finite; `categorical` are the positions of the columns that
+    hold category codes 0, 1, 2, …, each of which has a bin of its own. So many threads sum over rows. Row i
+    stands for `counts[i]` rows, positive, in bins and in leaves; for 1 by default.
     """
 
     def __init__(
@@ -74,9 +70,7 @@ class HistogramGrower:
         metric: np.ndarray | None = None,
         columns: np.ndarray | None = None,
     ) -> Tree:
-        """The tree g grown greedily for Σ_i weight_i (g(x_i) − value_i)ᵀ metric_i (g(x_i) − value_i).
-
-        Its leaf values are float64.
+        """Grow a tree g greedily for Σ_i weight_i (g(x_i) − value_i)ᵀ metric_i (g(x_i) − value_i).
 
         Parameters
         ----------
@@ -107,13 +101,10 @@ class _NodeSplit:
     codes: np.ndarray | None
     left: np.ndarray
 
-    def goes_left(self, column: np.ndarray) -> np.ndarray:
-        return column <= self.threshold if self.codes is None else np.isin(column.astype(np.intp), self.codes)
-
 
 @dataclass(eq=False)
 class _Leaf:
-    """A leaf of a growing tree: its rows, int32 (m,), their sums, (C,), and its parent, (node, side).
+    """A leaf of a growing tree: its rows, int32 (m,), their sums, (C,), and where its parent has its number.
 
     `penalty`, (C − D − 1,), draws its value to 0; `sums`, (C, bins), are None where it is not split further.
     """
@@ -121,7 +112,7 @@ class _Leaf:
     rows: np.ndarray
     total: np.ndarray
     depth: int
-    parent: tuple[int, int]
+    place: tuple[list[int], int]
     penalty: np.ndarray
     sums: np.ndarray | None = None
     split: _NodeSplit | None = None
@@ -149,7 +140,7 @@ class _Growth:
         self._children: list[list[int]] = []
 
     def tree(self, rows: np.ndarray) -> Tree:
-        leaves = [_Leaf(rows, self._moments.total, 0, (-1, 0), 0 * self._category_penalty)]
+        leaves = [_Leaf(rows, self._moments.total, 0, ([0], 0), 0 * self._category_penalty)]
         if self._may_split(leaves[0], 1):
             leaves[0].sums = self._histogram(rows)
             self._find_splits(leaves)
@@ -159,7 +150,18 @@ class _Growth:
             children = [child for leaf in chosen for child in self._halves(leaf, n_leaves)]
             self._find_splits([child for child in children if child.sums is not None])
             leaves += children
-        return self._finished(leaves)
+        for index, leaf in enumerate(leaves):
+            of_parent, side = leaf.place
+            of_parent[side] = ~index
+        nodes = [
+            (split.column, split.threshold, left, right, [] if split.codes is None else split.codes.tolist())
+            for split, (left, right) in zip(self._splits, self._children)
+        ]
+        # summed anew: what was left of a parent's sums has lost digits
+        summands = [self._moments.channels.take(leaf.rows, axis=0) for leaf in leaves]
+        totals = world().sum(np.stack([np.ones(len(each)) @ each for each in summands]))
+        values = np.stack([self._moments.value(total, leaf.penalty) for total, leaf in zip(totals, leaves)])
+        return Tree._build(nodes, values, [split.gain for split in self._splits])
 
     def _may_split(self, leaf: _Leaf, n_leaves: int) -> bool:
         room = leaf.depth < self._limits.max_depth and n_leaves < self._most_leaves
@@ -179,16 +181,18 @@ class _Growth:
         """Return the two children of a leaf, with histograms if they may be split again."""
         split = leaf.split
         assert split is not None
-        goes_left = split.goes_left(self._bins.matrix[:, split.column].take(leaf.rows))
-        penalty = self._category_penalty * (split.codes is not None)
-        self._attach(leaf.parent, len(self._splits))
-        sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
-        children = [
-            _Leaf(leaf.rows[side], total, leaf.depth + 1, (len(self._splits), k), penalty)
-            for k, (side, total) in enumerate(sides)
-        ]
+        column, codes = self._bins.matrix[:, split.column].take(leaf.rows), split.codes
+        goes_left = column <= split.threshold if codes is None else np.isin(column.astype(np.intp), codes)
+        penalty = self._category_penalty * (codes is not None)
+        of_parent, side = leaf.place
+        of_parent[side] = len(self._splits)
         self._splits.append(split)
         self._children.append([0, 0])
+        sides = (goes_left, split.left), (~goes_left, leaf.total - split.left)
+        children = [
+            _Leaf(leaf.rows[these], total, leaf.depth + 1, (self._children[-1], k), penalty)
+            for k, (these, total) in enumerate(sides)
+        ]
         held = world().sum(np.array([len(child.rows) for child in children]))
         small, large = children if held[0] <= held[1] else children[::-1]
         small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
@@ -200,23 +204,6 @@ class _Growth:
         if not small_may:
             small.sums = None
         return children
-
-    def _attach(self, parent: tuple[int, int], child: int) -> None:
-        if parent[0] >= 0:
-            self._children[parent[0]][parent[1]] = child
-
-    def _finished(self, leaves: list[_Leaf]) -> Tree:
-        for index, leaf in enumerate(leaves):
-            self._attach(leaf.parent, ~index)
-        nodes = [
-            (split.column, split.threshold, left, right, [] if split.codes is None else split.codes.tolist())
-            for split, (left, right) in zip(self._splits, self._children)
-        ]
-        # summed anew: what was left of a parent's sums has lost digits
-        rows = [self._moments.channels.take(leaf.rows, axis=0) for leaf in leaves]
-        totals = world().sum(np.stack([np.ones(len(each)) @ each for each in rows]))
-        values = np.stack([self._moments.value(total, leaf.penalty) for total, leaf in zip(totals, leaves)])
-        return Tree._build(nodes, values, [split.gain for split in self._splits])
 
     def _histogram(self, rows: np.ndarray) -> np.ndarray:
         """Sum the channels over some rows, of all shards, in every bin: float64 (C, bins)."""
@@ -238,6 +225,7 @@ class _Growth:
         starts, several = range(0, len(rows), size), self._threads > 1 and len(rows) > size
         total = np.zeros((len(bins), moments.channels.shape[1]))
         with ThreadPoolExecutor(self._threads) if several else nullcontext() as pool:
+            # in the blocks' order, whichever thread is first: sums of floats depend on it
             for part in (pool.map if pool else map)(block, starts):
                 total += part
         return np.asarray(world().sum(np.ascontiguousarray(total.T)))
@@ -245,6 +233,7 @@ class _Growth:
     def _find_splits(self, leaves: list[_Leaf]) -> None:
         """Set the best split of every leaf."""
         size = max(1, SCAN_ENTRIES // (len(self._bins) * self._moments.channels.shape[1]))
+        # leaves side by side, as numpy's cost is its calls; not all at once, as their sums take memory
         for start in range(0, len(leaves), size):
             some = leaves[start : start + size]
             sums = np.stack([leaf.sums for leaf in some if leaf.sums is not None], axis=1)

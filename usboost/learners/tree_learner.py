@@ -138,9 +138,7 @@ class LightGBMTrainer:
 class JointTrainer:
     """Grows one tree a round for all outputs, in the target's metric if it has one.
 
-    Parameters
-    ----------
-    each : whether without a metric each output has a tree of its own, of `MOST_TREES` at most
+    `each`: without a metric each output has a tree of its own, of `MOST_TREES` at most.
     """
 
     takes_metric = True

@@ -84,10 +84,7 @@ class ClassLoss(CountingLoss, Protocol):
 class RegressionLoss(CountingLoss, Protocol):
     """A loss of one output, L(y − f), with targets y of shape (n, 1); its lines are `ClosedFormLine`s."""
 
-    @property
-    def refits_leaves(self) -> bool:
-        """Return whether the best constant of a leaf is not the mean of what its tree is fitted to."""
-        ...
+    refits_leaves: ClassVar[bool]  # the best constant of a leaf is not the mean of what its tree is fitted to
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
         """Return what learners are fitted to, of the residual's shape: −∂L/∂f up to a positive factor."""
@@ -96,12 +93,9 @@ class RegressionLoss(CountingLoss, Protocol):
     def constants(
         self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> np.ndarray:
-        """For each group of samples the c of the lowest Σ counts_i L(residual_i − c): float64 (n_groups,).
+        """Return for each group of samples, from 0, the c of the lowest Σ counts_i L(residual_i − c).
 
-        Parameters
-        ----------
-        residual : float64 (n,); groups : int (n,), from 0; a group without a sample gets 0
-        counts : float64 (n,), positive; 1 by default
+        float64 (n_groups,); a group without a sample gets 0.
         """
         ...
 

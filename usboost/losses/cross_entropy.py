@@ -86,9 +86,7 @@ class SoftmaxCrossEntropy:
         d = y * np.exp(np.minimum(-self._log_p(f), largest))
         return (d - d.mean(axis=1, keepdims=True)) @ self._basis
 
-    def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The zero-sum d_i that solves H_i d_i = w_i, as `newton_target` gives it: (n, D)."""
-        return self.newton_target(f, y)
+    newton_direction = newton_target  # the zero-sum d_i that solves H_i d_i = w_i
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """dᵀ∇²L d / ‖d‖² along a target d of shape (n, D): how much missing it costs, (n,).

@@ -47,10 +47,7 @@ class PiecewiseLinear:
 
     @classmethod
     def quantile(cls, alpha: float) -> PiecewiseLinear:
-        """Make the loss of the level `alpha`.
-
-        Raises `UsboostError` if it is not between 0 and 1.
-        """
+        """Make the loss of the level `alpha`; refuse one that is not between 0 and 1."""
         if not 0 < alpha < 1:
             raise UsboostError(f"quantile is a level between 0 and 1, not {alpha}")
         return cls(alpha, 1 - alpha)
@@ -69,7 +66,7 @@ class PiecewiseLinear:
     def constants(
         self, residual: np.ndarray, groups: np.ndarray, n_groups: int, counts: np.ndarray | None = None
     ) -> np.ndarray:
-        """A quantile of each group, float64 (n_groups,): the smallest residual that is one."""
+        """Return a quantile of each group, float64 (n_groups,): the smallest residual that is one."""
         level = self.above / (self.above + self.below)
         if world().count > 1:
             own = np.ones(len(residual)) if counts is None else counts
@@ -147,6 +144,7 @@ class _PolygonalLine:
             else:
                 edge = edges[:, k]
             slopes = directions @ edge
+            # rounding alone would make for a crossing by chance; nor are rows that are 0 to cross again
             slopes[np.abs(slopes) <= 1e-12 * np.abs(slopes).max()] = 0.0
             slopes[np.delete(zeros, k) if len(zeros) == v else zeros] = 0.0
             length, row = self._along(residual, slopes)

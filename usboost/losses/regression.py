@@ -17,10 +17,7 @@ from usboost.shards.collective import world
 class Squared:
     """L(y, f) = ‖y − f‖² with targets y of shape (n, m) (BNN); the risk is its mean.
 
-    Parameters
-    ----------
-    n_outputs : m
-    zero_steps : whether a learner whose outputs are all zero is taken, with step 0, or refused
+    With `zero_steps` a learner whose outputs are all zero is taken, with step 0; else it is refused.
     """
 
     n_outputs: int
@@ -109,9 +106,7 @@ _STEPS = 100
 class Huber:
     """L(y, f) = ½ r² for |r| ≤ δ, else δ(|r| − ½ δ), with r = y − f of shape (n, 1) (Huber 1964).
 
-    Parameters
-    ----------
-    delta : δ, positive, in the units of y; float64 (n,) if each residual has its own
+    δ is positive, in the units of y; float64 (n,) if each residual has its own.
     """
 
     delta: float | np.ndarray
@@ -181,10 +176,8 @@ class _HuberLine:
         left = self._residual - steps @ self._directions
         near = (np.abs(left) <= self._loss.delta).astype(np.float64)
         gradient = -self._directions @ self._loss.pseudo_residual(left) / len(left)
-        return float(self._loss.of(left).mean()), gradient, self._gram(near)
-
-    def _gram(self, weights: np.ndarray) -> np.ndarray:
-        return (self._directions * weights) @ self._directions.T / len(weights)
+        hessian = (self._directions * near) @ self._directions.T / len(left)
+        return float(self._loss.of(left).mean()), gradient, hessian
 
     def minimiser(self) -> np.ndarray:
         """The exact minimum: where the right piece is known, one Newton step ends there.
@@ -200,7 +193,8 @@ class _HuberLine:
             slope = self._directions @ self._loss.pseudo_residual(left) / len(left)
             found = risk, steps
             for weights in (np.minimum(1.0, self._loss.delta / size), size <= self._loss.delta):
-                moved = steps + np.linalg.pinv(self._gram(weights), rcond=1e-12, hermitian=True) @ slope
+                gram = (self._directions * weights) @ self._directions.T / len(left)
+                moved = steps + np.linalg.pinv(gram, rcond=1e-12, hermitian=True) @ slope
                 found = min(found, (self.risk(moved), moved), key=lambda each: each[0])
             # a gain by rounding alone is none
             if not found[0] < risk * (1 - 1e-15):
@@ -213,23 +207,15 @@ REGRESSION_LOSSES = ("squared", "absolute", "huber", "quantile")
 
 
 def check_loss_name(name: str) -> None:
-    """Refuse a name that is none of `REGRESSION_LOSSES`.
-
-    Raises `UsboostError`, listing them.
-    """
+    """Refuse a name that is none of `REGRESSION_LOSSES`."""
     if name not in REGRESSION_LOSSES:
         raise UsboostError(f"unknown loss {name!r}; choose one of {', '.join(REGRESSION_LOSSES)}")
 
 
 def regression_loss(name: str, *, quantile: float = 0.5, delta: float = 1.0) -> RegressionLoss:
-    """Make the loss called `name`.
+    """Make the loss called `name`: of the level `quantile`, or "huber" that goes over to absolute at `delta`.
 
     Raises `UsboostError` if there is no such loss, or its parameter is out of range.
-
-    Parameters
-    ----------
-    quantile : the level of "quantile"
-    delta : where "huber" goes over from squared to absolute, in the units of y
     """
     check_loss_name(name)
     if name == "absolute":

@@ -129,16 +129,9 @@ def grouped_quantiles(
     It is the same whatever the number of shards, but for the rounding of sums of `held`: by bisection, on
     the bits of float64, with at most 64 sums of one number for each group.
 
-    Parameters
-    ----------
-    values : float64 (n,), finite, of this shard's rows
-    held : float64 (n,), what each row holds, none below 0
-    wanted : float64 (n_groups,), for all shards; where no sum reaches it the answer is the largest value
-    groups : int (n,), from 0; None for one group
-
-    Returns
-    -------
-    float64 (n_groups,), each a value of a row of the group; 0 for a group without rows
+    Values, finite, what each row holds, none below 0, and groups, from 0 (None for one), are (n,), of this
+    shard's rows. What is wanted is of all shards, (n_groups,), and so is the answer: the largest value where
+    no sum reaches it, and 0 for a group without rows.
     """
     n_groups = len(wanted)
     groups = np.zeros(len(values), dtype=np.int64) if groups is None else groups
@@ -152,6 +145,7 @@ def grouped_quantiles(
     empty = least > most
     least[empty] = most[empty] = 0.0
     low, high = _ranks(least), _ranks(most)
+    # on ranks, not numbers: 64 halvings end at a float exactly, and each asks the shards for sums alone
     while np.any(low < high):
         middle = low + (high - low) // np.uint64(2)
         at = [

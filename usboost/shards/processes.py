@@ -27,13 +27,9 @@ _FITS = itertools.count()
 
 
 class Processes(Link):
-    """The ranks of the process group; each holds shards that follow one another.
+    """The ranks of the process group; each holds some of the `count` shards, which follow one another.
 
     Raises `UsboostError` if there are more ranks than shards, or ranks do not agree on the shards.
-
-    Parameters
-    ----------
-    count : of all shards, at least as many as there are ranks
     """
 
     def __init__(self, count: int) -> None:

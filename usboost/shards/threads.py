@@ -56,6 +56,7 @@ class Link:
 
 def added(values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """Return the sum of arrays, one after another: whoever adds them gets the same bits."""
+    # not by np.sum, whose order depends on the arrays' shape: the bits are to follow from the shards alone
     total = np.array(values[0])
     for value in values[1:]:
         total += value
@@ -85,10 +86,7 @@ class Meeting:
     def meet(self, place: int, kind: str, value: Any) -> Any:
         """Return what comes of all shards' values; whoever gets it may not change it.
 
-        Parameters
-        ----------
-        place : of the shard among this process's
-        kind : the method of `Link` that answers, "mean", "once", "begin" or "end"
+        `place` is the shard's in this process; `kind` a method of `Link`, "mean", "once", "begin" or "end".
         """
         self._given[place] = kind, value
         if kind != "begin":
@@ -213,12 +211,9 @@ class _OneAfterAnother(Executor):
 def run(work: Callable[[int], T], link: Link) -> T:
     """Do the same for each shard of this process, and give what its first shard gave.
 
-    Raises `UsboostError` if another process has failed, or is gone; whatever a shard of this process raises.
-
-    Parameters
-    ----------
-    work : called with a shard's number, in a thread in which `world` gives the shards. BLAS and torch have a
-        single thread meanwhile: more of them would add in an order of their own.
+    `work` is called with a shard's number, in a thread in which `world` gives the shards. BLAS and torch have
+    a single thread meanwhile: more of them would add in an order of their own. Raises `UsboostError` if
+    another process has failed, or is gone; whatever a shard of this process raises.
     """
     if link.count == 1:  # an ordinary fit
         return work(0)

@@ -129,20 +129,14 @@ class Backbone(BaseEstimator):
     def embed(self, view: Images | EncodedImages, device: torch.device) -> np.ndarray:
         """Return the frozen backbone's features of every image: float32 (n, d), zeros where there is none.
 
-        Raises
-        ------
-        UsboostError
-            If its weights would be random and nobody asked for that.
+        Raises `UsboostError` if its weights would be random and nobody asked for that.
         """
         return np.asarray(self.activations(view, device, blocks=0), dtype=np.float32)
 
     def activations(self, view: Any, device: torch.device, blocks: int = 1) -> np.ndarray:
         """Return what the backbone without its last blocks makes of every image: float16 (n, …).
 
-        Raises
-        ------
-        UsboostError
-            As `embed`, and if it is not known where the last block begins.
+        Raises `UsboostError` as `embed`, and if it is not known where the last block begins.
         """
         if not self.pretrained and not self.random:
             raise UsboostError(

@@ -109,17 +109,14 @@ def values_of(
 ) -> np.ndarray:
     """Return what a frozen network gives for each image, computed if it is not in the folder.
 
+    float16 (n, …), or float32 where a value is beyond float16's range; zeros where `absent` marks a row.
+    Mapped from a temporary file if it is large. It may be shared: do not write to it.
+
     Parameters
     ----------
-    view : images; rows that its mask `absent` marks get zeros.
     compute : makes the network, if it is needed at all.
     folder : of this network and size alone; None keeps nothing.
     network : what tells it from others, for `shared_in_memory`.
-
-    Returns
-    -------
-    float16 (n, …), or float32 where a value is beyond float16's range. Mapped from a temporary file if it
-    is large. It may be shared: do not write to it.
     """
     absent = getattr(view, "absent", None)
     there = np.arange(len(view)) if absent is None else np.flatnonzero(~np.asarray(absent))
@@ -148,7 +145,7 @@ def values_of(
 
 
 def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwork, store: _Store) -> None:
-    """Values of the rows to the store, a shard at a time."""
+    """Put the values of the rows in the store, a shard at a time."""
     for start in range(0, len(rows), SHARD):
         shard, parts = slice(start, start + SHARD), []
         for begin in range(start, min(start + SHARD, len(rows)), _NOTIFIED):
@@ -217,7 +214,12 @@ class _Store:
                 del self._keys[k], self._sources[k]
                 return None
             if out is None:
-                out = _zeros((n, *values.shape[1:]), values.dtype)
+                shape = (n, *values.shape[1:])
+                if int(np.prod(shape)) * values.dtype.itemsize <= IN_MEMORY:
+                    out = np.zeros(shape, dtype=values.dtype)
+                else:  # where they are many, in a file without a name
+                    with tempfile.TemporaryFile() as file:
+                        out = np.memmap(file, dtype=values.dtype, mode="w+", shape=shape)
             elif values.dtype == np.float32 and out.dtype == np.float16:
                 out = out.astype(np.float32)
             out[rows[mine]] = values[where[mine] - starts[k]]
@@ -312,11 +314,3 @@ def _write(folder: Path, keys: np.ndarray, values: np.ndarray) -> Path | None:
 
 def _checksum(keys: np.ndarray, values: np.ndarray) -> int:
     return zlib.crc32(values.tobytes(), zlib.crc32(keys.tobytes()))
-
-
-def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Make zeros, in memory or, where they are many, in a file without a name."""
-    if int(np.prod(shape)) * np.dtype(dtype).itemsize <= IN_MEMORY:
-        return np.zeros(shape, dtype=dtype)
-    with tempfile.TemporaryFile() as file:
-        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)

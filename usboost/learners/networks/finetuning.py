@@ -131,11 +131,8 @@ def tuned(backbone: Backbone, train: TuningTarget, held: TuningTarget, device: t
     normalisation keeps its statistics. The held-out rows, all of classes that training rows have, choose the
     epoch.
 
-    Raises `UsboostError` if it is not known where the last blocks begin, or no training row has an image.
-
-    Parameters
-    ----------
-    backbone : its `finetune` says what is trained, `BLOCKS` or all; its weights are where the tuning starts.
+    Raises `UsboostError` if it is not known where the last blocks begin, or no training row has an image. The
+    backbone's `finetune` says what is trained, `BLOCKS` or all; its weights are where the tuning starts.
     """
     kept = cache_folder(backbone.cache)
     # beside embeddings; where these are not kept, until the process ends
@@ -173,9 +170,7 @@ def half_way(tuned: Backbone, start: Backbone) -> Backbone:
     return found.set_params(pretrained=str(half))
 
 
-@cache
-def _until_the_end() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="usboost-tuned-")
+_until_the_end = cache(lambda: tempfile.TemporaryDirectory(prefix="usboost-tuned-"))
 
 
 class _Mirrored:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, Protocol, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -154,7 +154,11 @@ INPUTS = Registry(
         "image": "usboost.learners.networks.backbones:ImageInput",
     },
 )
-"""By a view's `kind`, which stands as "view" in a network's specification."""
+"""By a view's `kind`, which stands as "view" in a network's specification.
+
+Each has ``prepare(view, device, reader)``, which returns a specification, JSON, and the view's rows;
+``network(spec, widths)``, which builds the network of it; and `checked`, what such a specification must hold.
+"""
 
 WIDEST = 10_000_000
 
@@ -170,23 +174,6 @@ class Checked(BaseModel):
     """Base of what a specification in a file must hold."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class Input(Protocol):
-    """A reader of one kind of view for networks; `checked` is what a specification of this kind must hold."""
-
-    kind: ClassVar[str]
-    checked: ClassVar[type[Checked]]
-
-    @staticmethod
-    def prepare(view: Any, device: torch.device, reader: Any) -> tuple[Spec, Batches]:
-        """Return the specification of a network for this view, JSON with its kind as "view", and its rows."""
-        ...
-
-    @staticmethod
-    def network(spec: Spec, widths: list[int]) -> nn.Module:
-        """Build a network of this specification; its last width is its output."""
-        ...
 
 
 def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[Spec, Batches]:
@@ -322,10 +309,7 @@ class TableInput:
         spec = {"view": "table", "n_numeric": view.n_numeric, "cardinalities": list(view.cardinalities)}
         return spec, TableRows(*(torch.from_numpy(each).to(device) for each in arrays))
 
-    @staticmethod
-    def network(spec: Spec, widths: list[int]) -> nn.Module:
-        """Build fully connected layers on the table."""
-        return table_network(spec, widths)
+    network = staticmethod(table_network)
 
 
 class CodedTableInput(TableInput):

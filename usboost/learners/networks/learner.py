@@ -53,9 +53,7 @@ class FittedNetwork:
     kind: ClassVar[str] = "network"
 
     def predict(self, prepared: PreparedView) -> np.ndarray:
-        return self._outputs(self.module(prepared.device), prepared)
-
-    def _outputs(self, network: nn.Module, prepared: PreparedView) -> np.ndarray:
+        network = self.module(prepared.device)
         fast = by_hand.written_out(network, prepared.rows)
         return by_hand.predict(*fast) if fast else run(network, [prepared.rows])
 
@@ -74,7 +72,7 @@ class FittedNetwork:
         total: Any = 0.0
         for learner, step in zip(learners, steps):
             learner._load(network)
-            total = total + np.float64(step) * learner._outputs(network, prepared)
+            total = total + np.float64(step) * run(network, [prepared.rows])
         return np.asarray(total)
 
     def module(self, device: torch.device) -> nn.Module:
@@ -226,12 +224,8 @@ class NetworkTrainer:
 
         A batch has its share of each shard's rows: all shards have as many parts, which may be empty.
         """
-        learner, size, own, n = (
-            self._learner,
-            self._learner.batch_size,
-            len(rows),
-            int(world().sum(len(rows))),
-        )
+        learner, size, own = self._learner, self._learner.batch_size, len(rows)
+        n = int(world().sum(own))
         left = learner.epochs * n
         if learner.batches_per_round is not None:
             least, most = (steps * size for steps in learner.batches_per_round)

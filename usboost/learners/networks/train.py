@@ -32,6 +32,7 @@ class Optimizer:
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
         parameters = [p for p in module.parameters() if p.requires_grad]
         self.learning_rate = learning_rate
+        self._state: dict[str, torch.Tensor] = {}
         self.values = torch.cat([p.detach().reshape(-1) for p in parameters])
         self.gradient = torch.zeros_like(self.values)
         start = 0
@@ -64,7 +65,7 @@ class Optimizer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return what the next steps depend on besides the parameters: tensors that change in place."""
-        return {}
+        return self._state
 
 
 class SGD(Optimizer):
@@ -83,9 +84,7 @@ class RMSprop(Optimizer):
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
         super().__init__(module, learning_rate)
         self._square = torch.zeros_like(self.values)
-
-    def state(self) -> dict[str, torch.Tensor]:
-        return {"square": self._square}
+        self._state = {"square": self._square}
 
     def step(self) -> None:
         self._square.mul_(0.99).addcmul_(self.gradient, self.gradient, value=0.01)
@@ -100,9 +99,7 @@ class Adam(Optimizer):
         super().__init__(module, learning_rate)
         self._mean, self._square = torch.zeros_like(self.values), torch.zeros_like(self.values)
         self._count = torch.zeros((), dtype=torch.int64)
-
-    def state(self) -> dict[str, torch.Tensor]:
-        return {"mean": self._mean, "square": self._square, "count": self._count}
+        self._state = {"mean": self._mean, "square": self._square, "count": self._count}
 
     def step(self) -> None:
         self._count += 1

@@ -9,7 +9,7 @@ BLAS and the look-up's gradient one sparse product. A boosted ensemble holds hun
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +49,7 @@ class TableNetwork:
         assert isinstance(first, TableLinear)
         self._first, self._lookup = first, first.lookup.detach()
         self._layers = [_Layer(layer.weight, layer.bias) for layer in (first, *others)]
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self._layers[-1].bias)
+        self.n_outputs = len(self._layers[-1].bias)
 
     def forward(self, numeric: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
         """Return outputs of every layer, after its ReLU but for the last: float32 (rows, width)."""
@@ -117,7 +114,7 @@ def train_epoch(
     metric (n, D, D) if samples have them.
     """
     by_hand = TableNetwork(network)
-    numeric, codes, starts = _arrays(rows)
+    numeric, codes, starts = rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
     values, *weights = (tensor.numpy() for tensor in targets)
     with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):  # its outputs are checked
         for batch in (rows.numpy() for rows in batches):
@@ -137,17 +134,13 @@ def train_epoch(
 def predict(network: nn.Sequential, rows: TableRows) -> np.ndarray:
     """Return the network's outputs on all rows, float32 (n, D)."""
     by_hand = TableNetwork(network)
-    numeric, codes, starts = _arrays(rows)
+    numeric, codes, starts = rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
     out = np.empty((len(rows), by_hand.n_outputs), dtype=np.float32)
     with one_thread_each(), np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(rows), PREDICTION_ROWS):
             block = slice(start, start + PREDICTION_ROWS)
             out[block] = by_hand.forward(numeric[block], codes[block] + starts)[-1]
     return out
-
-
-def _arrays(rows: TableRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
 
 
 BLOCK_ROWS = 1024
@@ -191,8 +184,23 @@ def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: Tabl
 
     Networks are mappings of parameter name to array, as in the state of `table_network`, of equal shapes.
     """
-    numeric, codes, starts = _arrays(rows)
-    groups = list(_groups(networks, np.asarray(steps, dtype=np.float64)))
+    numeric, codes, starts = rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
+    groups, weights = list[_Group](), np.asarray(steps, dtype=np.float64)
+    size = max(1, GROUP_WIDTH // networks[0]["0.bias"].size)
+    names = sorted({key.split(".")[0] for key in networks[0]}, key=int)[1:]
+    for first in range(0, len(networks), size):
+        group = networks[first : first + size]
+        lookup = torch.from_numpy(np.concatenate([each["0.lookup"] for each in group], axis=1))
+        weight = np.concatenate([each["0.weight"] for each in group]).T.copy()
+        bias = np.concatenate([each["0.bias"] for each in group])
+        others = [
+            (
+                np.stack([each[f"{name}.weight"].T for each in group]),
+                np.stack([each[f"{name}.bias"][None] for each in group]),
+            )
+            for name in names
+        ]
+        groups.append(_Group(lookup, weight, bias, others, weights[first : first + size]))
     last = max((key.split(".")[0] for key in networks[0]), key=int)
     out = np.zeros((len(codes), networks[0][f"{last}.bias"].size))
 
@@ -206,22 +214,3 @@ def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: Tabl
     with one_thread_each(blas=True), ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(block, range(0, len(codes), BLOCK_ROWS)))
     return out
-
-
-def _groups(networks: Sequence[Weights], steps: np.ndarray) -> Iterator[_Group]:
-    size = max(1, GROUP_WIDTH // networks[0]["0.bias"].size)
-    for start in range(0, len(networks), size):
-        group = networks[start : start + size]
-        yield _Group(
-            lookup=torch.from_numpy(np.concatenate([each["0.lookup"] for each in group], axis=1)),
-            weight=np.concatenate([each["0.weight"] for each in group]).T.copy(),
-            bias=np.concatenate([each["0.bias"] for each in group]),
-            others=[
-                (
-                    np.stack([each[f"{name}.weight"].T for each in group]),
-                    np.stack([each[f"{name}.bias"][None] for each in group]),
-                )
-                for name in sorted({key.split(".")[0] for key in group[0]}, key=int)[1:]
-            ],
-            steps=steps[start : start + size],
-        )
