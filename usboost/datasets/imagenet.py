@@ -188,12 +188,8 @@ def balanced(
     """Take images, in their order, of which class 0 has a share.
 
     All of them if it is within a hundredth of the share already; else those of the class that has too many
-    are a random sample with the shares of its synsets.
-
-    Parameters
-    ----------
-    class_of : class 0 or 1 of each synset.
-    share : in (0, 1).
+    are a random sample with the shares of its synsets. `class_of`: class 0 or 1 of each synset. `share`: in
+    (0, 1).
     """
     codes = np.array([class_of[image.wnid] for image in images], dtype=int)
     counts = np.bincount(codes, minlength=2)
@@ -215,12 +211,8 @@ def hyperplane(seed: int) -> np.ndarray:
 def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
     """Draw numbers on the right side of the plane: x ~ N(0, I), its sign flipped when it is on the other.
 
-    Returns a float32 array of shape (n, p), with wᵀx > 0 where y is 0 and wᵀx < 0 where y is 1, never 0.
-
-    Parameters
-    ----------
-    y : classes 0 or 1 of shape (n,).
-    w : float64 of shape (p,).
+    Returns a float32 array of shape (n, p), with wᵀx > 0 where y is 0 and wᵀx < 0 where y is 1, never 0. `y`:
+    classes 0 or 1 of shape (n,). `w`: float64 of shape (p,).
     """
 
     def products(x: np.ndarray) -> np.ndarray:
@@ -244,12 +236,8 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     The images are scikit-learn's digits 0..9, which are the synsets n90000000..n90000009. There are 1797 of
     them: when more are asked for, all are used, in the same proportion. Equal arguments write equal bytes.
     Raises UsboostError if fewer than 20 images of a split are asked for, which would leave out digits.
-
-    Parameters
-    ----------
-    rows_train : images in the training folder.
-    rows_test : images in each of the validation and the test split, so the validation folder has twice
-        as many.
+    `rows_train`: images in the training folder. `rows_test`: images in each of the validation and the test
+    split, so the validation folder has twice as many.
     """
     if min(rows_train, rows_test) < 20:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 20 or more")

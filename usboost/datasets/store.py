@@ -158,12 +158,8 @@ def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
     An earlier folder of that name is replaced as a whole, see `usboost.files.replacing`.
 
     Raises UsboostError if ``folder`` is a file, the images are not one for each row, or there are images
-    where the card describes none or the other way round.
-
-    Parameters
-    ----------
-    images : folder with a folder of image shards for each split; by default that of ``prepared``. The
-        shards are linked, not copied (see `image_store.place`).
+    where the card describes none or the other way round. `images`: folder with a folder of image shards for
+    each split; by default that of ``prepared``. The shards are linked, not copied (see `image_store.place`).
     """
     images, about = images or prepared.images, prepared.card.get("images")
     if (images is None) != (about is None):
@@ -229,11 +225,8 @@ def read(folder: Path, split: str, *, image_budget: int = image_store.BUDGET) ->
     Returns the views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its
     encoder in the card, and labels of shape (n,): int64 codes, or float64 numbers. Raises UsboostError as
     `read_frame`, or if the card has no encoder for a view, an image shard is missing, damaged or not the one
-    that the card describes, or the rows are those of a user's table.
-
-    Parameters
-    ----------
-    image_budget : bytes of pixels up to which images are decoded into memory (see `image_store.read_view`).
+    that the card describes, or the rows are those of a user's table. `image_budget`: bytes of pixels up to
+    which images are decoded into memory (see `image_store.read_view`).
     """
     folder = Path(folder)
     card = read_card(folder)

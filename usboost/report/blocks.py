@@ -63,10 +63,7 @@ def page(
 ) -> str:
     """Return a page: HTML that loads nothing from the network and runs no script.
 
-    Parameters
-    ----------
-    intro : stands between the title and the sections.
-    tabs : links to other pages.
+    `intro`: stands between the title and the sections. `tabs`: links to other pages.
     """
     kept = [each for each in sections if each.body]
     return str(html("page", title=title, intro=intro, sections=kept, footer=footer, tabs=tabs))
@@ -110,9 +107,7 @@ def short(value: float | None) -> str:
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> Markup:
     """Return the confusion matrix: counts, and their shares of the true class.
 
-    Parameters
-    ----------
-    labels, predicted : codes, int64 of shape (n,).
+    `labels`, `predicted`: codes, int64 of shape (n,).
     """
     counts = confusion_counts(labels, predicted, len(classes))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -231,9 +226,7 @@ class ReportData:
     def sections(self, *, numbers: bool = False) -> dict[str, Section]:
         """Return the sections of any page by anchor: figures, models (inspected), data, made (origins).
 
-        Parameters
-        ----------
-        numbers : whether a number is predicted.
+        `numbers`: whether a number is predicted.
         """
         given = {"datasets": self.datasets, "numbers": numbers}
         noisy = any(noise(card) for card in self.cards.values())

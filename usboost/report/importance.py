@@ -149,9 +149,7 @@ def _gains(bundle: Bundle) -> dict[str, float]:
 def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
     """Return the shares of split gain, those of a text together, largest first; empty without trees.
 
-    Parameters
-    ----------
-    start : whether boosting started from a linear model.
+    `start`: whether boosting started from a linear model.
     """
     texts = {each: f"{name} (text)" for name, text in bundle.texts.items() for each in text.names(name)}
     found: dict[str, float] = {}

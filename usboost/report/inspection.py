@@ -170,10 +170,8 @@ def write(
 ) -> None:
     """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` for the report.
 
-    Parameters
-    ----------
-    rows : raw values of the samples, for those that are shown; a page shows the first columns
-    images : PNG files by the samples' positions
+    `rows`: raw values of the samples, for those that are shown; a page shows the first columns. `images`: PNG
+    files by the samples' positions.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in found.tables.items():

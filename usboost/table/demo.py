@@ -25,12 +25,9 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     """Write ``table.csv`` and a folder ``images`` of PNG files.
 
     The table has the columns ``weight`` and ``hardness`` (numbers, some missing), ``colour`` and ``line``
-    (categories, some missing), ``image`` (path), ``split`` and ``batch``, the label: which of three
-    kinds of shapes the image shows. Equal arguments write equal bytes.
-
-    Parameters
-    ----------
-    rows_train : rows of the split train; `rows_test` of val and of test each.
+    (categories, some missing), ``image`` (path), ``split`` and ``batch``, the label: which of three kinds of
+    shapes the image shows. Equal arguments write equal bytes. `rows_train`: rows of the split train;
+    `rows_test` of val and of test each.
 
     Raises
     ------

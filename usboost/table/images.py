@@ -126,13 +126,9 @@ class ImageReader:
         """Read the images of the rows of some positions, which rise.
 
         A row has no image where the column is empty or its path leads to no file. Raises UsboostError, naming
-        the row and file, if its path leads out of the table's folder, or its image cannot be read, unless
-        it is skipped.
-
-        Parameters
-        ----------
-        cells : the rows' values of the column, if it `needs_cells`.
-        out : gets the pixels, uint8 of shape (n, channels, size, size); zeros that stay where there is none.
+        the row and file, if its path leads out of the table's folder, or its image cannot be read, unless it
+        is skipped. `cells`: the rows' values of the column, if it `needs_cells`. `out`: gets the pixels,
+        uint8 of shape (n, channels, size, size); zeros that stay where there is none.
 
         Returns
         -------

@@ -157,12 +157,9 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
     """Read a whole table with its images.
 
     A row may lack images: where the column is empty, or its path leads to no file. Raises UsboostError as
-    `read_columns`, `check_learnable` and `ImageReader.read`; or if images have no room on the disk.
-
-    Parameters
-    ----------
-    path : a file of a kind in `files.READERS`, a folder or pattern of Parquet files, or a DataFrame's rows.
-    progress : called with (rows whose images are read, rows).
+    `read_columns`, `check_learnable` and `ImageReader.read`; or if images have no room on the disk. `path`: a
+    file of a kind in `files.READERS`, a folder or pattern of Parquet files, or a DataFrame's rows.
+    `progress`: called with (rows whose images are read, rows).
     """
     table = read_columns(path, spec)
     check_learnable(table)
@@ -195,11 +192,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     """Read a table without its images, whether or not anything can be learnt from it.
 
     Kinds of columns are those of `kinds.kind_of`. Identifiers and names are left out, and so are rows without
-    a label; the answer has both.
-
-    Parameters
-    ----------
-    path : as of `read_table`.
+    a label; the answer has both. `path`: as of `read_table`.
 
     Raises
     ------
