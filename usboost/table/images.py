@@ -85,10 +85,6 @@ class ImageColumns:
         """Return the names of the images' views."""
         return [VIEW] if len(self.columns) == 1 else [f"{VIEW}:{column}" for column in self.columns]
 
-    def views(self, images: Sequence[Images]) -> dict[str, Images]:
-        """Return the columns' images as views by name."""
-        return dict(zip(self.names, images, strict=True))
-
     def readers(self, source: Source, skip: Skip = "none") -> list[ImageReader]:
         """Return a reader for each column."""
         return [ImageReader(source, column, self, skip) for column in self.columns]
@@ -138,14 +134,6 @@ class ImageReader:
         absent = np.zeros(len(rows), dtype=bool)
         values = self._at(rows, cells)
 
-        def value_of(row: int, value: object) -> Path | bytes | UsboostError | None:
-            try:
-                return self._value(row, value)
-            except UsboostError as error:
-                if self._skip == "all":
-                    return error
-                raise
-
         def fill(k: int, image: Path | bytes | UsboostError | None) -> UsboostError | None:
             """Decode an image; return the error of one that cannot be read."""
             absent[k] = image is None or isinstance(image, UsboostError)
@@ -167,7 +155,15 @@ class ImageReader:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, len(rows), _BLOCK):
                 block = range(start, min(start + _BLOCK, len(rows)))
-                images = [value_of(rows[k], next(values)) for k in block]
+                images: list[Path | bytes | UsboostError | None] = []
+                for k in block:
+                    value = next(values)
+                    try:
+                        images.append(self._value(rows[k], value))
+                    except UsboostError as error:
+                        if self._skip != "all":
+                            raise
+                        images.append(error)
                 errors = list(pool.map(fill, block, images))
                 found.given += sum(each is not None for each in images)
                 found.count += sum(each is not None for each in errors)
@@ -356,7 +352,8 @@ class ImageSet:
     def views(self, rows: slice = slice(None)) -> dict[str, Images]:
         """Return the images, or those of some rows, as views by name."""
         pairs = zip(self.pixels[:, rows], self.absent[:, rows], strict=True)
-        return self._form.views([Images(each, absent=no if no.any() else None) for each, no in pairs])
+        images = (Images(each, absent=no if no.any() else None) for each, no in pairs)
+        return dict(zip(self._form.names, images, strict=True))
 
 
 def read_images(

@@ -134,7 +134,8 @@ class RowReader:
             first += n
             tally.rows = first
             yield Rows(first - n, raw, views, absent)
-        tally.check()
+        for each in tally.misfits.values():
+            each.check()
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:

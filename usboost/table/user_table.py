@@ -111,15 +111,15 @@ class UserTable:
     @cached_property
     def kinds(self) -> dict[str, Kind]:
         """Return the kind of each feature."""
-
-        def kind(column: pd.Series) -> Kind:
+        found: dict[str, Kind] = {}
+        for name, column in self.features.items():
             if holds_dates(column):
-                return "date"
-            if holds_text(column):
-                return "text"
-            return "number" if isinstance(column.dtype, np.dtype) else "category"
-
-        return {str(name): kind(column) for name, column in self.features.items()}
+                found[str(name)] = "date"
+            elif holds_text(column):
+                found[str(name)] = "text"
+            else:
+                found[str(name)] = "number" if isinstance(column.dtype, np.dtype) else "category"
+        return found
 
     @property
     def form(self) -> ImageColumns | None:
