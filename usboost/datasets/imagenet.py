@@ -110,7 +110,7 @@ def prepare(
     rest = image_folders.validation(tree, root, class_of)
     val, test = stratified_parts([image.wnid for image in rest], (0.5, 0.5), stream(seed, 0))
     images = {
-        "train": image_folders.training(tree, class_of),
+        "train": image_folders.of_synsets(tree, "train", class_of),
         "val": [rest[row] for row in val],
         "test": [rest[row] for row in test],
     }

@@ -59,7 +59,12 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     and its spread, what matters most first among the columns; size : of the change of the last score, 0 where
     none of the scores changes. left_out : columns that were not shuffled; n, repeats : rows, and shuffles.
     """
-    encoded = {name: _encoded(bundle, name) for name in bundle.card.columns}
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
+    encoded: dict[str, frozenset[str]] = {}  # the columns of the views that a column of the table becomes
+    for name in bundle.card.columns:
+        parts = several[name].names(name) if name in several else [name]
+        every = {*parts, *(f"{part}{SUFFIX}" for part in parts)}
+        encoded[name] = frozenset(every & set(bundle.encoding.names))
     left_out = max(0, len(encoded) - COLUMNS)
     if left_out:  # those of the largest gain
         gained = _gains(bundle)
@@ -123,13 +128,6 @@ def permutation_block(bundle: Bundle, views: Views, labels: np.ndarray) -> Marku
     nothing = [row["name"] for row in found["rows"] if not row["size"]]
     shown = blocks.table("Permutation importance", "shuffled", found["columns"], rows) if rows else ""
     return html("permutation", **found | {"table": shown, "nothing": nothing})
-
-
-def _encoded(bundle: Bundle, name: str) -> frozenset[str]:
-    """Return the columns of the views that a column of the table becomes."""
-    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
-    parts = several[name].names(name) if name in several else [name]
-    return frozenset({*parts, *(f"{part}{SUFFIX}" for part in parts)} & set(bundle.encoding.names))
 
 
 def _gains(bundle: Bundle) -> dict[str, float]:

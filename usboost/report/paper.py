@@ -98,7 +98,11 @@ def render(data: ReportData) -> str:
 
     given = {"models": models, "datasets": datasets, "demo": demo, "level": LEVEL}
     seeds = sorted(int(seed) for seed in frame["seed"].unique())
-    legend = {d: DATASET_ABOUT.get(d, "") for d in datasets}, {m: _about(m) for m in models}
+    about = {m: catalogue.CATALOGUE[m].about if m in catalogue.CATALOGUE else "" for m in models}
+    for model in models:
+        if whole := catalogue.model_with_part(model):
+            about[model] = f"the GBM of {whole.title} without the network"
+    legend = {d: DATASET_ABOUT.get(d, "") for d in datasets}, about
     intro = html("paper_intro", **given, verdicts=verdicts, profiles=sorted(used), seeds=seeds, legend=legend)
     notes = html(
         "paper_notes", entries=catalogue.CATALOGUE, **given, same=same_in_both(frame, "ci_a", "ci_b")
@@ -126,13 +130,6 @@ def render(data: ReportData) -> str:
     tabs = Markup('<a href="{}">Your data</a><b>The paper</b>').format(data.other_page)
     title = f"The paper: {DEMO}" if demo else "The paper"
     return blocks.page(title, intro, sections, html("made_from", rows=False), tabs if data.other_page else "")
-
-
-def _about(model: str) -> str:
-    """Return a model in a few words; empty where the catalogue does not know it."""
-    if whole := catalogue.model_with_part(model):
-        return f"the GBM of {whole.title} without the network"
-    return catalogue.CATALOGUE[model].about if model in catalogue.CATALOGUE else ""
 
 
 def is_demo(used: set[str], cards: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -89,11 +89,17 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """Read the scores of one model on one dataset; None if the training flow has not written them.
 
     A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's records unless it has a
-    folder of its own.
-
-    Raises `UsboostError` if a record is not what the training flow writes, or lies in another cell's folder.
+    folder of its own. Raises `UsboostError` if a record is not what the training flow writes, or lies in
+    another cell's folder.
     """
-    records = {path: _read_record(path) for path in Path(results, dataset, model).glob("seed-*/record.json")}
+    records: dict[Path, Record] = {}
+    for path in Path(results, dataset, model).glob("seed-*/record.json"):
+        try:
+            records[path] = Record.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
     if not records:
         entry = catalogue.model_with_part(model)
         whole = read_cell(results, dataset, entry.name) if entry else None
@@ -111,15 +117,6 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
             )
     seeds = sorted(records.values(), key=lambda record: record.seed)
     return CellScores(dataset=dataset, model=model, profile=seeds[0].profile, seeds=list(seeds))
-
-
-def _read_record(path: Path) -> Record:
-    try:
-        return Record.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
 
 
 def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:

@@ -36,16 +36,13 @@ class Source(ABC):
     """The folder that paths of images may be absolute in, if one was named."""
     notes: Sequence[str] = ()
     """Decisions when it was opened, for a user to read."""
+    names: list[str]
+    """The columns, in their order."""
 
     @property
     def folder(self) -> Path | None:
         """Return the folder where paths of images begin; None where rows may name no files."""
         return self.images_root
-
-    @property
-    @abstractmethod
-    def names(self) -> list[str]:
-        """Return the columns, in their order."""
 
     @abstractmethod
     def type_of(self, name: str) -> pa.DataType:
@@ -101,6 +98,7 @@ class TableFile(Source):
     def __post_init__(self) -> None:
         for name in ("as_text", "decimal", "notes"):
             object.__setattr__(self, name, getattr(self.content, name))
+        object.__setattr__(self, "names", list(self.content.schema.names))
 
     @classmethod
     def open(cls, path: Path, images_root: Path | None = None) -> TableFile:
@@ -126,12 +124,8 @@ class TableFile(Source):
     def folder(self) -> Path:
         return files.base_of(self.path) if self.images_root is None else self.images_root
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.schema.names)
-
     def type_of(self, name: str) -> pa.DataType:
-        return self.schema.field(name).type
+        return self.content.schema.field(name).type
 
     @property
     def n_rows(self) -> int | None:
@@ -144,7 +138,7 @@ class TableFile(Source):
     def declared(self) -> Collection[str]:
         """Return columns that were categories in pandas; Parquet itself keeps that for strings only."""
         try:
-            columns = (self.schema.pandas_metadata or {}).get("columns", [])
+            columns = (self.content.schema.pandas_metadata or {}).get("columns", [])
             return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
         # ignore damaged pandas metadata
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -182,9 +176,9 @@ class FrameRows(Source):
 
     def __init__(self, frame: pd.DataFrame, folder: Path | None = None, *, mixed: bool = False) -> None:
         self._frame, self.images_root, self._mixed = frame, folder, mixed
-        self._names = [str(name) for name in frame.columns]
+        self.names = [str(name) for name in frame.columns]
         # of names that are there twice the first; `require` refuses them
-        self._places = {name: place for place, name in reversed(list(enumerate(self._names)))}
+        self._places = {name: place for place, name in reversed(list(enumerate(self.names)))}
 
     def __str__(self) -> str:
         return "the input"
@@ -195,12 +189,8 @@ class FrameRows(Source):
 
     @property
     def declared(self) -> Collection[str]:
-        types = zip(self._names, self._frame.dtypes, strict=True)
+        types = zip(self.names, self._frame.dtypes, strict=True)
         return [name for name, kind in types if isinstance(kind, pd.CategoricalDtype)]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._names)
 
     def type_of(self, name: str) -> pa.DataType:
         return self._column(name).type
