@@ -52,15 +52,7 @@ def encode_files(
 
     Bytes of a shard depend on its images, `size` and `channels` (and on the version of Pillow), not on
     `workers`. Raises UsboostError if a parameter is wrong, or images cannot be used: it names the first ones.
-
-    Returns the paths of the shards of each split, in the order of the rows.
-
-    Parameters
-    ----------
-    items : the images of each split in the order of the rows.
-    folder, workers, shard_rows, progress : of `write_shards`.
-    size : height and width of the images in pixels; see `image_files` for how they get it.
-    channels : 1 (grey) or 3 (red, green, blue).
+    Images get the `size` in pixels as `image_files` says, and 1 channel (grey) or 3 (red, green, blue).
     """
     if size < 1 or shard_rows < 1 or workers < 1 or channels not in MODES:
         raise UsboostError(
@@ -92,14 +84,12 @@ def write_shards(
     shard_rows: int = 1024,
     progress: Progress | None = None,
 ) -> dict[str, list[Path]]:
-    """Make the images of each split and write them as shards.
+    """Make the images of each split and write them as shards; return the paths of each split's.
 
     A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it was made
     from: whatever stops the work, calling again makes only the shards that are missing or whose images have
     changed. Other shards of these splits are removed. Raises UsboostError if images cannot be used; shards
     without such images are written all the same.
-
-    Returns the paths of the shards of each split, in the order of the rows.
 
     Parameters
     ----------
@@ -107,8 +97,7 @@ def write_shards(
     folder : gets a folder of shards for each split; nothing else may keep shards there.
     encode : the images of a job; importable by name.
     made_from : of a shard's first row and items all that its bytes depend on, as JSON.
-    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 images
-        at a time.
+    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 at a time.
     shard_rows : images per shard.
     progress : called with (images done, images in all), first with those found in the folder.
     """

@@ -109,19 +109,10 @@ def load(
     channels: int,
     aspect: Aspect = "crop",
 ) -> np.ndarray:
-    """Load an image as the networks see it.
+    """Load an image, called `name` in errors, as the networks see it: uint8 of shape (channels, size, size).
 
     Raises UsboostError if it cannot be read (see `read`), is damaged or cut short, is of no format in
     `FORMATS`, has 32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
-
-    Returns a uint8 array of shape (channels, size, size).
-
-    Parameters
-    ----------
-    source : file, (zip archive, member) or bytes, called `name` in errors.
-    size : height and width in pixels.
-    channels : 1 (grey) or 3 (red, green, blue).
-    aspect : what becomes of images that are not square.
     """
     name = name or name_of(source)
     image = square(read(source, name), name, size=size, channels=channels, aspect=aspect)

@@ -181,15 +181,8 @@ def write(
 ) -> dict[str, list[Path]]:
     """Draw an image for each row of each split into shards, see `image_encoding.write_shards`.
 
-    Pixels depend on (seed, row, label) alone.
-
-    Raises UsboostError for an unknown label or a size under 24.
-
-    Parameters
-    ----------
-    labels : by split a seed, and integers 0, 1, 2 of shape (n,), before any label is switched.
-    folder, workers, progress : of `write_shards`.
-    size : height and width of the images in pixels.
+    `labels` are by split a seed, and integers 0, 1, 2 of shape (n,), before any label is switched; pixels
+    depend on (seed, row, label) alone. Raises UsboostError for an unknown label or a size under 24.
     """
     for _, codes in labels.values():
         for label in np.unique(codes).tolist():

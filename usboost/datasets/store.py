@@ -114,7 +114,6 @@ def describe(
     dataset, profile, seed : what was prepared, "demo", "user" or "paper", and with which seed.
     columns : for each column its ``view`` (or None), ``kind`` and ``why`` it is there.
     sources : SHA-256 of each raw file, by file name.
-    more : further entries of the card.
     """
 
     def spread(labels: pd.Series) -> dict[str, dict[str, Any]]:

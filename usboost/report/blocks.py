@@ -126,11 +126,8 @@ def predictions(
 ) -> tuple[Markup, Markup]:
     """Return predicted against true numbers, and residuals with the coverage of prediction intervals.
 
-    Parameters
-    ----------
-    true, predicted : float64 of shape (n,).
-    margin : what is added to a prediction for the ends of its interval; None: there are none.
-    label : what is predicted.
+    Both are float64 of shape (n,). `margin` is added to a prediction for the ends of its interval; None:
+    there are none. `label` is what is predicted.
     """
     covered = None
     if margin is not None:

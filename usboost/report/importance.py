@@ -53,11 +53,9 @@ def sample(scored: Scored, bundle: Bundle) -> np.ndarray:
 def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, Any]:
     """Return the permutation importance of images, of all columns together, and of single ones.
 
-    Returns
-    -------
-    columns : the scores, and their changes in words; rows : each a name, and its cells by score, a change
-    and its spread, what matters most first among the columns; size : of the change of the last score, 0 where
-    none of the scores changes. left_out : columns that were not shuffled; n, repeats : rows, and shuffles.
+    Returns ``columns``, the scores, and their changes in words; ``rows``, each a name, its cells by score, a
+    change and its spread, and ``size``, of the change of the last score, 0 where none changes, what matters
+    most first among the columns; ``left_out``, columns that were not shuffled; ``n`` rows and ``repeats``.
     """
     several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
     encoded: dict[str, frozenset[str]] = {}  # the columns of the views that a column of the table becomes

@@ -131,14 +131,12 @@ def inspect(
 
     Parameters
     ----------
-    y : int array of shape (n,), codes as a classifier was fitted to; or floats
-    classes : their names; none where a number is predicted
-    label : the name of that number
-    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,), if known; else they are
-        computed
-    sample : positions of the samples on which views are shuffled and learners measured, which takes
-        further predictions; all by default
-    n_repeats : shuffles per view
+    y : int array of shape (n,), codes as a classifier was fitted to; or floats, called `label`.
+    classes : their names; none where a number is predicted.
+    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,); by default computed.
+    sample : positions of the samples on which views are shuffled and learners measured, which takes further
+        predictions; all by default.
+    n_repeats : shuffles per view.
     """
     from usboost.models.methods.weak_learners import BoostedWeakLearners
 

@@ -41,7 +41,10 @@ def write_report(
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> Scored:
-    """Score a model on labelled rows and write the page.
+    """Score a model on labelled rows, write the page, and return the rows that were scored.
+
+    Raises UsboostError as `score_table`; if the page cannot be written there; if there is no column
+    `by_column`; or if where a model looks is asked of one that reads no images or predicts a number.
 
     Parameters
     ----------
@@ -49,22 +52,11 @@ def write_report(
     out : an ``.html`` file; appears when it is complete.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.table.source.TableFile`.
-    occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
-        fifty predictions an image.
+    occlusion_maps : show what covering each part of the images of the worst rows does, which takes some fifty
+        predictions an image.
     by_column : a column of the table, read by the model or not, by whose groups the rows are scored, too; see
         `usboost.table.columns.slices`.
-    progress : called with (rows done, rows).
-    looking : called with (covered images predicted, in all).
-
-    Returns
-    -------
-    The rows that were scored.
-
-    Raises
-    ------
-    UsboostError
-        As `score_table`; if the page cannot be written there; if there is no column `by_column`; or if where
-        a model looks is asked of one that reads no images or predicts a number.
+    progress, looking : called with (rows done, rows), and with (covered images predicted, in all).
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():

@@ -53,12 +53,11 @@ def write_pages(
     cells: Sequence[tuple[str, str]] = (),
     origins: Mapping[Key, Origin] | None = None,
 ) -> Path:
-    """Write ``results.csv``, ``index.html`` and ``figures/*.png``, each atomically.
+    """Write ``results.csv``, ``index.html``, whose path is returned, and ``figures/*.png``, each atomically.
 
-    A user's table has a page of its own; where other datasets are reported, too, these are on
-    ``paper.html``, and the pages lead to each other.
-
-    Raises `UsboostError` if no cell has scores or a file cannot be read; then nothing is written.
+    A user's table has a page of its own; where other datasets are reported, too, these are on ``paper.html``,
+    and the pages lead to each other. Equal inputs give equal bytes. Raises `UsboostError` if no cell has
+    scores or a file cannot be read; then nothing is written.
 
     Parameters
     ----------
@@ -69,10 +68,6 @@ def write_pages(
     datasets, models : what the report is about; cells without scores are named on the page.
     cells : (dataset, model) pairs of the other two papers, in a section of their own.
     origins : by (dataset, model, seed), what made a fit's scores.
-
-    Returns
-    -------
-    The path of ``index.html``. Equal inputs give equal bytes.
     """
     results, prepared, out = Path(results), Path(prepared), Path(out)
     datasets = list(dict.fromkeys(datasets))

@@ -134,23 +134,17 @@ def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> s
 def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
     """Read every score into a row, with its relative improvement over the baseline.
 
-    Raises `UsboostError` if no cell has scores, or a scores file cannot be read.
+    Cells that are not there are skipped (`missing` lists them). With a model come its parts that were scored,
+    ``gbm`` with ``bfv_dnn``. Raises `UsboostError` if no cell has scores, or a file of scores cannot be read.
+
+    Returns a DataFrame with the columns `COLUMNS`, sorted by dataset (as given), model (`catalogue.ordered`),
+    seed, split and metric. ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same
+    dataset, seed, split and metric, with the sign turned for metrics that are better when lower; NaN where
+    there is no baseline or it is 0.
 
     Parameters
     ----------
-    results : folder
-        Holds ``<dataset>/<model>/seed-<seed>/record.json``.
-    datasets, models : names of folders
-        What to read; cells not there are skipped (`missing` lists them). With a model come its parts
-        that were scored, ``gbm`` with ``bfv_dnn``.
-
-    Returns
-    -------
-    DataFrame with the columns `COLUMNS`
-        Sorted by dataset (as given), model (`catalogue.ordered`), seed, split and metric.
-        ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
-        seed, split and metric, with the sign turned for metrics that are better when lower; NaN
-        where there is no baseline or it is 0.
+    results : folder that holds ``<dataset>/<model>/seed-<seed>/record.json``.
     """
     datasets = list(dict.fromkeys(datasets))
     models = catalogue.ordered(catalogue.with_parts(models))
@@ -205,11 +199,9 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
     """Return mean and standard deviation over seeds, per dataset and model, of one metric on one split.
 
-    Returns
-    -------
-    DataFrame in the order of `frame`
-        Columns dataset, model, and for each of ``value`` and ``improvement`` (in %): ``_mean``,
-        ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have one.
+    The columns, in the order of `frame`, are dataset, model, and for each of ``value`` and ``improvement``
+    (in %): ``_mean``, ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have
+    one.
     """
     cut = frame[(frame["split"] == split) & (frame["metric"] == metric)]
     cells = cut.groupby(["dataset", "model"], sort=False)
@@ -247,11 +239,10 @@ def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     """Read every seed's `trace.parquet` of one model, long over rounds; None if there is none.
 
-    Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round,
-    and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
-    its record, or the highest ``f1_val`` where that is not given.
-
-    Raises `UsboostError` if the file cannot be read or has no seed and round.
+    Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round, and the
+    boolean ``best`` marks the round each seed's scores come from: ``best_round`` of its record, or the
+    highest ``f1_val`` where that is not given. Raises `UsboostError` if the file cannot be read or has no
+    seed and round.
     """
     paths = sorted(Path(results, dataset, model).glob("seed-*/trace.parquet"))
     if not paths:
@@ -346,11 +337,8 @@ def ranked_fits(
 ) -> list[RankedFit]:
     """Rank the models of a dataset by their validation scores, the chosen one first.
 
-    Parameters
-    ----------
-    frame : what `collect` returns.
-    metric : what chooses and what differences are of: f1 or accuracy, or one of a regression's.
-    task : what is predicted.
+    `frame` is what `collect` returns; `metric` chooses, and differences are of it: f1 or accuracy, or one of
+    a regression's.
     """
     part = frame[frame["dataset"] == dataset]
     rows: dict[tuple[str, int], TestRows | None] = {}

@@ -89,9 +89,7 @@ class RowReader:
         Parameters
         ----------
         batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
-        strict : refuse what cannot be read.
-        tally : counts what was found.
-        more : further columns wanted.
+        strict : refuse what cannot be read; tally : counts what was found; more : further columns wanted.
         into : gets the images of all rows; by default each batch has room of its own.
         """
         require(source, [*self.needed, *more])

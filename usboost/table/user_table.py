@@ -189,18 +189,15 @@ def with_images(table: UserTable, progress: Progress | None = None) -> UserTable
 
 
 def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
-    """Read a table without its images, whether or not anything can be learnt from it.
+    """Read a table, `path` as of `read_table`, without its images; perhaps nothing can be learnt from it.
 
     Kinds of columns are those of `kinds.kind_of`. Identifiers and names are left out, and so are rows without
-    a label; the answer has both. `path`: as of `read_table`.
+    a label; the answer has both.
 
-    Raises
-    ------
-    UsboostError
-        If the file is missing, damaged, of another kind or has more than `LARGEST` values; if the columns
-        are not those that the spec names; as `kinds.kind_of`; if there are no rows; a column holds nested or
-        binary values or infinity; a split, group, time or weight is missing; or the labels are of one class
-        or are no classes, or no finite numbers that differ.
+    Raises UsboostError if the file is missing, damaged, of another kind or has more than `LARGEST` values;
+    the columns are not those that the spec names; as `kinds.kind_of`; there are no rows; a column holds
+    nested or binary values or infinity; a split, group, time or weight is missing; or the labels are of one
+    class or are no classes, or no finite numbers that differ.
     """
     file = TableFile.open(path, spec.images_root) if isinstance(path, (str, Path)) else path
     label, table = spec.label, load(file, columns_read(file, spec))

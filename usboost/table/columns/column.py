@@ -230,17 +230,10 @@ class Column:
     def feature(self, kind: Kind, form: Format | None = None, misfits: Misfits | None = None) -> pd.Series:
         """Return what a model may learn from.
 
-        Raises UsboostError if it holds something other than the `kind`, or infinity.
-
-        Parameters
-        ----------
-        kind : what the column holds; form : how its numbers or dates are written in text.
-        misfits : counts values that are no such numbers or dates, which are then missing.
-
-        Returns
-        -------
-        float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of strings, or
-        strings (NaN is missing) where they are text.
+        That is float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of
+        strings, or strings (NaN is missing) where they are text. `form` is how numbers or dates are written
+        in text; `misfits` counts values that are no such ones, which are then missing. Raises UsboostError if
+        the column holds something other than the `kind`, or infinity.
         """
         if kind in ("category", "text"):
             if not is_usable(self.type):
