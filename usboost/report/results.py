@@ -247,8 +247,20 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     paths = sorted(Path(results, dataset, model).glob("seed-*/trace.parquet"))
     if not paths:
         return None
-    trace = pd.concat(map(_read_rounds, paths), ignore_index=True)
-    trace = trace.sort_values(["seed", "round"], ignore_index=True)
+    traces = []
+    for path in paths:
+        try:
+            traces.append(pd.read_parquet(path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+        if absent := [name for name in ("seed", "round") if name not in traces[-1]]:
+            raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
+        for name in TRACE_COLUMNS:
+            try:
+                traces[-1][name] = traces[-1][name].astype("float64") if name in traces[-1] else np.nan
+            except (ValueError, TypeError):
+                raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
+    trace = pd.concat(traces, ignore_index=True).sort_values(["seed", "round"], ignore_index=True)
     cell = read_cell(results, dataset, model)
     rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}
     trace["best"] = False
@@ -257,22 +269,6 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
         if best.empty and one["f1_val"].notna().any():
             best = pd.Index([one["f1_val"].idxmax()])
         trace.loc[best, "best"] = True
-    return trace
-
-
-def _read_rounds(path: Path) -> pd.DataFrame:
-    try:
-        trace = pd.read_parquet(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
-    absent = [name for name in ("seed", "round") if name not in trace]
-    if absent:
-        raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
-    for name in TRACE_COLUMNS:
-        try:
-            trace[name] = trace[name].astype("float64") if name in trace else np.nan
-        except (ValueError, TypeError):
-            raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
     return trace
 
 

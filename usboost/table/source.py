@@ -203,7 +203,26 @@ class FrameRows(Source):
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
         values = self._frame.iloc[:, self._places[name]]
         try:
-            return self._array(values)
+            # paths and intervals become their text, and periods their first day
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                kind = values.dtype.categories.dtype
+                if isinstance(kind, (pd.IntervalDtype, pd.PeriodDtype)):
+                    values = values.cat.rename_categories(str)
+            elif isinstance(values.dtype, pd.IntervalDtype):
+                values = values.astype(object)
+            elif isinstance(values.dtype, pd.PeriodDtype):
+                values = values.dt.to_timestamp()
+            try:
+                return pa.array(values, from_pandas=True)
+            except pa.ArrowException:
+                if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
+                    texts = values.map(canonical, na_action="ignore")
+                    return pa.array(texts, pa.string(), from_pandas=True)
+                if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
+                    raise
+                named = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
+                named = [str(each) if isinstance(each, pd.Interval) else each for each in named]
+                return pa.array(named, from_pandas=True)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             if isinstance(values.dtype, pd.SparseDtype):
                 why = "is sparse; make it dense, values.sparse.to_dense() say"
@@ -219,27 +238,6 @@ class FrameRows(Source):
                     "numbers or text, or drop it"
                 )
             raise UsboostError(f"{self}: column {name!r} {why}") from error
-
-    def _array(self, values: pd.Series) -> pa.Array | pa.ChunkedArray:
-        """Convert to Arrow; paths and intervals to their text, and periods to their first day."""
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            kind = values.dtype.categories.dtype
-            if isinstance(kind, (pd.IntervalDtype, pd.PeriodDtype)):
-                values = values.cat.rename_categories(str)
-        elif isinstance(values.dtype, pd.IntervalDtype):
-            values = values.astype(object)
-        elif isinstance(values.dtype, pd.PeriodDtype):
-            values = values.dt.to_timestamp()
-        try:
-            return pa.array(values, from_pandas=True)
-        except pa.ArrowException:
-            if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
-                return pa.array(values.map(canonical, na_action="ignore"), pa.string(), from_pandas=True)
-            if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
-                raise
-            texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
-            texts = [str(each) if isinstance(each, pd.Interval) else each for each in texts]
-            return pa.array(texts, from_pandas=True)
 
 
 _SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)
