@@ -169,6 +169,7 @@ def fit(
 def echo_result(model: str, fitted: Fitted) -> None:
     """Say how well a model predicts the validation rows, and what is kept of it."""
     from usboost.models.tuned_images import images_tuned
+    from usboost.report import members
 
     card, fitted_model, (train, validation) = fitted.bundle.card, fitted.bundle.model, fitted.rows
     if fitted.images_help is False:
@@ -191,7 +192,13 @@ def echo_result(model: str, fitted: Fitted) -> None:
         note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
     if images_tuned(fitted_model):
         echo("images are read by the network as it was tuned on the label")
-    show_members(fitted_model, bool(card.classes))
+    rows, titles = members.cells(fitted_model), members.heads(bool(card.classes))
+    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
+    for row in (titles, *rows) if rows else ():
+        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
+        echo("  ".join(shown).rstrip())
+    for line in members.notes(fitted_model):
+        echo(line)
     if card.temperature != 1.0:
         echo(f"probabilities are calibrated: temperature {card.temperature:.3f}")
     if card.threshold is not None:
@@ -207,19 +214,3 @@ def echo_result(model: str, fitted: Fitted) -> None:
         several = len(getattr(fitted_model, "weights_", ())) > 1
         what = "members are" if several else "the model is"
         echo(f"{what} fitted again to all of these rows; the scores are from before this final refit")
-
-
-def show_members(model: Any, classes: bool) -> None:
-    """Say what the members of an ensemble are worth; nothing of another model."""
-    from usboost.report import members
-
-    rows = members.cells(model)
-    if not rows:
-        return
-    titles = members.heads(classes)
-    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
-    for row in (titles, *rows):
-        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
-        echo("  ".join(shown).rstrip())
-    for line in members.notes(model):
-        echo(line)

@@ -154,11 +154,10 @@ def is_user_table(card: Mapping[str, Any]) -> bool:
 def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
     """Write the splits as ``<split>.parquet``, the images as shards and the card as ``card.json``.
 
-    An earlier folder of that name is replaced as a whole, see `usboost.files.replacing`.
-
-    Raises UsboostError if ``folder`` is a file, the images are not one for each row, or there are images
-    where the card describes none or the other way round. `images`: folder with a folder of image shards for
-    each split; by default that of ``prepared``. The shards are linked, not copied (see `image_store.place`).
+    An earlier folder of that name is replaced as a whole, see `usboost.files.replacing`. `images` is a folder
+    with a folder of image shards for each split; by default that of ``prepared``. The shards are linked, not
+    copied (see `image_store.place`). Raises UsboostError if ``folder`` is a file, the images are not one for
+    each row, or there are images where the card describes none or the other way round.
     """
     images, about = images or prepared.images, prepared.card.get("images")
     if (images is None) != (about is None):

@@ -105,10 +105,7 @@ def short(value: float | None) -> str:
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> Markup:
-    """Return the confusion matrix: counts, and their shares of the true class.
-
-    `labels`, `predicted`: codes, int64 of shape (n,).
-    """
+    """Return the confusion matrix of int64 codes (n,): counts, and their shares of the true class."""
     counts = confusion_counts(labels, predicted, len(classes))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return html("confusion", classes=classes, counts=counts.tolist(), shares=shares.tolist())

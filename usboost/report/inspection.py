@@ -168,8 +168,7 @@ def write(
 ) -> None:
     """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` for the report.
 
-    `rows`: raw values of the samples, for those that are shown; a page shows the first columns. `images`: PNG
-    files by the samples' positions.
+    A page shows the first columns of `rows`, the raw values of the samples. `images`: PNG files by position.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in found.tables.items():

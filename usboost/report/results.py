@@ -216,7 +216,6 @@ def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | 
     """Return model and seed of the dataset's best fit by its validation score, which `promote` takes, too.
 
     A part that is scored beside a model is no fit of its own. None where nothing has a validation score.
-    `frame`: what `collect` returns.
     """
     return ranking.best(_fits(frame, dataset), metric)
 
@@ -369,8 +368,8 @@ def leads_of(
 ) -> dict[tuple[str, int], dict[str, Any]]:
     """Return the best fit's lead over each other one: difference, p and p_holm of `RankedFit`.
 
-    `rows`: what `read_rows` returns of each (model, seed); one without, or with other test rows, is left out.
-    `metric`, `task`: as in `ranked_fits`.
+    `rows` are what `read_rows` returns of each (model, seed); one without, or with other test rows, is left
+    out.
     """
     own = rows[best]
     if own is None:
