@@ -132,8 +132,8 @@ class RowReader:
             first += n
             tally.rows = first
             yield Rows(first - n, raw, views, absent)
-        for each in tally.misfits.values():
-            each.check()
+        for found in tally.misfits.values():
+            found.check()
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:
