@@ -22,7 +22,7 @@ from tests.conftest import encoded
 from usboost.data.images import EncodedImages
 from usboost.datasets import image_encoding
 from usboost.datasets.image_encoding import encode_files, encoding
-from usboost.datasets.image_files import ParquetRow, Source, load
+from usboost.datasets.image_files import Source, load
 from usboost.errors import UsboostError
 
 N = 150
@@ -68,28 +68,6 @@ def test_shards_hold_each_row_once_and_small_images_without_loss(
     np.testing.assert_array_equal(pixels(made, channels, 16), expected)
 
 
-def test_missing_and_skipped_images_are_null(tmp_path: Path, files: list[Path]) -> None:
-    items: list[Source | None] = list(files[:20])
-    items[3] = None
-    options: dict[str, Any] = {"size": 8, "channels": 3, "shard_rows": 8}
-    made = encode_files({"train": items}, tmp_path / "w", **options)["train"]
-    column = pa.chunked_array([chunk for path in made for chunk in pq.read_table(path)["image"].chunks])
-    assert np.flatnonzero(column.is_null()).tolist() == [3]
-    rows = [k for k in range(20) if k != 3]
-    expected = np.stack([load(files[k], size=8, channels=3) for k in rows])
-    np.testing.assert_array_equal(pixels(made, 3, 8)[rows], expected)
-
-    files[10].write_bytes(b"no image")
-    with pytest.raises(UsboostError, match=r"010\.img is no image"):
-        encode_files({"train": items}, tmp_path / "w", **options)
-    made = encode_files({"train": items}, tmp_path / "w", skip_unreadable=True, **options)["train"]
-    nulls = [pq.read_table(path)["image"].null_count for path in made]
-    assert nulls == [1, 1, 0]
-    # what was skipped is not taken for whole afterwards
-    with pytest.raises(UsboostError, match=r"010\.img is no image"):
-        encode_files({"train": items}, tmp_path / "w", **options)
-
-
 def test_larger_images_are_jpeg_and_close(tmp_path: Path) -> None:
     rows, columns = np.mgrid[:130, :130]
     smooth = np.stack([rows, columns, rows + columns - 120], axis=2).clip(0, 255).astype(np.uint8)
@@ -102,23 +80,19 @@ def test_larger_images_are_jpeg_and_close(tmp_path: Path) -> None:
     assert np.abs(found - load(tmp_path / "a.png", size=65, channels=3)).mean() < 3
 
 
-def test_files_members_rows_and_bytes_are_the_same_shards(tmp_path: Path, files: list[Path]) -> None:
+def test_files_members_and_bytes_are_the_same_shards(tmp_path: Path, files: list[Path]) -> None:
     data = [path.read_bytes() for path in files]
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for path in files:
             archive.write(path, path.name)
-    pq.write_table(
-        pa.table({"image": pa.array(data, pa.binary())}), tmp_path / "t.parquet", row_group_size=17
-    )
     kinds: dict[str, list[Source]] = {
         "files": list(files),
         "members": [(tmp_path / "a.zip", path.name) for path in files],
-        "rows": [ParquetRow(tmp_path / "t.parquet", "image", k) for k in range(N)],
         "bytes": list(data),
     }
     made = encode_files(kinds, tmp_path / "w", size=8, channels=3, shard_rows=64)
     shards = {kind: [path.read_bytes() for path in paths] for kind, paths in made.items()}
-    assert shards["files"] == shards["members"] == shards["rows"] == shards["bytes"]
+    assert shards["files"] == shards["members"] == shards["bytes"]
 
 
 def test_workers_do_not_change_the_bytes(
@@ -254,14 +228,6 @@ def test_a_wrong_folder_of_images_is_soon_given_up(tmp_path: Path) -> None:
             {"train": [b"text"] * 5000}, tmp_path, size=8, channels=3, progress=lambda *c: calls.append(c)
         )
     assert calls[-1][0] <= 1024
-
-
-def test_missing_values_in_a_table_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"image": pa.array([image(0), None], pa.binary())}), path)
-    rows = [ParquetRow(path, "image", k) for k in range(2)]
-    with pytest.raises(UsboostError, match=r"t\.parquet, row 2, column 'image' is empty"):
-        encode_files({"train": rows}, tmp_path / "w", size=8, channels=3)
 
 
 @pytest.mark.parametrize(

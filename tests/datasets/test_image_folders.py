@@ -17,8 +17,8 @@ from usboost.datasets.image_folders import (
     TINY,
     LabelledImage,
     animals,
+    of_synsets,
     open_tree,
-    training,
     validation,
 )
 from usboost.errors import UsboostError
@@ -95,7 +95,7 @@ def test_all_1000_folders_need_no_list(tmp_path: Path) -> None:
         *WNIDS[80:101],
         *WNIDS[127:147],
     ]
-    assert seen(training(tree, groups)) == [
+    assert seen(of_synsets(tree, "train", groups)) == [
         (WNIDS[k], f"{WNIDS[k]}_{number}.JPEG") for k in (DOG, CAT) for number in (1, 10, 2)
     ]
 
@@ -211,14 +211,14 @@ def test_tiny_is_read_alike_from_folder_and_zip(tmp_path: Path, top: str) -> Non
     held = [("n02085620", "val_0.JPEG"), ("n02085620", "val_1.JPEG")]
     for tree in trees:
         assert animals(tree, tmp_path) == (groups, origin)
-        images = training(tree, groups)
+        images = of_synsets(tree, "train", groups)
         assert [p.file for p in images][:2] == [
             f"train/n02085620/images/n02085620_{number}.JPEG" for number in (0, 1)
         ]
         assert len(images) == 8
         assert seen(validation(tree, tmp_path, groups))[:2] == held
     assert trees[1].digest() == trees[2].digest() != trees[0].digest()
-    source = training(trees[1], groups)[0].source
+    source = of_synsets(trees[1], "train", groups)[0].source
     assert source == (path, f"{top}train/n02085620/images/n02085620_0.JPEG")
 
 
@@ -259,4 +259,4 @@ def test_zips_that_cannot_be_trusted_or_read_are_refused(tmp_path: Path) -> None
         open_tree(tmp_path)
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("__MACOSX/tiny-imagenet-200/train/n02085620/._a.JPEG", b"")
-    assert len(training(open_tree(path), {"n02085620": "dog"})) == 4
+    assert len(of_synsets(open_tree(path), "train", {"n02085620": "dog"})) == 4

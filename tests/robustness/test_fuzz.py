@@ -335,20 +335,6 @@ def test_prepared_shards(tmp_path: Path, table: dict[str, Any]) -> None:
         store.read(tmp_path / "toy", "train")
 
 
-def test_images_in_a_table_whose_pages_are_damaged(tmp_path: Path) -> None:
-    from usboost.datasets.image_files import ParquetReader
-
-    frame = pd.DataFrame({"image": [valid_inputs.image(k) for k in range(40)]})
-    data = valid_inputs.parquet(frame)
-    path = tmp_path / "t.parquet"
-    path.write_bytes(data[:4] + b"\xff" * 200 + data[204:])
-    with pytest.raises(UsboostError, match="column 'image' is damaged"):
-        ParquetReader(path, "image")(0)
-    path.write_bytes(data)
-    with pytest.raises(UsboostError, match="has no row 100"):
-        ParquetReader(path, "image")(99)
-
-
 def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:
     with pytest.raises(UsboostError, match="unknown device None"):
         pick_device(None)  # type: ignore[arg-type]

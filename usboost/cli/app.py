@@ -15,9 +15,10 @@ from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
 from usboost.cli.fit import fit
 from usboost.cli.options import Command, with_options
-from usboost.cli.ranks import check_alone
+from usboost.cli.ranks import ranks
 from usboost.cli.saved_model import predict, report
 from usboost.cli.tune import tune
+from usboost.errors import UsboostError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -44,8 +45,12 @@ def usboost(
     ] = False,
 ) -> None:
     with exit_on_error():
-        if called.invoked_subcommand not in (None, "fit"):
-            check_alone(str(called.invoked_subcommand))
+        # each process of another command than fit would write the same files
+        if called.invoked_subcommand not in (None, "fit") and ranks() > 1:
+            raise UsboostError(
+                f"torchrun has started {ranks()} processes, but usboost {called.invoked_subcommand} runs in "
+                "one; start it without torchrun"
+            )
 
 
 for command in (fit, compare, tune, predict, report):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,10 +17,6 @@ from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.fit.options import ImageOptions
 from usboost.models.entry import read_settings
 from usboost.table.spec import TableSpec
-
-if TYPE_CHECKING:
-    from usboost.fit.compare import Comparison
-    from usboost.fit.compare_results import Inputs
 
 
 def compare(
@@ -76,8 +71,8 @@ def compare(
         names = options.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
+        from usboost.fit import compare_results as results
         from usboost.fit.compare import compare as compare_models
-        from usboost.fit.compare_results import inputs, next_steps
 
         read = images if spec.image else None
         models_to_fit = options.builders(names, own, read, rounds, chosen)
@@ -103,65 +98,42 @@ def compare(
         def fit_again(name: str) -> str:
             return options.fit_command(table, name, rounds, spec, images, **flags)
 
-        again = {
-            "rounds": rounds,
-            "models": models,
-            "with": others,
-            "folds": folds,
-            "by": by,
-            "out": out,
-        }
+        again = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
         again |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
         more = shlex.join(["usboost", "compare", str(table), *options.typed(spec, images, **flags, **again)])
         # a column of times or splits divides the rows in one way only
-        steps = next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
-        inputs_of = {name: inputs(name, own, read) for name in names}
-        _tell(comparison, inputs_of, steps, by_column, out, f"{table.name}: {spec.label}")
+        steps = results.next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
+        inputs_of = {name: results.inputs(name, own, read) for name in names}
+        sentences, reads = results.summary(comparison, inputs_of), results.what_is_read(inputs_of)
+        stdout = console()
+        stdout.print(results.rendered(comparison, stdout.width))
+        for line in results.failures(comparison):
+            echo(line)
+        verdict = [] if comparison.interrupted else sentences
+        for lines in (verdict, results.notes(comparison), reads):
+            echo("")
+            for line in lines:
+                echo(line)
+        if comparison.interrupted:
+            finished = f"{len(comparison.scores):,} of {comparison.fits:,} fits are finished"
+            then = (
+                "the same command goes on from there" if out is not None else "give --out to keep such fits"
+            )
+            echo(f"\ninterrupted: {finished}; {then}")
+            interrupts.reported()
+            raise typer.Exit(CODE)
+        sliced = results.sliced(comparison)
+        if by_column is not None and sliced:
+            echo(f"\n{sliced['score']} by {by_column}:")
+            tables.show_slices(by_column, sliced)
+            echo(results.SLICED)
+        for words, command in steps:
+            echo_command(f"\n{words}", command)
+        if out is not None:
+            below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
+            if by_column is not None and sliced:
+                below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
+            results.write(comparison, out, f"{table.name}: {spec.label}", sentences, below)
+            echo(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the lines below the table give the reasons")
-
-
-def _tell(
-    comparison: Comparison,
-    read: Mapping[str, Inputs],
-    steps: Sequence[tuple[str, str]],
-    by_column: str | None,
-    out: Path | None,
-    title: str,
-) -> None:
-    """Show the comparison and the commands that may come next; write both if there is a folder.
-
-    After an interruption there is no verdict.
-    """
-    from usboost.fit import compare_results
-    from usboost.fit.compare_results import summary, what_is_read
-
-    sentences, reads = summary(comparison, read), what_is_read(read)
-    stdout = console()
-    stdout.print(compare_results.rendered(comparison, stdout.width))
-    for line in compare_results.failures(comparison):
-        echo(line)
-    verdict = [] if comparison.interrupted else sentences
-    for lines in (verdict, compare_results.notes(comparison), reads):
-        echo("")
-        for line in lines:
-            echo(line)
-    if comparison.interrupted:
-        done = len(comparison.scores)
-        again = "the same command goes on from there" if out is not None else "give --out to keep such fits"
-        echo(f"\ninterrupted: {done:,} of {comparison.fits:,} fits are finished; {again}")
-        interrupts.reported()
-        raise typer.Exit(CODE)
-    sliced = compare_results.sliced(comparison)
-    if by_column is not None and sliced:
-        echo(f"\n{sliced['score']} by {by_column}:")
-        tables.show_slices(by_column, sliced)
-        echo(compare_results.SLICED)
-    for words, command in steps:
-        echo_command(f"\n{words}", command)
-    if out is not None:
-        below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
-        if by_column is not None and sliced:
-            below = [compare_results.slices_as_markdown(by_column, sliced), compare_results.SLICED, *below]
-        compare_results.write(comparison, out, title, sentences, below)
-        echo(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")

@@ -18,6 +18,7 @@ from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
 from usboost.errors import option
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
+from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
@@ -94,7 +95,7 @@ def fit(
             answers, learners=options.chosen_learners(learner), settings=parsed_settings(settings)
         )
         from_file = {} if settings_file is None else read_settings(settings_file)
-        options.import_named(imports)
+        import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
 
         check_place(out, replace=force)
@@ -168,16 +169,36 @@ def fit(
 def echo_result(model: str, fitted: Fitted) -> None:
     """Say how well a model predicts the validation rows, and what is kept of it."""
     from usboost.models.tuned_images import images_tuned
+    from usboost.report import members
 
-    card, fitted_model = fitted.bundle.card, fitted.bundle.model
+    card, fitted_model, (train, validation) = fitted.bundle.card, fitted.bundle.model, fitted.rows
     if fitted.images_help is False:
         left_out = getattr(fitted_model, "left_out_", ())
         what = "are not read: they do not help on rows that were not fitted to"
         note(f"the images {what if left_out else 'do not help on the validation rows'}")
-    _echo_scores(model, fitted)
+    scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
+    if fitted.folds:
+        how = f"each left out of one of {fitted.folds} folds"
+        echo(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
+    else:
+        echo(f"{model}: trained on {train:,} rows, validated on {validation:,}, {fitted.seconds:,.1f} s")
+    if not fitted.folds and fitted.judged < validation:
+        note(f"the scores are those of a sample of {fitted.judged:,} validation rows")
+    echo(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
+    if math.isnan(fitted.scores.get("auc", 0.0)):
+        note("AUC is nan, since the validation rows lack a class")
+    if len(card.classes) == 2 and card.threshold is None and fitted.scores["f1"] == 0:
+        lower = option("threshold", "f1")
+        note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
     if images_tuned(fitted_model):
         echo("images are read by the network as it was tuned on the label")
-    show_members(fitted_model, bool(card.classes))
+    rows, titles = members.cells(fitted_model), members.heads(bool(card.classes))
+    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
+    for row in (titles, *rows) if rows else ():
+        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
+        echo("  ".join(shown).rstrip())
+    for line in members.notes(fitted_model):
+        echo(line)
     if card.temperature != 1.0:
         echo(f"probabilities are calibrated: temperature {card.temperature:.3f}")
     if card.threshold is not None:
@@ -193,37 +214,3 @@ def echo_result(model: str, fitted: Fitted) -> None:
         several = len(getattr(fitted_model, "weights_", ())) > 1
         what = "members are" if several else "the model is"
         echo(f"{what} fitted again to all of these rows; the scores are from before this final refit")
-
-
-def _echo_scores(model: str, fitted: Fitted) -> None:
-    card, (train, validation) = fitted.bundle.card, fitted.rows
-    scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
-    if fitted.folds:
-        how = f"each left out of one of {fitted.folds} folds"
-        echo(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
-    else:
-        echo(f"{model}: trained on {train:,} rows, validated on {validation:,}, {fitted.seconds:,.1f} s")
-    if not fitted.folds and fitted.judged < validation:
-        note(f"the scores are those of a sample of {fitted.judged:,} validation rows")
-    echo(f"validation: {scores}" + (f"; F1 is {f1_of(card.classes)}" if card.classes else ""))
-    if math.isnan(fitted.scores.get("auc", 0.0)):
-        note("AUC is nan, since the validation rows lack a class")
-    if len(card.classes) == 2 and card.threshold is None and fitted.scores["f1"] == 0:
-        lower = option("threshold", "f1")
-        note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
-
-
-def show_members(model: Any, classes: bool) -> None:
-    """Say what the members of an ensemble are worth; nothing of another model."""
-    from usboost.report import members
-
-    rows = members.cells(model)
-    if not rows:
-        return
-    titles = members.heads(classes)
-    widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
-    for row in (titles, *rows):
-        shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())
-        echo("  ".join(shown).rstrip())
-    for line in members.notes(model):
-        echo(line)

@@ -20,7 +20,6 @@ from typer.core import TyperCommand
 from usboost.cli.console import as_flag, exit_on_error
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
-from usboost.files.registry import import_parts
 from usboost.fit.options import AnswerOptions, ImageOptions
 from usboost.models import catalogue
 from usboost.table.spec import Help, Names, Options, TableSpec
@@ -251,11 +250,6 @@ Import = Annotated[
         "--import", help="Module, in this folder or installed, that registers your own learners; repeatable."
     ),
 ]
-
-
-def import_named(modules: list[str] | None) -> None:
-    """Import what `--import` names, for the parts that it registers."""
-    import_parts(modules or (), Path())
 
 
 def chosen_learners(given: list[str] | None) -> dict[str, str]:

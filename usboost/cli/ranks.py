@@ -24,15 +24,6 @@ def ranks() -> int:
     return size if together else 0
 
 
-def check_alone(command: str) -> None:
-    """Refuse ranks of a command that runs in one process: each would write the same files."""
-    if ranks() > 1:
-        raise UsboostError(
-            f"torchrun has started {ranks()} processes, but usboost {command} runs in one; start it without "
-            "torchrun"
-        )
-
-
 def in_each_shard(work: Callable[[], None], shards: int | None, check: Callable[[], None]) -> None:
     """Do something once, or in a fit on shards, in each shard of this process; only the first shard speaks.
 

@@ -9,6 +9,7 @@ import typer
 
 from usboost.cli import options, tables
 from usboost.cli.console import echo, exit_on_error, note, progress
+from usboost.files.registry import import_parts
 
 if TYPE_CHECKING:
     from usboost.fit.bundle import Bundle
@@ -20,7 +21,7 @@ def _loaded(model: Path, table: Path, imports: list[str] | None) -> Bundle:
     from usboost.table.source import TableFile
 
     TableFile.open(table)  # refuses what is no table, before the model is loaded
-    options.import_named(imports)
+    import_parts(imports or (), Path())
     return bundle.load(model)
 
 

@@ -14,6 +14,7 @@ from usboost.cli.console import console, echo, echo_command, exit_on_error, fitt
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import RANKING, check_metric, metric_name
+from usboost.files.registry import import_parts
 from usboost.fit.options import ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
@@ -79,7 +80,7 @@ def tune(
         given = None if models is None else options.parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
-        options.import_named(imports)
+        import_parts(imports or (), Path())
         own = tables.read(table, spec)
         tables.show(own)
         names = options.names_of(given, own)

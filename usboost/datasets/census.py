@@ -158,17 +158,14 @@ def prepare(
 ) -> Prepared:
     """Make CI-A or CI-B from the two raw files.
 
-    Of exact duplicate lines of the training file (weight included) the first stays; the weight is
-    dropped; a random half of the test file is the validation split, the other half the test split,
-    the same for both datasets.
-
-    Raises UsboostError as `read`, or if ``split`` is neither.
+    Of exact duplicate lines of the training file (weight included) the first stays; the weight is dropped; a
+    random half of the test file is the validation split, the other half the test split, the same for both
+    datasets. Raises UsboostError as `read`, or if ``split`` is neither.
 
     Parameters
     ----------
-    train, test : the raw files.
-    split : "ci_a" halves the features at random, "ci_b" by backward elimination on the training
-        split: what is kept is S, the rest U.
+    split : "ci_a" halves the features at random, "ci_b" by backward elimination on the training split: what
+        is kept is S, the rest U.
     seed : of the halves, and of the elimination.
     profile : "demo" or "paper"; only noted in the card.
     rows, candidates, tolerance : of `backward_elimination`.
@@ -315,24 +312,21 @@ def backward_elimination(
 ) -> Elimination:
     """Remove the least useful column, one after the other, until one is left.
 
-    Each set of columns is judged by the log-loss, on a holdout, of a small LightGBM model. At each
-    step the `candidates` columns with the least split gain are left out in turn, and the one whose
-    removal leaves the lowest loss goes (on equal losses, the one with the least gain, then the first).
+    Each set of columns is judged by the log-loss, on a holdout, of a small LightGBM model. At each step the
+    `candidates` columns with the least split gain are left out in turn, and the one whose removal leaves the
+    lowest loss goes (on equal losses, the one with the least gain, then the first). Of the sets on the path,
+    the smallest is kept, of at most `at_most` columns, whose loss is at most (1 + `tolerance`) times the
+    least.
 
     Raises UsboostError if the numbers of rows differ, there is a single class or a class too small to be in
     both halves, there is no column, or a parameter is out of its range.
 
     Parameters
     ----------
-    table : the training split, n rows and p columns.
-    y : labels of shape (n,), whole numbers.
+    table, y : the training split, n rows and p columns, and whole numbers of shape (n,).
     seed : chooses the rows; equal seeds give equal paths.
-    rows : how many rows are looked at, a random half to fit and the other as holdout; both keep the
-        shares of the classes.
-    candidates : columns tried at each step; p or more tries them all.
-    tolerance : of the sets on the path, the smallest is kept whose loss is at most (1 + tolerance)
-        times the least.
-    at_most : the largest set that may be kept; by default p.
+    rows : how many rows are looked at, a random half to fit and the other as holdout; both keep the shares of
+        the classes.
     """
     y = np.asarray(y)
     limit = table.n_columns if at_most is None else at_most

@@ -109,11 +109,9 @@ def prepare(
     """Make CT from the raw file.
 
     S holds the file's 54 columns, as the paper's: the 10 numbers, and 44 indicators of the wilderness area
-    and the soil type.
-
-    Returns the splits train, val and test (80/10/10) with the columns of S, `LABEL` and `CLEAN`. Raises
-    UsboostError as `read`, `three_largest` and `shapes.write`, if no file is there, or if there are under 10
-    rows.
+    and the soil type. Returns the splits train, val and test (80/10/10) with the columns of S, `LABEL` and
+    `CLEAN`. Raises UsboostError as `read`, `three_largest` and `shapes.write`, if no file is there, or if
+    there are under 10 rows.
 
     Parameters
     ----------
@@ -122,8 +120,7 @@ def prepare(
     profile : "demo" or "paper"; only noted in the card.
     rows : how many rows of the three classes to take at random, with the classes' shares; all when None.
     image_size : height and width of the images in pixels, at least 24; the paper's are 128.
-    work : folder for the shards of images. What is there is used again when it fits and replaced when
-        not, so an interrupted preparation resumes. `store.write` links them from there.
+    work : folder for the shards of images, where an interrupted preparation resumes.
     workers, progress : of `image_encoding.write_shards`.
     """
     path = Path(raw)
@@ -185,12 +182,11 @@ def three_largest(frame: pd.DataFrame, labels: ArrayLike) -> tuple[pd.DataFrame,
 
     The paper does not say which type is which class. The raw order is what ``label - 1`` gives, and it does
     not depend on a sample's counts: on the full file 0 is Spruce/Fir (raw 1, 211,840 rows, images of mixed
-    shapes), 1 Lodgepole Pine (2, 283,301, triangles) and 2 Ponderosa Pine (3, 35,754, rectangles).
-
-    ``labels`` are the n rows' raw labels; of equally frequent ones the smaller is kept. Raises UsboostError
-    if there are fewer than three classes, or the lengths differ.
+    shapes), 1 Lodgepole Pine (2, 283,301, triangles) and 2 Ponderosa Pine (3, 35,754, rectangles). Of equally
+    frequent ones the smaller is kept.
 
     Returns the rows kept, in their order and numbered anew; their int64 labels 0, 1, 2; the three raw labels.
+    Raises UsboostError if there are fewer than three classes, or the lengths differ.
     """
     labels = np.asarray(labels)
     if len(labels) != len(frame):

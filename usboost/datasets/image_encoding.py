@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from PIL import Image
 
 from usboost.data.images import MODES
 from usboost.data.progress import Progress, spread
-from usboost.datasets.image_files import ParquetReader, ParquetRow, Source, identity, name_of, read, square
+from usboost.datasets.image_files import Source, identity, name_of, read, square
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -33,19 +33,17 @@ _MOST_FAILURES = 20
 _ENCODING = 1  # raise when the same image is encoded to other bytes
 
 
-def encoding(size: int, *, lossless: bool = False) -> str:
+def encoding(size: int) -> str:
     """Tell the card how images of a size are encoded."""
-    return "PNG" if lossless or size <= LARGEST_PNG else f"JPEG of quality {QUALITY}"
+    return "PNG" if size <= LARGEST_PNG else f"JPEG of quality {QUALITY}"
 
 
 def encode_files(
-    items: Mapping[str, Sequence[Source | None]],
+    items: Mapping[str, Sequence[Source]],
     folder: Path,
     *,
     size: int,
     channels: int,
-    lossless: bool = False,
-    skip_unreadable: bool = False,
     workers: int = 1,
     shard_rows: int = 1024,
     progress: Progress | None = None,
@@ -54,38 +52,26 @@ def encode_files(
 
     Bytes of a shard depend on its images, `size` and `channels` (and on the version of Pillow), not on
     `workers`. Raises UsboostError if a parameter is wrong, or images cannot be used: it names the first ones.
-
-    Returns the paths of the shards of each split, in the order of the rows.
-
-    Parameters
-    ----------
-    items : the images of each split in the order of the rows, None where there is none; rows of one
-        Parquet file ascending.
-    folder, workers, shard_rows, progress : of `write_shards`.
-    size : height and width of the images in pixels; see `image_files` for how they get it.
-    channels : 1 (grey) or 3 (red, green, blue).
-    lossless : keep every pixel, whatever the size.
-    skip_unreadable : write nothing in place of images that cannot be used, instead of refusing them.
+    Images get the `size` in pixels as `image_files` says, and 1 channel (grey) or 3 (red, green, blue).
     """
     if size < 1 or shard_rows < 1 or workers < 1 or channels not in MODES:
         raise UsboostError(
             f"size {size}, shard_rows {shard_rows} and workers {workers} must be 1 or more, "
             f"and channels 1 or 3, not {channels}"
         )
-    form = encoding(size, lossless=lossless)
-    more = [*([form] if form != encoding(size) else []), *(["skipped"] if skip_unreadable else [])]
+    return write_shards(
+        items,
+        folder,
+        partial(_encode, size=size, channels=channels),
+        lambda first, some: [_ENCODING, size, channels, first, [*map(identity, some)]],
+        workers=workers,
+        shard_rows=shard_rows,
+        progress=progress,
+    )
 
-    def made_from(first: int, items: Sequence[Source | None]) -> list[Any]:
-        named = [None if item is None else identity(item) for item in items]
-        return [_ENCODING, size, channels, first, named, *more]
 
-    encode = partial(_encode, size=size, channels=channels, png=form == "PNG", skip=skip_unreadable)
-    how: dict[str, Any] = {"workers": workers, "shard_rows": shard_rows, "progress": progress}
-    return write_shards(items, folder, encode, made_from, jobs=_read, **how)
-
-
-Encoded = list[bytes | str | None]
-"""Encoded images: None where there is none, and for one that cannot be used, why."""
+Encoded = list[bytes | str]
+"""Encoded images, and for one that cannot be used, why."""
 
 
 def write_shards(
@@ -94,19 +80,16 @@ def write_shards(
     encode: Callable[[Any], Encoded],
     made_from: Callable[[int, Sequence[Any]], Any],
     *,
-    jobs: Callable[[Iterator[Sequence[Any]]], Iterator[Any]] = iter,
     workers: int = 1,
     shard_rows: int = 1024,
     progress: Progress | None = None,
 ) -> dict[str, list[Path]]:
-    """Make the images of each split and write them as shards.
+    """Make the images of each split and write them as shards; return the paths of each split's.
 
     A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it was made
     from: whatever stops the work, calling again makes only the shards that are missing or whose images have
     changed. Other shards of these splits are removed. Raises UsboostError if images cannot be used; shards
     without such images are written all the same.
-
-    Returns the paths of the shards of each split, in the order of the rows.
 
     Parameters
     ----------
@@ -114,9 +97,7 @@ def write_shards(
     folder : gets a folder of shards for each split; nothing else may keep shards there.
     encode : the images of a job; importable by name.
     made_from : of a shard's first row and items all that its bytes depend on, as JSON.
-    jobs : makes jobs of some items each, one after another; by default they are the items.
-    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 images
-        at a time.
+    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 at a time.
     shard_rows : images per shard.
     progress : called with (images done, images in all), first with those found in the folder.
     """
@@ -126,13 +107,17 @@ def write_shards(
             raise UsboostError(f"split {split!r} has no images to encode")
         shards[split] = []
         for k, first in enumerate(range(0, len(of_split), shard_rows)):
-            part, path = (
-                of_split[first : first + shard_rows],
-                Path(folder) / split / f"images-{k:05d}.parquet",
-            )
+            part = of_split[first : first + shard_rows]
             key = hashlib.sha256(json.dumps(made_from(first, part)).encode()).hexdigest()
-            shards[split].append(_Shard(path, first, part, key))
-        _clear(Path(folder) / split, shards[split])
+            shards[split].append(_Shard(Path(folder) / split / f"images-{k:05d}.parquet", first, part, key))
+        clean = Path(folder) / split
+        if clean.exists() and not clean.is_dir():
+            raise UsboostError(f"{clean} is a file, so no images can be written there; name another folder")
+        clean.mkdir(parents=True, exist_ok=True)
+        current = {path for shard in shards[split] for path in (shard.path, shard.path.with_suffix(".key"))}
+        # A killed process leaves files of either name behind: its own, and those of `write_atomically`.
+        for path in {*clean.glob("images*"), *clean.glob(".images*.tmp")} - current:
+            path.unlink()
     missing = [shard for of_shards in shards.values() for shard in of_shards if not shard.is_complete()]
     total, todo = sum(map(len, items.values())), sum(len(shard.items) for shard in missing)
     done = total - todo
@@ -140,7 +125,7 @@ def write_shards(
     report(done, total)
     failures: list[str] = []
     parts = (shard.items[k : k + _JOB] for shard in missing for k in range(0, len(shard.items), _JOB))
-    results = spread(encode, jobs(parts), min(workers, -(-todo // _PROCESS)))
+    results = spread(encode, parts, min(workers, -(-todo // _PROCESS)))
     for shard in missing:
         images: Encoded = []
         while len(images) < len(shard.items):
@@ -159,17 +144,6 @@ def write_shards(
         count = f"{len(failures)} or more" if len(failures) >= _MOST_FAILURES else len(failures)
         raise UsboostError(f"{count} images cannot be used, the first of them: {'; '.join(failures[:3])}")
     return {split: [shard.path for shard in of_shards] for split, of_shards in shards.items()}
-
-
-def _clear(folder: Path, shards: Sequence[_Shard]) -> None:
-    """Make the folder of a split, and remove from it what is of none of its shards."""
-    if folder.exists() and not folder.is_dir():
-        raise UsboostError(f"{folder} is a file, so no images can be written there; name another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    current = {path for shard in shards for path in (shard.path, shard.path.with_suffix(".key"))}
-    # A killed process leaves files of either name behind: its own, and those of `write_atomically`.
-    for path in {*folder.glob("images*"), *folder.glob(".images*.tmp")} - current:
-        path.unlink()
 
 
 @dataclass(frozen=True)
@@ -199,38 +173,14 @@ class _Shard:
         write_atomically(self.path.with_suffix(".key"), self.key.encode())
 
 
-Job = list[tuple[str, Path | tuple[Path, str] | bytes] | None]
-
-
-def _read(parts: Iterable[Sequence[Source | None]]) -> Iterator[Job]:
-    """Name the images; rows of a table are read here, in one pass."""
-    readers: dict[tuple[Path, str], ParquetReader] = {}
-    for items in parts:
-        job: Job = []
-        for item in items:
-            if isinstance(item, ParquetRow):
-                where = item.path, item.column
-                readers[where] = readers.get(where) or ParquetReader(*where)
-                job.append((name_of(item), readers[where](item.row)))
-            else:
-                job.append(None if item is None else (name_of(item), item))
-        yield job
-
-
-def _encode(job: Job, *, size: int, channels: int, png: bool, skip: bool) -> Encoded:
-    """Encode images; what cannot be used is left out where it is skipped."""
+def _encode(job: Sequence[Source], *, size: int, channels: int) -> Encoded:
     encoded: Encoded = []
-    for item in job:
-        if item is None:
-            encoded.append(None)
-            continue
-        name, source = item
+    for source in job:
         try:
-            image = square(read(source, name), name, size=size, channels=channels)
+            image = square(read(source), name_of(source), size=size, channels=channels)
+            encoded.append(image_bytes(image, png=size <= LARGEST_PNG))
         except UsboostError as error:
-            encoded.append(None if skip else str(error))
-            continue
-        encoded.append(image_bytes(image, png=png))
+            encoded.append(str(error))
     return encoded
 
 

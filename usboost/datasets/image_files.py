@@ -19,16 +19,12 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from os import stat_result
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from PIL import ExifTags, Image
 
 from usboost.data.images import MODES
@@ -48,25 +44,14 @@ PADDING = 127
 """The grey beside a padded image."""
 
 
-@dataclass(frozen=True)
-class ParquetRow:
-    """One value of a binary column of a Parquet file."""
-
-    path: Path
-    column: str
-    row: int
-
-
-Source = Path | tuple[Path, str] | ParquetRow | bytes
-"""An image: a file, a member of a zip archive, a row of a Parquet file, or its bytes."""
+Source = Path | tuple[Path, str] | bytes
+"""An image: a file, a member of a zip archive, or its bytes."""
 
 
 def name_of(source: Source) -> str:
     """Name the image as a user knows it."""
     if isinstance(source, Path):
         return str(source)
-    if isinstance(source, ParquetRow):
-        return f"{source.path}, row {source.row + 1}, column {source.column!r}"
     return "an image" if isinstance(source, bytes) else f"{source[1]} in {source[0]}"
 
 
@@ -80,13 +65,11 @@ def identity(source: Source) -> str:
     if isinstance(source, tuple):
         _, info = _member(*source)
         return f"{source[0]}|{source[1]}|{info.CRC}|{info.file_size}"
-    path = source if isinstance(source, Path) else source.path
-    status = _status(path)
-    text = f"{path}|{status.st_size}|{status.st_mtime_ns}"
-    return f"{text}|{source.column}|{source.row}" if isinstance(source, ParquetRow) else text
+    status = _status(source)
+    return f"{source}|{status.st_size}|{status.st_mtime_ns}"
 
 
-def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> bytes:
+def read(source: Source, name: str | None = None) -> bytes:
     """Read the bytes of an image, called `name` in errors.
 
     Raises UsboostError if it is missing, empty, larger than `LARGEST_FILE`, or in a damaged archive.
@@ -119,26 +102,17 @@ def read(source: Path | tuple[Path, str] | bytes, name: str | None = None) -> by
 
 
 def load(
-    source: Path | tuple[Path, str] | bytes,
+    source: Source,
     name: str | None = None,
     *,
     size: int,
     channels: int,
     aspect: Aspect = "crop",
 ) -> np.ndarray:
-    """Load an image as the networks see it.
+    """Load an image, called `name` in errors, as the networks see it: uint8 of shape (channels, size, size).
 
     Raises UsboostError if it cannot be read (see `read`), is damaged or cut short, is of no format in
     `FORMATS`, has 32-bit or floating-point pixels, or has more pixels than ``PIL.Image.MAX_IMAGE_PIXELS``.
-
-    Returns a uint8 array of shape (channels, size, size).
-
-    Parameters
-    ----------
-    source : file, (zip archive, member) or bytes, called `name` in errors.
-    size : height and width in pixels.
-    channels : 1 (grey) or 3 (red, green, blue).
-    aspect : what becomes of images that are not square.
     """
     name = name or name_of(source)
     image = square(read(source, name), name, size=size, channels=channels, aspect=aspect)
@@ -252,24 +226,6 @@ class Cursor:
             except StopIteration:
                 raise UsboostError(f"{self._what} has no row {row + 1}; it is damaged") from None
         return self._values[row - self._first]
-
-
-class ParquetReader(Cursor):
-    """The bytes of a Parquet column, or of records with ``bytes``."""
-
-    def __init__(self, path: Path, column: str) -> None:
-        def begin() -> Iterator[list[bytes]]:
-            try:
-                with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-                    for batch in file.iter_batches(batch_size=32, columns=[column]):
-                        values = batch.column(0)
-                        if pa.types.is_struct(values.type):
-                            values = pc.struct_field(values, "bytes")
-                        yield [each or b"" for each in values.to_pylist()]
-            except (pa.ArrowException, OSError, ValueError) as error:
-                raise UsboostError(f"{path}: column {column!r} is damaged ({error})") from error
-
-        super().__init__(path, begin)
 
 
 def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -214,9 +214,15 @@ def side(tree: Tree) -> int:
     return 64 if any("images" in tree.folders(f"train/{wnid}") for wnid in _synsets(tree, "train")) else 224
 
 
-def training(tree: Tree, wnids: Mapping[str, object]) -> list[LabelledImage]:
-    """List the training images of some synsets, sorted by synset and name."""
-    return [image for wnid in sorted(wnids) for image in _of_synset(tree, f"train/{wnid}", wnid)]
+def of_synsets(tree: Tree, folder: str, wnids: Mapping[str, object]) -> list[LabelledImage]:
+    """List the images of some synsets in ``train`` or ``val``, sorted by synset and name."""
+    found = []
+    for wnid in sorted(wnids):
+        inner = f"{folder}/{wnid}"
+        inner = f"{inner}/images" if "images" in tree.folders(inner) else inner
+        paths = (f"{inner}/{name}" for name in _images(tree, inner))
+        found += [LabelledImage(path, wnid, tree.source(path)) for path in paths]
+    return found
 
 
 def validation(tree: Tree, root: Path, wnids: Mapping[str, object]) -> list[LabelledImage]:
@@ -229,7 +235,7 @@ def validation(tree: Tree, root: Path, wnids: Mapping[str, object]) -> list[Labe
     if there are no images, none of these files is there, or an image is not in it.
     """
     if _synsets(tree, "val"):
-        return [image for wnid in sorted(wnids) for image in _of_synset(tree, f"val/{wnid}", wnid)]
+        return of_synsets(tree, "val", wnids)
     folder = "val/images" if "images" in tree.folders("val") else "val"
     names = _images(tree, folder)
     if not names:
@@ -243,14 +249,6 @@ def validation(tree: Tree, root: Path, wnids: Mapping[str, object]) -> list[Labe
 
 def _synsets(tree: Tree, folder: str) -> list[str]:
     return [name for name in tree.folders(folder) if re.fullmatch(r"n\d{8}", name)]
-
-
-def _of_synset(tree: Tree, folder: str, wnid: str) -> list[LabelledImage]:
-    folder = f"{folder}/images" if "images" in tree.folders(folder) else folder
-    return [
-        LabelledImage(f"{folder}/{name}", wnid, tree.source(f"{folder}/{name}"))
-        for name in _images(tree, folder)
-    ]
 
 
 def _images(tree: Tree, folder: str) -> list[str]:

@@ -79,19 +79,12 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
     """Take shards made elsewhere into a prepared folder, without a second copy of them.
 
     They are hard links, so that the work folder stays complete should anything fail; they are copies only
-    when the work folder is on another file system. Raises UsboostError if a split's shards are missing,
-    damaged, or do not hold one image for each row.
+    when the work folder is on another file system. `rows` are the number of rows by split. Raises
+    UsboostError if a split's shards are missing, damaged, or do not hold one image for each row.
 
-    Returns the entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those of its
-    shards) and ``shards`` with ``file, rows, absent, bytes, sha256``, where ``absent`` counts the rows
+    Returns the card's entry with ``splits``: for each the ``rows``, ``bytes``, ``digest`` (SHA-256 over those
+    of its shards) and ``shards`` with ``file, rows, absent, bytes, sha256``, where ``absent`` counts the rows
     without an image. Several images a row are one more of these each, under the names of `parts`.
-
-    Parameters
-    ----------
-    images : folder with a folder of image shards for each split.
-    about : the card's entry (see `entry`).
-    rows : number of rows by split.
-    folder : the prepared folder.
     """
     splits = {}
     every = {part: n for split, n in rows.items() for part in parts(split, about)}
@@ -131,15 +124,10 @@ def read_view(
 ) -> Images | EncodedImages:
     """Read the images of one split as a view of n rows, every shard checked against the card.
 
-    Raises UsboostError if a shard is missing, cut short, changed, or its rows do not follow the shard before.
-
-    Parameters
-    ----------
-    folder : the prepared folder.
-    about : the card's entry.
-    split : or another name of `parts`, for the second, third, ... images of its rows.
-    budget : bytes; within it the pixels are held in memory. Otherwise the encoded images are, and when
-        these exceed it too they are mapped from a temporary file, deleted with the view.
+    Within a `budget` of bytes the pixels are held in memory. Otherwise the encoded images are, and when these
+    exceed it too they are mapped from a temporary file, deleted with the view. `split` may be another name of
+    `parts`. Raises UsboostError if a shard is missing, cut short, changed, or its rows do not follow the one
+    before.
     """
     shape, shards = _described(folder, about, split, n)
     if n * shape["channels"] * shape["height"] * shape["width"] <= budget:

@@ -73,7 +73,7 @@ def prepare(
     The training folder is the training split. The paper had no test set beside the validation folder; here
     one half of it, chosen at random within each synset, is the validation split, the other the test split.
     The paper's dogs are 47 % of the images. ILSVRC2012's are that by themselves, Tiny ImageNet's three in
-    ten: `dog_share` then leaves out images of the larger class.
+    ten: `dog_share` then leaves out images of the larger class, at random with its synsets' shares.
 
     Returns the splits train, val and test with the columns s000..s499 (float32), ``wnid``, ``file``, `LABEL`
     and `CLEAN`, in the order of synset and name. Raises UsboostError if the synsets' groups or the validation
@@ -86,12 +86,9 @@ def prepare(
     seed : of the halves, the numbers, the switched labels and the rows taken, each from its own stream.
     profile : "demo" or "paper"; only noted in the card.
     size : height and width of the images in pixels; by default the source's own, see `image_folders.side`.
-    dog_share : the share of class 0 in each split. A split that is over a hundredth away from it loses rows
-        of the class that it has too many of, at random with its synsets' shares. By default all are taken.
+    dog_share : the share of class 0 in each split, to a hundredth. By default all images are taken.
     limits : how many of these rows of a split to take at random, with the synsets' shares; all by default.
-    work : folder for the shards of images; an interrupted preparation resumes there.
-    workers : processes that decode and encode images.
-    progress : called with (images done, images in all).
+    work, workers, progress : of `image_encoding.write_shards`; an interrupted preparation resumes there.
     """
     if dog_share is not None and not 0 < dog_share < 1:
         raise UsboostError(f"dog_share is {dog_share}, but must be between 0 and 1")
@@ -110,7 +107,7 @@ def prepare(
     rest = image_folders.validation(tree, root, class_of)
     val, test = stratified_parts([image.wnid for image in rest], (0.5, 0.5), stream(seed, 0))
     images = {
-        "train": image_folders.training(tree, class_of),
+        "train": image_folders.of_synsets(tree, "train", class_of),
         "val": [rest[row] for row in val],
         "test": [rest[row] for row in test],
     }
@@ -188,12 +185,8 @@ def balanced(
     """Take images, in their order, of which class 0 has a share.
 
     All of them if it is within a hundredth of the share already; else those of the class that has too many
-    are a random sample with the shares of its synsets.
-
-    Parameters
-    ----------
-    class_of : class 0 or 1 of each synset.
-    share : in (0, 1).
+    are a random sample with the shares of its synsets. `class_of`: class 0 or 1 of each synset. `share`: in
+    (0, 1).
     """
     codes = np.array([class_of[image.wnid] for image in images], dtype=int)
     counts = np.bincount(codes, minlength=2)
@@ -215,12 +208,7 @@ def hyperplane(seed: int) -> np.ndarray:
 def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
     """Draw numbers on the right side of the plane: x ~ N(0, I), its sign flipped when it is on the other.
 
-    Returns a float32 array of shape (n, p), with wᵀx > 0 where y is 0 and wᵀx < 0 where y is 1, never 0.
-
-    Parameters
-    ----------
-    y : classes 0 or 1 of shape (n,).
-    w : float64 of shape (p,).
+    Returns float32 (n, p), with wᵀx > 0 where y is 0 and wᵀx < 0 where y is 1, never 0; w is float64 (p,).
     """
 
     def products(x: np.ndarray) -> np.ndarray:
@@ -242,14 +230,9 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     """Write a small stand-in for Tiny ImageNet: ``tiny-imagenet-200.zip`` and ``index.csv``.
 
     The images are scikit-learn's digits 0..9, which are the synsets n90000000..n90000009. There are 1797 of
-    them: when more are asked for, all are used, in the same proportion. Equal arguments write equal bytes.
-    Raises UsboostError if fewer than 20 images of a split are asked for, which would leave out digits.
-
-    Parameters
-    ----------
-    rows_train : images in the training folder.
-    rows_test : images in each of the validation and the test split, so the validation folder has twice
-        as many.
+    them: when more are asked for, all are used, in the same proportion. The validation folder has twice
+    `rows_test`. Equal arguments write equal bytes. Raises UsboostError if fewer than 20 images of a split are
+    asked for, which would leave out digits.
     """
     if min(rows_train, rows_test) < 20:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 20 or more")

@@ -20,13 +20,8 @@ def stratified_sample(labels: ArrayLike, size: int | None, seed: int) -> np.ndar
 def switch_labels(y: ArrayLike, rate: float = 0.09, *, n_classes: int = 3, seed: int) -> np.ndarray:
     """Switch exactly round(rate · n) labels, each to one of the other classes at random.
 
-    Returns int64 labels of shape (n,). Raises UsboostError if the rate or a label is out of range, or there
-    is only one class.
-
-    Parameters
-    ----------
-    y : clean labels 0..n_classes-1 of shape (n,); not changed.
-    rate : share of the rows, in [0, 1].
+    Takes clean labels 0..n_classes-1 of shape (n,), and returns int64 ones. Raises UsboostError if the rate
+    or a label is out of range, or there is only one class.
     """
     clean = np.asarray(y, dtype=np.int64)
     if not 0 <= rate <= 1:

@@ -90,9 +90,8 @@ def pendigits(folder: Path | str) -> SequenceSplit:
 def read_pendigits(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     """Read a pen-digits file: 8 points (x, y) in drawing order, 0..100, and the digit, on a line.
 
-    Returns float64 (n, 8, 2) and the digits, int64 (n,).
-
-    Raises UsboostError if the file is missing or empty, or a line is not 16 whole numbers 0..100 and a digit.
+    Returns float64 (n, 8, 2) and the digits, int64 (n,). Raises UsboostError if the file is missing or empty,
+    or a line is not 16 whole numbers 0..100 and a digit.
     """
     path = Path(path)
     rows: list[list[int]] = []
@@ -273,10 +272,8 @@ def prepare(
 ) -> Prepared:
     """Make a dataset of sequences of equal length, (n, T, d): the views frame_001..frame_T of d numbers.
 
-    The published test part is the test split; a part of the training sequences, stratified and
-    seeded, is the validation split.
-
-    Raises UsboostError if lengths differ.
+    The published test part is the test split; a part of the training sequences, stratified and seeded, is the
+    validation split. Raises UsboostError if lengths differ.
     """
     if isinstance(split.X_train, list) or isinstance(split.X_test, list):
         raise UsboostError(f"{dataset}: sequences of unequal length have no prepared form; use the estimator")

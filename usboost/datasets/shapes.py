@@ -21,11 +21,12 @@ the mean of 4^-n over n = 1..10, 3.3 % each.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -94,7 +95,8 @@ def draw(label: int, rng: np.random.Generator, size: int = 128, n_shapes: int | 
         raise UsboostError(f"n_shapes is {n_shapes}, but an image holds 1 to {MOST_SHAPES} shapes")
     kinds = [KINDS[label][k] for k in rng.integers(len(KINDS[label]), size=n_shapes)]
     greys = rng.integers(DARKEST, LIGHTEST + 1, size=n_shapes)
-    uniforms = _uniforms(rng)
+    # in blocks: one numpy call costs as much as 60 numbers
+    uniforms = (u for _ in itertools.repeat(None) for u in rng.random(64).tolist())
     while (shapes := _layout(kinds, smallest, size, uniforms)) is None:
         pass
     image = np.full((size, size), _WHITE, dtype=np.uint8)
@@ -108,12 +110,6 @@ def draw(label: int, rng: np.random.Generator, size: int = 128, n_shapes: int | 
         mask = True if kind == "rectangle" else _stencil(kind, height, width)
         np.copyto(box, grey, where=mask, casting="unsafe")
     return image
-
-
-def _uniforms(rng: np.random.Generator) -> Iterator[float]:
-    """Draw numbers in [0, 1) in blocks: one numpy call costs as much as 60 of them."""
-    while True:
-        yield from rng.random(64).tolist()
 
 
 def _layout(kinds: list[str], smallest: int, size: int, u: Iterator[float]) -> list[_Shape] | None:
@@ -185,16 +181,8 @@ def write(
 ) -> dict[str, list[Path]]:
     """Draw an image for each row of each split into shards, see `image_encoding.write_shards`.
 
-    Pixels depend on (seed, row, label) alone.
-
-    Raises UsboostError for an unknown label or a size under 24.
-
-    Parameters
-    ----------
-    labels : by split a seed, and integers 0, 1, 2 of shape (n,): the clean classes, before any label is
-        switched.
-    folder, workers, progress : of `write_shards`.
-    size : height and width of the images in pixels.
+    `labels` are by split a seed, and integers 0, 1, 2 of shape (n,), before any label is switched; pixels
+    depend on (seed, row, label) alone. Raises UsboostError for an unknown label or a size under 24.
     """
     for _, codes in labels.values():
         for label in np.unique(codes).tolist():
@@ -203,12 +191,14 @@ def write(
         split: [(seed, row, label) for row, label in enumerate(codes.tolist())]
         for split, (seed, codes) in labels.items()
     }
-
-    def made_from(first: int, items: Sequence[tuple[int, int, int]]) -> list[Any]:
-        return ["shapes", _DRAWING, size, *items]
-
-    drawn = partial(_drawn, size=size)
-    return write_shards(items, folder, drawn, made_from, workers=workers, progress=progress)
+    return write_shards(
+        items,
+        folder,
+        partial(_drawn, size=size),
+        lambda _, some: ["shapes", _DRAWING, size, *some],
+        workers=workers,
+        progress=progress,
+    )
 
 
 def _drawn(job: Sequence[tuple[int, int, int]], *, size: int) -> Encoded:

@@ -57,18 +57,13 @@ class RemoteFile:
 def find_source(source: str, files: Sequence[RemoteFile], *, folder: Path | None, cache: Path) -> Path:
     """Find the folder that holds all raw files of one source, or download them.
 
-    Returns ``folder/source`` when it holds all files, else ``cache/source``. Raises UsboostError if a file is
-    neither there nor to be downloaded. Its ``__cause__`` is an ``OSError`` when the network failed, so that
-    trying later may help, and None when trying again is useless: the server does not have the file, or the
-    content's digest is wrong.
+    Returns ``folder/source`` when it holds all files, else ``cache/source``. A user's own `folder` (the value
+    of ``USBOOST_DATA``) is taken as it is, without looking at digests; what is in `cache` is not fetched
+    again.
 
-    Parameters
-    ----------
-    source : name of the source, which is the name of its folder.
-    files : the raw files wanted.
-    folder : a user's own data folder (the value of ``USBOOST_DATA``), or None; its files are
-        taken as they are, without looking at digests.
-    cache : where downloads go; files already there are not fetched again.
+    Raises UsboostError if a file is neither there nor to be downloaded. Its ``__cause__`` is an ``OSError``
+    when the network failed, so that trying later may help, and None when trying again is useless: the server
+    does not have the file, or the content's digest is wrong.
     """
     if folder is not None and all((Path(folder) / source / file.name).is_file() for file in files):
         return Path(folder) / source

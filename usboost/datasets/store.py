@@ -114,7 +114,6 @@ def describe(
     dataset, profile, seed : what was prepared, "demo", "user" or "paper", and with which seed.
     columns : for each column its ``view`` (or None), ``kind`` and ``why`` it is there.
     sources : SHA-256 of each raw file, by file name.
-    more : further entries of the card.
     """
 
     def spread(labels: pd.Series) -> dict[str, dict[str, Any]]:
@@ -155,15 +154,10 @@ def is_user_table(card: Mapping[str, Any]) -> bool:
 def write(prepared: Prepared, folder: Path, images: Path | None = None) -> None:
     """Write the splits as ``<split>.parquet``, the images as shards and the card as ``card.json``.
 
-    An earlier folder of that name is replaced as a whole, see `usboost.files.replacing`.
-
-    Raises UsboostError if ``folder`` is a file, the images are not one for each row, or there are images
-    where the card describes none or the other way round.
-
-    Parameters
-    ----------
-    images : folder with a folder of image shards for each split; by default that of ``prepared``. The
-        shards are linked, not copied (see `image_store.place`).
+    An earlier folder of that name is replaced as a whole, see `usboost.files.replacing`. `images` is a folder
+    with a folder of image shards for each split; by default that of ``prepared``. The shards are linked, not
+    copied (see `image_store.place`). Raises UsboostError if ``folder`` is a file, the images are not one for
+    each row, or there are images where the card describes none or the other way round.
     """
     images, about = images or prepared.images, prepared.card.get("images")
     if (images is None) != (about is None):
@@ -229,11 +223,8 @@ def read(folder: Path, split: str, *, image_budget: int = image_store.BUDGET) ->
     Returns the views of n samples, the images first (`Images` or `EncodedImages`), each table encoded by its
     encoder in the card, and labels of shape (n,): int64 codes, or float64 numbers. Raises UsboostError as
     `read_frame`, or if the card has no encoder for a view, an image shard is missing, damaged or not the one
-    that the card describes, or the rows are those of a user's table.
-
-    Parameters
-    ----------
-    image_budget : bytes of pixels up to which images are decoded into memory (see `image_store.read_view`).
+    that the card describes, or the rows are those of a user's table. `image_budget`: bytes of pixels up to
+    which images are decoded into memory (see `image_store.read_view`).
     """
     folder = Path(folder)
     card = read_card(folder)

@@ -63,10 +63,7 @@ def page(
 ) -> str:
     """Return a page: HTML that loads nothing from the network and runs no script.
 
-    Parameters
-    ----------
-    intro : stands between the title and the sections.
-    tabs : links to other pages.
+    `intro`: stands between the title and the sections. `tabs`: links to other pages.
     """
     kept = [each for each in sections if each.body]
     return str(html("page", title=title, intro=intro, sections=kept, footer=footer, tabs=tabs))
@@ -108,12 +105,7 @@ def short(value: float | None) -> str:
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: Sequence[str]) -> Markup:
-    """Return the confusion matrix: counts, and their shares of the true class.
-
-    Parameters
-    ----------
-    labels, predicted : codes, int64 of shape (n,).
-    """
+    """Return the confusion matrix of int64 codes (n,): counts, and their shares of the true class."""
     counts = confusion_counts(labels, predicted, len(classes))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return html("confusion", classes=classes, counts=counts.tolist(), shares=shares.tolist())
@@ -131,11 +123,8 @@ def predictions(
 ) -> tuple[Markup, Markup]:
     """Return predicted against true numbers, and residuals with the coverage of prediction intervals.
 
-    Parameters
-    ----------
-    true, predicted : float64 of shape (n,).
-    margin : what is added to a prediction for the ends of its interval; None: there are none.
-    label : what is predicted.
+    Both are float64 of shape (n,). `margin` is added to a prediction for the ends of its interval; None:
+    there are none. `label` is what is predicted.
     """
     covered = None
     if margin is not None:
@@ -231,9 +220,7 @@ class ReportData:
     def sections(self, *, numbers: bool = False) -> dict[str, Section]:
         """Return the sections of any page by anchor: figures, models (inspected), data, made (origins).
 
-        Parameters
-        ----------
-        numbers : whether a number is predicted.
+        `numbers`: whether a number is predicted.
         """
         given = {"datasets": self.datasets, "numbers": numbers}
         noisy = any(noise(card) for card in self.cards.values())

@@ -104,24 +104,16 @@ def performance(
 ) -> Figure:
     """Draw a validation score against runtime in minutes, or seconds; a marker on each seed's best round.
 
-    With several seeds, each is a thin line, and a thick one joins the medians of the rounds that all
-    of them reached.
+    With several seeds, each is a thin line, and a thick one joins the medians of the rounds that all of them
+    reached. Raises `NothingToDraw` if no model has finite seconds and scores; one without is left out.
 
     Parameters
     ----------
-    traces : {model: frame}
-        Long over rounds with columns seed, round, seconds, f1_val, or that of another score, and, if known,
-        the boolean best.
-        A model without finite values is left out.
+    traces : by model, long over rounds with columns seed, round, seconds, f1_val, or that of another `score`,
+        the RMSE of a number say, and, if known, the boolean best.
     title : of the figure, printed as it is.
-    baseline, ceiling : values drawn as horizontal lines
-        The baseline's best validation score, and 1 − label noise, which bounds the accuracy.
-    score : f1, or the RMSE of a number.
-
-    Raises
-    ------
-    NothingToDraw
-        If no model has finite seconds and scores.
+    baseline, ceiling : drawn as horizontal lines: the baseline's best validation score, and 1 − label noise,
+        which bounds the accuracy.
     """
     column = f"{score}_val"
     shown = _with_finite(traces, ("seconds", column))
@@ -151,9 +143,7 @@ def steps(traces: Traces, title: str) -> Figure:
     """Draw the steps per round: ε of the network on U above, δ of the tree on S below; 0 is marked.
 
     A ring marks a step that is as long as the search allows. Where one model's steps dwarf another's, the
-    axis is logarithmic beyond ±1.
-
-    A model without a finite step is left out; `NothingToDraw` if none is left.
+    axis is logarithmic beyond ±1. A model without a finite step is left out; `NothingToDraw` if none is left.
     """
     return _per_round(traces, title, {"epsilon": "ε, network on U", "delta": "δ, tree on S"}, steps=True)
 

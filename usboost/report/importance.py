@@ -53,13 +53,16 @@ def sample(scored: Scored, bundle: Bundle) -> np.ndarray:
 def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, Any]:
     """Return the permutation importance of images, of all columns together, and of single ones.
 
-    Returns
-    -------
-    columns : the scores, and their changes in words; rows : each a name, and its cells by score, a change
-    and its spread, what matters most first among the columns; size : of the change of the last score, 0 where
-    none of the scores changes. left_out : columns that were not shuffled; n, repeats : rows, and shuffles.
+    Returns ``columns``, the scores, and their changes in words; ``rows``, each a name, its cells by score, a
+    change and its spread, and ``size``, of the change of the last score, 0 where none changes, what matters
+    most first among the columns; ``left_out``, columns that were not shuffled; ``n`` rows and ``repeats``.
     """
-    encoded = {name: _encoded(bundle, name) for name in bundle.card.columns}
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
+    encoded: dict[str, frozenset[str]] = {}  # the columns of the views that a column of the table becomes
+    for name in bundle.card.columns:
+        parts = several[name].names(name) if name in several else [name]
+        every = {*parts, *(f"{part}{SUFFIX}" for part in parts)}
+        encoded[name] = frozenset(every & set(bundle.encoding.names))
     left_out = max(0, len(encoded) - COLUMNS)
     if left_out:  # those of the largest gain
         gained = _gains(bundle)
@@ -125,13 +128,6 @@ def permutation_block(bundle: Bundle, views: Views, labels: np.ndarray) -> Marku
     return html("permutation", **found | {"table": shown, "nothing": nothing})
 
 
-def _encoded(bundle: Bundle, name: str) -> frozenset[str]:
-    """Return the columns of the views that a column of the table becomes."""
-    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
-    parts = several[name].names(name) if name in several else [name]
-    return frozenset({*parts, *(f"{part}{SUFFIX}" for part in parts)} & set(bundle.encoding.names))
-
-
 def _gains(bundle: Bundle) -> dict[str, float]:
     """Return each encoded column's share of the trees' split gains, images as one; empty without trees."""
     try:
@@ -149,9 +145,7 @@ def _gains(bundle: Bundle) -> dict[str, float]:
 def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
     """Return the shares of split gain, those of a text together, largest first; empty without trees.
 
-    Parameters
-    ----------
-    start : whether boosting started from a linear model.
+    `start`: whether boosting started from a linear model.
     """
     texts = {each: f"{name} (text)" for name, text in bundle.texts.items() for each in text.names(name)}
     found: dict[str, float] = {}

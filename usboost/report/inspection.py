@@ -131,14 +131,12 @@ def inspect(
 
     Parameters
     ----------
-    y : int array of shape (n,), codes as a classifier was fitted to; or floats
-    classes : their names; none where a number is predicted
-    label : the name of that number
-    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,), if known; else they are
-        computed
-    sample : positions of the samples on which views are shuffled and learners measured, which takes
-        further predictions; all by default
-    n_repeats : shuffles per view
+    y : int array of shape (n,), codes as a classifier was fitted to; or floats, called `label`.
+    classes : their names; none where a number is predicted.
+    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,); by default computed.
+    sample : positions of the samples on which views are shuffled and learners measured, which takes further
+        predictions; all by default.
+    n_repeats : shuffles per view.
     """
     from usboost.models.methods.weak_learners import BoostedWeakLearners
 
@@ -170,10 +168,7 @@ def write(
 ) -> None:
     """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` for the report.
 
-    Parameters
-    ----------
-    rows : raw values of the samples, for those that are shown; a page shows the first columns
-    images : PNG files by the samples' positions
+    A page shows the first columns of `rows`, the raw values of the samples. `images`: PNG files by position.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in found.tables.items():

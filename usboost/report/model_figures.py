@@ -165,10 +165,7 @@ _MOST = 0.8  # of the full colour, the rest being the image
 def overlay(pixels: np.ndarray, heat: np.ndarray) -> Image.Image:
     """Draw the image in grey under its heat.
 
-    Parameters
-    ----------
-    pixels : uint8 (C, H, W), C being 1 or 3.
-    heat : float (H, W).
+    `pixels`: uint8 (C, H, W), C being 1 or 3. `heat`: float (H, W).
     """
     grey = pixels.mean(axis=0)[..., None]
     pale = 64 + grey * (191 / 255)  # colours would not be told apart on black
@@ -203,9 +200,7 @@ def predicted_against_true(true: np.ndarray, predicted: np.ndarray, label: str) 
 def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] | None, label: str) -> Figure:
     """Draw true less predicted, float64 (n,), over the prediction, and a histogram of it.
 
-    Parameters
-    ----------
-    margin : residuals at the ends of the interval, drawn as lines; None: no lines.
+    `margin`: residuals at the ends of the interval, drawn as lines; None: no lines.
     """
     with mpl.rc_context(STYLE):
         fig = Figure(figsize=(6.4, 3.7), layout="constrained")
@@ -229,9 +224,7 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
 def learning_curve(history: Mapping[str, Sequence[float]], best_round: int) -> Figure:
     """Draw the risk, and one score of the validation rows if there is one, per round; the used one is marked.
 
-    Parameters
-    ----------
-    history : ``round``, and measures whose names end in ``_train`` and ``_val``, of equal lengths.
+    `history`: ``round``, and measures whose names end in ``_train`` and ``_val``, of equal lengths.
     """
     risks = [name for name in ("risk_train", "risk_val") if name in history]
     scores = [name for name in history if name.endswith("_val") and name not in risks]

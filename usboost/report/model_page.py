@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,10 @@ def write_report(
     progress: Progress | None = None,
     looking: Progress | None = None,
 ) -> Scored:
-    """Score a model on labelled rows and write the page.
+    """Score a model on labelled rows, write the page, and return the rows that were scored.
+
+    Raises UsboostError as `score_table`; if the page cannot be written there; if there is no column
+    `by_column`; or if where a model looks is asked of one that reads no images or predicts a number.
 
     Parameters
     ----------
@@ -50,22 +52,11 @@ def write_report(
     out : an ``.html`` file; appears when it is complete.
     strict : refuse values and images that cannot be read, instead of counting them as missing.
     images_root : see `usboost.table.source.TableFile`.
-    occlusion_maps : show what covering each part of the images of the worst rows does, which takes some
-        fifty predictions an image.
+    occlusion_maps : show what covering each part of the images of the worst rows does, which takes some fifty
+        predictions an image.
     by_column : a column of the table, read by the model or not, by whose groups the rows are scored, too; see
         `usboost.table.columns.slices`.
-    progress : called with (rows done, rows).
-    looking : called with (covered images predicted, in all).
-
-    Returns
-    -------
-    The rows that were scored.
-
-    Raises
-    ------
-    UsboostError
-        As `score_table`; if the page cannot be written there; if there is no column `by_column`; or if where
-        a model looks is asked of one that reads no images or predicts a number.
+    progress, looking : called with (rows done, rows), and with (covered images predicted, in all).
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
@@ -144,7 +135,13 @@ def render(
         shown = html("members", members=own, heads=heads, notes=notes)
         sections.append(Section("members", "Members", shown, "Members"))
     start = getattr(bundle.model, "start_", None) is not None
-    curve, learners = "", _contributions(bundle, views)
+    curve, learners = "", ""
+    if isinstance(bundle.model, BoostedWeakLearners):
+        frame = view_contributions(bundle.model, views)
+        if frame["view"].nunique() > 1:
+            named = frame.assign(view=frame["view"].map(importance.learner_titles(bundle)))
+            drawn = model_figures.contributions(named, "Contribution of each learner")
+            learners = data_uri(to_svg(drawn))
     if card.history:
         curve = data_uri(to_svg(model_figures.learning_curve(card.history, best_round)))
     rounds = ""
@@ -187,17 +184,6 @@ def _of_classes(bundle: Bundle, scored: Scored, threshold: str | None) -> list[S
     return sections
 
 
-def _contributions(bundle: Bundle, views: Any) -> str:
-    """Draw each learner's contribution, for a boosted model with several."""
-    if not isinstance(bundle.model, BoostedWeakLearners):
-        return ""
-    frame = view_contributions(bundle.model, views)
-    if frame["view"].nunique() < 2:
-        return ""
-    named = frame.assign(view=frame["view"].map(importance.learner_titles(bundle)))
-    return data_uri(to_svg(model_figures.contributions(named, "Contribution of each learner")))
-
-
 def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
     """Return name, value, ends of the interval, and the prior's value, of each score of the task.
 
@@ -214,19 +200,12 @@ def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
         simple |= score_answers(scored.labels, bundle.codes(before), before[:, 1])
         if bundle.card.threshold is None:
             del found["answer_f1"], found["answer_accuracy"]
-
-    def text(value: float) -> str:
-        return number(value) if np.isfinite(value) else "–"
-
-    return [
-        {
-            "name": metric_name(key),
-            "value": text(value),
-            "span": f"{text(low)} to {text(high)}" if low < high else "",
-            "prior": text(simple[key]),
-        }
-        for key, (value, low, high) in found.items()
-    ]
+    out = []
+    for key, ends in found.items():
+        value, low, high, before_it = (number(x) if np.isfinite(x) else "–" for x in (*ends, simple[key]))
+        span = f"{low} to {high}" if ends[1] < ends[2] else ""
+        out.append({"name": metric_name(key), "value": value, "span": span, "prior": before_it})
+    return out
 
 
 def prior(bundle: Bundle, scored: Scored) -> np.ndarray:

@@ -24,7 +24,6 @@ from usboost.report.inspection import FOLDER as INSPECTION
 from usboost.report.inspection import read as read_inspection
 from usboost.report.inspection import sample_images
 from usboost.report.results import (
-    RankedFit,
     collect,
     dataset_name,
     missing,
@@ -53,12 +52,11 @@ def write_pages(
     cells: Sequence[tuple[str, str]] = (),
     origins: Mapping[Key, Origin] | None = None,
 ) -> Path:
-    """Write ``results.csv``, ``index.html`` and ``figures/*.png``, each atomically.
+    """Write ``results.csv``, ``index.html``, whose path is returned, and ``figures/*.png``, each atomically.
 
-    A user's table has a page of its own; where other datasets are reported, too, these are on
-    ``paper.html``, and the pages lead to each other.
-
-    Raises `UsboostError` if no cell has scores or a file cannot be read; then nothing is written.
+    A user's table has a page of its own; where other datasets are reported, too, these are on ``paper.html``,
+    and the pages lead to each other. Equal inputs give equal bytes. Raises `UsboostError` if no cell has
+    scores or a file cannot be read; then nothing is written.
 
     Parameters
     ----------
@@ -69,10 +67,6 @@ def write_pages(
     datasets, models : what the report is about; cells without scores are named on the page.
     cells : (dataset, model) pairs of the other two papers, in a section of their own.
     origins : by (dataset, model, seed), what made a fit's scores.
-
-    Returns
-    -------
-    The path of ``index.html``. Equal inputs give equal bytes.
     """
     results, prepared, out = Path(results), Path(prepared), Path(out)
     datasets = list(dict.fromkeys(datasets))
@@ -167,6 +161,12 @@ def render(data: ReportData) -> str:
         losses = {each.model: each.test["log_loss"][0] for each in fits if "log_loss" in each.test}
         losses.pop("prior", None)  # it is no worse than itself, whatever the last digits of its own are
         worse = [m for m, loss in losses.items() if prior and ranking.worse_than_prior(loss, prior)]
+    # whether images help is one question, asked of one difference: its p-value is not adjusted for others
+    alone = next((each for each in fits[1:] if each.model in catalogue.WITHOUT_IMAGES), None)
+    verdict = None
+    if alone is not None and alone.difference is not None and alone.p is not None:
+        sign = "Images help" if alone.difference[0] > 0 else "Images do harm"
+        verdict = alone, sign if alone.p < LEVEL else "Images: no difference beyond noise"
     clear = {e.model: e.difference[0] for e in fits if e.difference is not None and not e.within_noise}
     given = {
         "fits": fits,
@@ -183,7 +183,7 @@ def render(data: ReportData) -> str:
         "user_models",
         **given,
         dataset=dataset,
-        alone=_alone(fits) if "images" in card else None,
+        alone=verdict if "images" in card else None,
         behind=[model for model, lead in clear.items() if lead > 0],
         ahead=[model for model, lead in clear.items() if lead < 0],
         worse=worse,
@@ -219,19 +219,6 @@ def render(data: ReportData) -> str:
     tabs = Markup('<b>Your data</b><a href="{}">The paper</a>').format(data.other_page)
     title = f"Your data: predicting {label}" + (f": {DEMO}" if profile == "demo" else "")
     return blocks.page(title, intro, sections, html("made_from", rows=True), tabs if data.other_page else "")
-
-
-def _alone(fits: Sequence[RankedFit]) -> tuple[RankedFit, str] | None:
-    """Return the best model of the columns alone, and the verdict on whether images help.
-
-    Whether they help is one question, asked of one difference, so its p-value is not adjusted for the others.
-    """
-    each = next((each for each in fits[1:] if each.model in catalogue.WITHOUT_IMAGES), None)
-    if each is None or each.difference is None or each.p is None:
-        return None
-    if each.p >= LEVEL:
-        return each, "Images: no difference beyond noise"
-    return each, "Images help" if each.difference[0] > 0 else "Images do harm"
 
 
 def _read(card: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -98,11 +98,18 @@ def render(data: ReportData) -> str:
 
     given = {"models": models, "datasets": datasets, "demo": demo, "level": LEVEL}
     seeds = sorted(int(seed) for seed in frame["seed"].unique())
-    legend = {d: DATASET_ABOUT.get(d, "") for d in datasets}, {m: _about(m) for m in models}
+    about = {m: catalogue.CATALOGUE[m].about if m in catalogue.CATALOGUE else "" for m in models}
+    for model in models:
+        if whole := catalogue.model_with_part(model):
+            about[model] = f"the GBM of {whole.title} without the network"
+    legend = {d: DATASET_ABOUT.get(d, "") for d in datasets}, about
     intro = html("paper_intro", **given, verdicts=verdicts, profiles=sorted(used), seeds=seeds, legend=legend)
-    notes = html(
-        "paper_notes", entries=catalogue.CATALOGUE, **given, same=same_in_both(frame, "ci_a", "ci_b")
-    )
+    same: list[str] = []  # the models all of whose scores are the same on both
+    wide = frame.pivot_table("value", ["model", "seed", "split", "metric"], "dataset", sort=False)
+    if {"ci_a", "ci_b"} <= set(wide.columns):
+        equal = (wide["ci_a"] == wide["ci_b"]).groupby(level="model", sort=False).all()
+        same = [str(model) for model in equal.index[equal]]
+    notes = html("paper_notes", entries=catalogue.CATALOGUE, **given, same=same)
     tested = html("paper_lead") + scores("test", "Results on the test split") + notes
     with_images = [d for d in datasets if "images" in cards.get(d, {})]
     halves = [model for model in HALVES if model in models]
@@ -126,13 +133,6 @@ def render(data: ReportData) -> str:
     tabs = Markup('<a href="{}">Your data</a><b>The paper</b>').format(data.other_page)
     title = f"The paper: {DEMO}" if demo else "The paper"
     return blocks.page(title, intro, sections, html("made_from", rows=False), tabs if data.other_page else "")
-
-
-def _about(model: str) -> str:
-    """Return a model in a few words; empty where the catalogue does not know it."""
-    if whole := catalogue.model_with_part(model):
-        return f"the GBM of {whole.title} without the network"
-    return catalogue.CATALOGUE[model].about if model in catalogue.CATALOGUE else ""
 
 
 def is_demo(used: set[str], cards: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -180,15 +180,6 @@ def _verdict(
         "tie": ranking.tie_note(len(tied(frame, dataset, metric)), metric, val[metric]),
         "warning": ranking.probability_note(val, test, card),
     }
-
-
-def same_in_both(frame: pd.DataFrame, first: str, second: str) -> list[str]:
-    """Return the models all of whose scores are the same on two datasets."""
-    wide = frame.pivot_table("value", ["model", "seed", "split", "metric"], "dataset", sort=False)
-    if not {first, second} <= set(wide.columns):
-        return []
-    equal = (wide[first] == wide[second]).groupby(level="model", sort=False).all()
-    return [str(model) for model in equal.index[equal]]
 
 
 def _table(

@@ -89,11 +89,17 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     """Read the scores of one model on one dataset; None if the training flow has not written them.
 
     A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's records unless it has a
-    folder of its own.
-
-    Raises `UsboostError` if a record is not what the training flow writes, or lies in another cell's folder.
+    folder of its own. Raises `UsboostError` if a record is not what the training flow writes, or lies in
+    another cell's folder.
     """
-    records = {path: _read_record(path) for path in Path(results, dataset, model).glob("seed-*/record.json")}
+    records: dict[Path, Record] = {}
+    for path in Path(results, dataset, model).glob("seed-*/record.json"):
+        try:
+            records[path] = Record.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
     if not records:
         entry = catalogue.model_with_part(model)
         whole = read_cell(results, dataset, entry.name) if entry else None
@@ -113,15 +119,6 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     return CellScores(dataset=dataset, model=model, profile=seeds[0].profile, seeds=list(seeds))
 
 
-def _read_record(path: Path) -> Record:
-    try:
-        return Record.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
-
-
 def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
     """Return the (dataset, model) cells without scores, in table order."""
     cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in catalogue.ordered(models)]
@@ -137,23 +134,17 @@ def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> s
 def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
     """Read every score into a row, with its relative improvement over the baseline.
 
-    Raises `UsboostError` if no cell has scores, or a scores file cannot be read.
+    Cells that are not there are skipped (`missing` lists them). With a model come its parts that were scored,
+    ``gbm`` with ``bfv_dnn``. Raises `UsboostError` if no cell has scores, or a file of scores cannot be read.
+
+    Returns a DataFrame with the columns `COLUMNS`, sorted by dataset (as given), model (`catalogue.ordered`),
+    seed, split and metric. ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same
+    dataset, seed, split and metric, with the sign turned for metrics that are better when lower; NaN where
+    there is no baseline or it is 0.
 
     Parameters
     ----------
-    results : folder
-        Holds ``<dataset>/<model>/seed-<seed>/record.json``.
-    datasets, models : names of folders
-        What to read; cells not there are skipped (`missing` lists them). With a model come its parts
-        that were scored, ``gbm`` with ``bfv_dnn``.
-
-    Returns
-    -------
-    DataFrame with the columns `COLUMNS`
-        Sorted by dataset (as given), model (`catalogue.ordered`), seed, split and metric.
-        ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same dataset,
-        seed, split and metric, with the sign turned for metrics that are better when lower; NaN
-        where there is no baseline or it is 0.
+    results : folder that holds ``<dataset>/<model>/seed-<seed>/record.json``.
     """
     datasets = list(dict.fromkeys(datasets))
     models = catalogue.ordered(catalogue.with_parts(models))
@@ -208,11 +199,9 @@ def write_csv(frame: pd.DataFrame, path: Path) -> None:
 def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
     """Return mean and standard deviation over seeds, per dataset and model, of one metric on one split.
 
-    Returns
-    -------
-    DataFrame in the order of `frame`
-        Columns dataset, model, and for each of ``value`` and ``improvement`` (in %): ``_mean``,
-        ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have one.
+    The columns, in the order of `frame`, are dataset, model, and for each of ``value`` and ``improvement``
+    (in %): ``_mean``, ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have
+    one.
     """
     cut = frame[(frame["split"] == split) & (frame["metric"] == metric)]
     cells = cut.groupby(["dataset", "model"], sort=False)
@@ -227,10 +216,6 @@ def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | 
     """Return model and seed of the dataset's best fit by its validation score, which `promote` takes, too.
 
     A part that is scored beside a model is no fit of its own. None where nothing has a validation score.
-
-    Parameters
-    ----------
-    frame : what `collect` returns.
     """
     return ranking.best(_fits(frame, dataset), metric)
 
@@ -253,17 +238,28 @@ def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     """Read every seed's `trace.parquet` of one model, long over rounds; None if there is none.
 
-    Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round,
-    and the boolean ``best`` marks the round each seed's scores come from: ``best_round`` of
-    its record, or the highest ``f1_val`` where that is not given.
-
-    Raises `UsboostError` if the file cannot be read or has no seed and round.
+    Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round, and the
+    boolean ``best`` marks the round each seed's scores come from: ``best_round`` of its record, or the
+    highest ``f1_val`` where that is not given. Raises `UsboostError` if the file cannot be read or has no
+    seed and round.
     """
     paths = sorted(Path(results, dataset, model).glob("seed-*/trace.parquet"))
     if not paths:
         return None
-    trace = pd.concat(map(_read_rounds, paths), ignore_index=True)
-    trace = trace.sort_values(["seed", "round"], ignore_index=True)
+    traces = []
+    for path in paths:
+        try:
+            traces.append(pd.read_parquet(path))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+        if absent := [name for name in ("seed", "round") if name not in traces[-1]]:
+            raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
+        for name in TRACE_COLUMNS:
+            try:
+                traces[-1][name] = traces[-1][name].astype("float64") if name in traces[-1] else np.nan
+            except (ValueError, TypeError):
+                raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
+    trace = pd.concat(traces, ignore_index=True).sort_values(["seed", "round"], ignore_index=True)
     cell = read_cell(results, dataset, model)
     rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}
     trace["best"] = False
@@ -272,22 +268,6 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
         if best.empty and one["f1_val"].notna().any():
             best = pd.Index([one["f1_val"].idxmax()])
         trace.loc[best, "best"] = True
-    return trace
-
-
-def _read_rounds(path: Path) -> pd.DataFrame:
-    try:
-        trace = pd.read_parquet(path)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
-    absent = [name for name in ("seed", "round") if name not in trace]
-    if absent:
-        raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
-    for name in TRACE_COLUMNS:
-        try:
-            trace[name] = trace[name].astype("float64") if name in trace else np.nan
-        except (ValueError, TypeError):
-            raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
     return trace
 
 
@@ -352,11 +332,8 @@ def ranked_fits(
 ) -> list[RankedFit]:
     """Rank the models of a dataset by their validation scores, the chosen one first.
 
-    Parameters
-    ----------
-    frame : what `collect` returns.
-    metric : what chooses and what differences are of: f1 or accuracy, or one of a regression's.
-    task : what is predicted.
+    `frame` is what `collect` returns; `metric` chooses, and differences are of it: f1 or accuracy, or one of
+    a regression's.
     """
     part = frame[frame["dataset"] == dataset]
     rows: dict[tuple[str, int], TestRows | None] = {}
@@ -391,10 +368,8 @@ def leads_of(
 ) -> dict[tuple[str, int], dict[str, Any]]:
     """Return the best fit's lead over each other one: difference, p and p_holm of `RankedFit`.
 
-    Parameters
-    ----------
-    rows : what `read_rows` returns of each (model, seed); one without, or with other test rows, is left out.
-    metric, task : as in `ranked_fits`.
+    `rows` are what `read_rows` returns of each (model, seed); one without, or with other test rows, is left
+    out.
     """
     own = rows[best]
     if own is None:

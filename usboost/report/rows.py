@@ -57,8 +57,6 @@ def images_of(
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the images of some rows, one for each column of images; empty for a model without any.
 
-    Returns
-    -------
     By row, for each column: its name and the path, original and original_size as the table has it, read and
     read_size as the model reads it, heat and change of maps; images as data URIs, sizes "width × height".
     """

@@ -139,12 +139,7 @@ _COMMA = re.compile(r"[^\d.,]{0,5}[\d.]*\d,(\d{1,2}|\d{4,})[^\d.,]{0,5}")
 
 @dataclass(frozen=True)
 class Delimited(Content):
-    """A text file of rows; all values are strings.
-
-    Attributes
-    ----------
-    separator, encoding : of the file.
-    """
+    """A text file of rows; all values are strings. `separator`, `encoding`: of the file."""
 
     path: Path
     schema: pa.Schema

@@ -22,20 +22,12 @@ _SIDE = 48
 
 
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
-    """Write ``table.csv`` and a folder ``images`` of PNG files.
+    """Write ``table.csv`` and a folder ``images`` of PNG files; equal arguments write equal bytes.
 
     The table has the columns ``weight`` and ``hardness`` (numbers, some missing), ``colour`` and ``line``
-    (categories, some missing), ``image`` (path), ``split`` and ``batch``, the label: which of three
-    kinds of shapes the image shows. Equal arguments write equal bytes.
-
-    Parameters
-    ----------
-    rows_train : rows of the split train; `rows_test` of val and of test each.
-
-    Raises
-    ------
-    UsboostError
-        If either is under 3.
+    (categories, some missing), ``image`` (path), ``split`` and ``batch``, the label: which of three kinds of
+    shapes the image shows. Val and test have `rows_test` rows each. Raises UsboostError if either number is
+    under 3.
     """
     if min(rows_train, rows_test) < 3:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 3 or more")

@@ -45,9 +45,7 @@ _SIGNS = set("*?[")
 class Parquet(Content):
     """Parquet files that are one table, their rows one after another in the order of the files' names.
 
-    Attributes
-    ----------
-    given : the columns that folders' names give, one value for each file, None where it is missing.
+    `given`: the columns that folders' names give, one value for each file, None where it is missing.
     """
 
     paths: tuple[Path, ...]

@@ -85,10 +85,6 @@ class ImageColumns:
         """Return the names of the images' views."""
         return [VIEW] if len(self.columns) == 1 else [f"{VIEW}:{column}" for column in self.columns]
 
-    def views(self, images: Sequence[Images]) -> dict[str, Images]:
-        """Return the columns' images as views by name."""
-        return dict(zip(self.names, images, strict=True))
-
     def readers(self, source: Source, skip: Skip = "none") -> list[ImageReader]:
         """Return a reader for each column."""
         return [ImageReader(source, column, self, skip) for column in self.columns]
@@ -97,18 +93,12 @@ class ImageColumns:
 class ImageReader:
     """Reads the images of rows: files named by a column of paths, or a column of bytes.
 
-    Parameters
-    ----------
-    source : of the rows. Paths are relative to its folder, which they may not leave; the text of rows that
-        are in memory is base64.
-    column : of paths or, but for text, of bytes, or of both, as records ``{bytes, path}``.
-    form : what the images are made.
-    skip : what counts as missing, instead of being refused.
+    Paths are relative to the source's folder, which they may not leave; the text of rows in memory is base64.
+    A column holds paths or, but for text, bytes, or both, as records ``{bytes, path}``.
 
     Attributes
     ----------
-    misfits : images that counted as missing since they could not be read.
-    paths : those that were read.
+    misfits : images that counted as missing since they could not be read; paths : those that were read.
     needs_cells : whether `read` wants the column's values; bytes in a file are read there, a few at a time.
     """
 
@@ -123,32 +113,16 @@ class ImageReader:
         self.needs_cells = self._values is None
 
     def read(self, rows: Sequence[int], cells: pa.ChunkedArray | None, out: np.ndarray) -> np.ndarray:
-        """Read the images of the rows of some positions, which rise.
+        """Read the images of rows at rising positions; return where there is none, bool of shape (n,).
 
         A row has no image where the column is empty or its path leads to no file. Raises UsboostError, naming
-        the row and file, if its path leads out of the table's folder, or its image cannot be read, unless
-        it is skipped.
-
-        Parameters
-        ----------
-        cells : the rows' values of the column, if it `needs_cells`.
-        out : gets the pixels, uint8 of shape (n, channels, size, size); zeros that stay where there is none.
-
-        Returns
-        -------
-        bool array of shape (n,), True where there is none.
+        the row and file, if its path leads out of the table's folder, or its image cannot be read, unless it
+        is skipped. `cells`: the rows' values of the column, if it `needs_cells`. `out`: gets the pixels,
+        uint8 of shape (n, channels, size, size); zeros stay where there is none.
         """
         form, found = self._form, self.misfits
         absent = np.zeros(len(rows), dtype=bool)
         values = self._at(rows, cells)
-
-        def value_of(row: int, value: object) -> Path | bytes | UsboostError | None:
-            try:
-                return self._value(row, value)
-            except UsboostError as error:
-                if self._skip == "all":
-                    return error
-                raise
 
         def fill(k: int, image: Path | bytes | UsboostError | None) -> UsboostError | None:
             """Decode an image; return the error of one that cannot be read."""
@@ -171,7 +145,15 @@ class ImageReader:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             for start in range(0, len(rows), _BLOCK):
                 block = range(start, min(start + _BLOCK, len(rows)))
-                images = [value_of(rows[k], next(values)) for k in block]
+                images: list[Path | bytes | UsboostError | None] = []
+                for k in block:
+                    value = next(values)
+                    try:
+                        images.append(self._value(rows[k], value))
+                    except UsboostError as error:
+                        if self._skip != "all":
+                            raise
+                        images.append(error)
                 errors = list(pool.map(fill, block, images))
                 found.given += sum(each is not None for each in images)
                 found.count += sum(each is not None for each in errors)
@@ -182,16 +164,10 @@ class ImageReader:
     def thumbnail(
         self, row: int, cells: pa.ChunkedArray | None, most: int
     ) -> tuple[Image.Image, tuple[int, int]] | None:
-        """Read the image of one row as it was given, of any proportions; None where there is none.
+        """Read the image of one row as it was given, with its width and height in the file; None without one.
 
-        Returns the width and height that it has in its file, too. Raises UsboostError as `read`, whether or
-        not unreadable images are skipped.
-
-        Parameters
-        ----------
-        row : its position; rising ones read a Parquet file in one pass.
-        cells : the row's value of the column, if it `needs_cells`.
-        most : pixels of the longer side, to which a larger one is scaled.
+        Rising rows read a Parquet file in one pass. An image of more than `most` pixels on its longer side is
+        scaled. Raises UsboostError as `read`, whether or not unreadable images are skipped.
         """
         image = self._value(row, next(self._at([row], cells)))
         if image is None:
@@ -330,13 +306,7 @@ class ImageSet:
     """The images of n rows, read a batch at a time; memory holds them while they are few.
 
     Above `IN_MEMORY` bytes they are a file in Python's temporary folder (the environment's ``TMPDIR``).
-    Raises UsboostError if there is not enough space on the disk.
-
-    Parameters
-    ----------
-    form : the columns, and what their images are made.
-    n : rows.
-    what : has the images, for messages.
+    Raises UsboostError, naming `what` has the images, if there is not enough space on the disk.
 
     Attributes
     ----------
@@ -360,7 +330,8 @@ class ImageSet:
     def views(self, rows: slice = slice(None)) -> dict[str, Images]:
         """Return the images, or those of some rows, as views by name."""
         pairs = zip(self.pixels[:, rows], self.absent[:, rows], strict=True)
-        return self._form.views([Images(each, absent=no if no.any() else None) for each, no in pairs])
+        images = (Images(each, absent=no if no.any() else None) for each, no in pairs)
+        return dict(zip(self._form.names, images, strict=True))
 
 
 def read_images(

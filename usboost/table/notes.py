@@ -149,11 +149,6 @@ class Tally:
         what: What | None = {"number": "numbers", "date": "dates"}.get(kind)  # type: ignore[assignment]
         return None if what is None else self.of(column, what)
 
-    def check(self) -> None:
-        """Refuse a column of which no value is of its kind. Raises UsboostError as `Misfits.check`."""
-        for each in self.misfits.values():
-            each.check()
-
 
 def notes_of_rows(tally: Tally) -> list[str]:
     """Say of rows that a model reads what it ignores, has not seen, or could not read."""

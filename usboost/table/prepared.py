@@ -57,31 +57,21 @@ def prepare(
 ) -> Prepared:
     """Make a dataset of a user's own table, which `read_prepared` reads again.
 
-    Its rows and images are as `user_table.read_table` gives them: nothing is imputed or encoded,
-    since what a fit learns of its rows is that fit's business. A row may lack images: where the column is
-    empty, or its path leads to no file.
+    Its rows and images are as `user_table.read_table` gives them: nothing is imputed or encoded, since what a
+    fit learns of its rows is that fit's business. The splits train, val and test have a column for each
+    feature, `LABEL`, and `ROW`, in the table's order. Raises UsboostError as `read_table`; or if a class is
+    in val or test but not in train, the training rows have one label only, or a column holds no image in
+    them.
 
     Parameters
     ----------
-    path : as of `user_table.read_table`.
-    spec : without groups, times and weights, of which a dataset keeps nothing. A label that
-        is named among the categories is one of classes; where no split is named, one is made at random,
-        70/15/15, within each class if there are classes.
+    path, progress : as of `user_table.read_table`.
+    spec : without groups, times and weights, of which a dataset keeps nothing. A label that is named among
+        the categories is one of classes; where no split is named, one is made at random, 70/15/15, within
+        each class if there are classes.
     seed : of the split.
     profile : "demo", "user" or "paper"; only noted in the card.
     work : folder for the shards of images, needed with images.
-    progress : called with (rows whose images are read, rows).
-
-    Returns
-    -------
-    The splits train, val and test, rows in the table's order: a column for each feature, `LABEL`, and
-    `ROW`. Images are `PIXELS`.
-
-    Raises
-    ------
-    UsboostError
-        As `read_table`; or if a class is in val or test but not in train, the training rows have one label
-        only, or a column holds no image in the training rows.
     """
     path, label, categorical = Path(path), spec.label, spec.categorical
     if label in categorical:

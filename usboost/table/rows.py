@@ -89,9 +89,7 @@ class RowReader:
         Parameters
         ----------
         batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
-        strict : refuse what cannot be read.
-        tally : counts what was found.
-        more : further columns wanted.
+        strict : refuse what cannot be read; tally : counts what was found; more : further columns wanted.
         into : gets the images of all rows; by default each batch has room of its own.
         """
         require(source, [*self.needed, *more])
@@ -134,7 +132,8 @@ class RowReader:
             first += n
             tally.rows = first
             yield Rows(first - n, raw, views, absent)
-        tally.check()
+        for found in tally.misfits.values():
+            found.check()
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:

@@ -42,12 +42,7 @@ NOT_SHARDED = ("text", "group", "time")
 
 @dataclass(frozen=True)
 class ShardFile(TableFile):
-    """Rows of a table on disk that follow one another.
-
-    Attributes
-    ----------
-    rows : their positions in the table.
-    """
+    """Rows of a table on disk that follow one another. `rows`: their positions in the table."""
 
     rows: range = range(0)
 
@@ -96,12 +91,9 @@ def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None)
     its own, and decides: the task and the classes, the kinds and forms of the columns. It has rows of each
     label, however rare. Raises UsboostError as `read_table`; if the table is not Parquet, the processes have
     different files or ask for something else, `spec` names what is not done on several shards, a column is
-    text, or a value is none of what the sample says of its column.
-
-    Parameters
-    ----------
-    path : a Parquet file, a folder of them, or a pattern; in all processes with the same files.
-    progress : called with (rows whose images are read, rows), of this shard.
+    text, or a value is none of what the sample says of its column. `path`: a Parquet file, a folder of them,
+    or a pattern; in all processes with the same files. `progress`: called with (rows whose images are read,
+    rows), of this shard.
     """
     check_shared(spec)
     world().agree("what is said of the table", lambda: repr(replace(spec, images_root=None)))
@@ -147,11 +139,8 @@ def check_shared(spec: TableSpec) -> None:
 def cuts(groups: Sequence[int], shards: int) -> list[int]:
     """Return where each shard's rows begin, and where the last one's end, int (shards + 1,).
 
-    All have about as many. A cut that is near the end of a row group is there.
-
-    Parameters
-    ----------
-    groups : rows of each row group of the table, in order.
+    All have about as many. A cut that is near the end of a row group is there. `groups`: rows of each row
+    group of the table, in order.
 
     Examples
     --------

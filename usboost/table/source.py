@@ -36,16 +36,13 @@ class Source(ABC):
     """The folder that paths of images may be absolute in, if one was named."""
     notes: Sequence[str] = ()
     """Decisions when it was opened, for a user to read."""
+    names: list[str]
+    """The columns, in their order."""
 
     @property
     def folder(self) -> Path | None:
         """Return the folder where paths of images begin; None where rows may name no files."""
         return self.images_root
-
-    @property
-    @abstractmethod
-    def names(self) -> list[str]:
-        """Return the columns, in their order."""
 
     @abstractmethod
     def type_of(self, name: str) -> pa.DataType:
@@ -101,6 +98,7 @@ class TableFile(Source):
     def __post_init__(self) -> None:
         for name in ("as_text", "decimal", "notes"):
             object.__setattr__(self, name, getattr(self.content, name))
+        object.__setattr__(self, "names", list(self.content.schema.names))
 
     @classmethod
     def open(cls, path: Path, images_root: Path | None = None) -> TableFile:
@@ -126,12 +124,8 @@ class TableFile(Source):
     def folder(self) -> Path:
         return files.base_of(self.path) if self.images_root is None else self.images_root
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.schema.names)
-
     def type_of(self, name: str) -> pa.DataType:
-        return self.schema.field(name).type
+        return self.content.schema.field(name).type
 
     @property
     def n_rows(self) -> int | None:
@@ -144,7 +138,7 @@ class TableFile(Source):
     def declared(self) -> Collection[str]:
         """Return columns that were categories in pandas; Parquet itself keeps that for strings only."""
         try:
-            columns = (self.schema.pandas_metadata or {}).get("columns", [])
+            columns = (self.content.schema.pandas_metadata or {}).get("columns", [])
             return [column["name"] for column in columns if column.get("pandas_type") == "categorical"]
         # ignore damaged pandas metadata
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -182,9 +176,9 @@ class FrameRows(Source):
 
     def __init__(self, frame: pd.DataFrame, folder: Path | None = None, *, mixed: bool = False) -> None:
         self._frame, self.images_root, self._mixed = frame, folder, mixed
-        self._names = [str(name) for name in frame.columns]
+        self.names = [str(name) for name in frame.columns]
         # of names that are there twice the first; `require` refuses them
-        self._places = {name: place for place, name in reversed(list(enumerate(self._names)))}
+        self._places = {name: place for place, name in reversed(list(enumerate(self.names)))}
 
     def __str__(self) -> str:
         return "the input"
@@ -195,12 +189,8 @@ class FrameRows(Source):
 
     @property
     def declared(self) -> Collection[str]:
-        types = zip(self._names, self._frame.dtypes, strict=True)
+        types = zip(self.names, self._frame.dtypes, strict=True)
         return [name for name, kind in types if isinstance(kind, pd.CategoricalDtype)]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._names)
 
     def type_of(self, name: str) -> pa.DataType:
         return self._column(name).type
@@ -213,7 +203,26 @@ class FrameRows(Source):
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
         values = self._frame.iloc[:, self._places[name]]
         try:
-            return self._array(values)
+            # paths and intervals become their text, and periods their first day
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                kind = values.dtype.categories.dtype
+                if isinstance(kind, (pd.IntervalDtype, pd.PeriodDtype)):
+                    values = values.cat.rename_categories(str)
+            elif isinstance(values.dtype, pd.IntervalDtype):
+                values = values.astype(object)
+            elif isinstance(values.dtype, pd.PeriodDtype):
+                values = values.dt.to_timestamp()
+            try:
+                return pa.array(values, from_pandas=True)
+            except pa.ArrowException:
+                if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
+                    texts = values.map(canonical, na_action="ignore")
+                    return pa.array(texts, pa.string(), from_pandas=True)
+                if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
+                    raise
+                named = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
+                named = [str(each) if isinstance(each, pd.Interval) else each for each in named]
+                return pa.array(named, from_pandas=True)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             if isinstance(values.dtype, pd.SparseDtype):
                 why = "is sparse; make it dense, values.sparse.to_dense() say"
@@ -229,27 +238,6 @@ class FrameRows(Source):
                     "numbers or text, or drop it"
                 )
             raise UsboostError(f"{self}: column {name!r} {why}") from error
-
-    def _array(self, values: pd.Series) -> pa.Array | pa.ChunkedArray:
-        """Convert to Arrow; paths and intervals to their text, and periods to their first day."""
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            kind = values.dtype.categories.dtype
-            if isinstance(kind, (pd.IntervalDtype, pd.PeriodDtype)):
-                values = values.cat.rename_categories(str)
-        elif isinstance(values.dtype, pd.IntervalDtype):
-            values = values.astype(object)
-        elif isinstance(values.dtype, pd.PeriodDtype):
-            values = values.dt.to_timestamp()
-        try:
-            return pa.array(values, from_pandas=True)
-        except pa.ArrowException:
-            if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
-                return pa.array(values.map(canonical, na_action="ignore"), pa.string(), from_pandas=True)
-            if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
-                raise
-            texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
-            texts = [str(each) if isinstance(each, pd.Interval) else each for each in texts]
-            return pa.array(texts, from_pandas=True)
 
 
 _SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)

@@ -111,15 +111,15 @@ class UserTable:
     @cached_property
     def kinds(self) -> dict[str, Kind]:
         """Return the kind of each feature."""
-
-        def kind(column: pd.Series) -> Kind:
+        found: dict[str, Kind] = {}
+        for name, column in self.features.items():
             if holds_dates(column):
-                return "date"
-            if holds_text(column):
-                return "text"
-            return "number" if isinstance(column.dtype, np.dtype) else "category"
-
-        return {str(name): kind(column) for name, column in self.features.items()}
+                found[str(name)] = "date"
+            elif holds_text(column):
+                found[str(name)] = "text"
+            else:
+                found[str(name)] = "number" if isinstance(column.dtype, np.dtype) else "category"
+        return found
 
     @property
     def form(self) -> ImageColumns | None:
@@ -157,12 +157,9 @@ def read_table(path: Path | Source, spec: TableSpec, *, progress: Progress | Non
     """Read a whole table with its images.
 
     A row may lack images: where the column is empty, or its path leads to no file. Raises UsboostError as
-    `read_columns`, `check_learnable` and `ImageReader.read`; or if images have no room on the disk.
-
-    Parameters
-    ----------
-    path : a file of a kind in `files.READERS`, a folder or pattern of Parquet files, or a DataFrame's rows.
-    progress : called with (rows whose images are read, rows).
+    `read_columns`, `check_learnable` and `ImageReader.read`; or if images have no room on the disk. `path`: a
+    file of a kind in `files.READERS`, a folder or pattern of Parquet files, or a DataFrame's rows.
+    `progress`: called with (rows whose images are read, rows).
     """
     table = read_columns(path, spec)
     check_learnable(table)
@@ -192,22 +189,15 @@ def with_images(table: UserTable, progress: Progress | None = None) -> UserTable
 
 
 def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
-    """Read a table without its images, whether or not anything can be learnt from it.
+    """Read a table, `path` as of `read_table`, without its images; perhaps nothing can be learnt from it.
 
     Kinds of columns are those of `kinds.kind_of`. Identifiers and names are left out, and so are rows without
     a label; the answer has both.
 
-    Parameters
-    ----------
-    path : as of `read_table`.
-
-    Raises
-    ------
-    UsboostError
-        If the file is missing, damaged, of another kind or has more than `LARGEST` values; if the columns
-        are not those that the spec names; as `kinds.kind_of`; if there are no rows; a column holds nested or
-        binary values or infinity; a split, group, time or weight is missing; or the labels are of one class
-        or are no classes, or no finite numbers that differ.
+    Raises UsboostError if the file is missing, damaged, of another kind or has more than `LARGEST` values;
+    the columns are not those that the spec names; as `kinds.kind_of`; there are no rows; a column holds
+    nested or binary values or infinity; a split, group, time or weight is missing; or the labels are of one
+    class or are no classes, or no finite numbers that differ.
     """
     file = TableFile.open(path, spec.images_root) if isinstance(path, (str, Path)) else path
     label, table = spec.label, load(file, columns_read(file, spec))

@@ -230,17 +230,10 @@ class Column:
     def feature(self, kind: Kind, form: Format | None = None, misfits: Misfits | None = None) -> pd.Series:
         """Return what a model may learn from.
 
-        Raises UsboostError if it holds something other than the `kind`, or infinity.
-
-        Parameters
-        ----------
-        kind : what the column holds; form : how its numbers or dates are written in text.
-        misfits : counts values that are no such numbers or dates, which are then missing.
-
-        Returns
-        -------
-        float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of strings, or
-        strings (NaN is missing) where they are text.
+        That is float64 numbers (NaN is missing), datetime64 in UTC (NaT is missing), a pandas category of
+        strings, or strings (NaN is missing) where they are text. `form` is how numbers or dates are written
+        in text; `misfits` counts values that are no such ones, which are then missing. Raises UsboostError if
+        the column holds something other than the `kind`, or infinity.
         """
         if kind in ("category", "text"):
             if not is_usable(self.type):
@@ -263,7 +256,7 @@ class Column:
                     raise UsboostError(error)
                 misfits.error = error
             if is_text(self.type):  # the values that are of the kind, the others missing
-                distinct = self.values.filter(pa.array(self._present())).unique()
+                distinct = self.values.filter(pa.array(self.written().notna().to_numpy())).unique()
                 wrong = pa.array(self._wrong(pa.chunked_array([distinct]), kind, form), self.type)
                 kept = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
                 values = replace(self, cells=kept)._of(kind, form)
@@ -271,13 +264,23 @@ class Column:
                 dtype = "float64" if kind == "number" else "datetime64[us]"
                 values = pd.Series(np.nan, range(len(self.cells))).astype(dtype)
         if kind == "number":
-            values = self._finite(values, misfits)
+            with np.errstate(over="ignore"):
+                infinite = np.isinf(values.to_numpy().astype(np.float32))
+            if infinite.any():
+                error = (
+                    f"{self.row(int(infinite.argmax()))}: column {self.name!r} holds infinity or a number "
+                    f"too large; correct it, or count it as missing ({option('missing', 'inf')})"
+                )
+                if misfits is None:
+                    raise UsboostError(error)
+                misfits.error = misfits.error or error
+                values = values.mask(infinite)
         if misfits is None:
             return values
         if not misfits.error:
             misfits.given += int(values.notna().sum())
             return values
-        present = self._present()
+        present = (self.written() if is_text(self.type) else self.plain()).notna().to_numpy()
         missed = present & values.isna().to_numpy()
         k = int(missed.argmax())
         row = "" if misfits.count else self.row(k).removeprefix(f"{self.source}, ")
@@ -299,10 +302,6 @@ class Column:
             return self.dates(form if isinstance(form, DateFormat) else None)
         return self.numbers(form if isinstance(form, NumberFormat) else None)
 
-    def _present(self) -> np.ndarray:
-        """Return which values are there: bool of shape (n,)."""
-        return (self.written() if is_text(self.type) else self.plain()).notna().to_numpy()
-
     def _wrong(self, cells: pa.ChunkedArray, kind: Kind, form: Format | None) -> list[str]:
         """Find those of some values that are not of the kind, by halving: mostly they are few."""
         if replace(self, cells=cells)._of(kind, form) is not None:
@@ -311,21 +310,6 @@ class Column:
             return [cells[0].as_py()]
         half = len(cells) // 2
         return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
-
-    def _finite(self, numbers: pd.Series, misfits: Misfits | None = None) -> pd.Series:
-        with np.errstate(over="ignore"):
-            infinite = np.isinf(numbers.to_numpy().astype(np.float32))
-        if not infinite.any():
-            return numbers
-        row = self.row(int(infinite.argmax()))
-        error = (
-            f"{row}: column {self.name!r} holds infinity or a number too large; correct it, or "
-            f"count it as missing ({option('missing', 'inf')})"
-        )
-        if misfits is None:
-            raise UsboostError(error)
-        misfits.error = misfits.error or error
-        return numbers.mask(infinite)
 
 
 def plain_numbers(values: pd.Series) -> pd.Series:

@@ -176,12 +176,8 @@ class Encoding:
     def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
         """Return the views of n rows: the images, then the tables, of which equal ones are made once.
 
-        Raises UsboostError if a number is missing that may not be.
-
-        Parameters
-        ----------
-        features : columns as `Column.feature` gives them.
-        images : views of the images by name.
+        Raises UsboostError if a number is missing that may not be. `features`: columns as `Column.feature`
+        gives them. `images`: views of the images by name.
         """
         completed = self.complete(features)
         tables = {encoder: encoder.transform(completed) for encoder in set(self.encoders.values())}

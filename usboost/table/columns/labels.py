@@ -158,11 +158,6 @@ def weights_of(column: Column) -> np.ndarray:
     return values
 
 
-def groups_of(column: Column) -> np.ndarray:
-    """Return the column as codes of groups, int64 of shape (n,); none may be missing."""
-    return np.unique(column.filled().to_numpy(dtype=str), return_inverse=True)[1].astype(np.int64)
-
-
 def times_of(column: Column) -> np.ndarray:
     """Return the column as numbers or dates that can be sorted, of shape (n,).
 
@@ -216,18 +211,17 @@ def splits_of(column: Column) -> np.ndarray:
 
 def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
     """Read how some rows are divided and weighted, by the field of `UserTable`; `column` reads one."""
-    found: dict[str, Any] = {
-        field: made(column(name))[rows]
-        for field, name, made in (
-            ("split", spec.split, splits_of),
-            ("groups", spec.group, groups_of),
-            ("times", spec.time, times_of),
-            ("weights", spec.weight, weights_of),
-        )
-        if name is not None
-    }
-    if "weights" in found:  # those of rows that count get a mean of 1
-        counted = found["weights"][found["weights"] > 0]
+    found: dict[str, Any] = {}
+    if spec.split is not None:
+        found["split"] = splits_of(column(spec.split))[rows]
+    if spec.group is not None:  # int64 codes; none may be missing
+        names = column(spec.group).filled().to_numpy(dtype=str)
+        found["groups"] = np.unique(names, return_inverse=True)[1].astype(np.int64)[rows]
+    if spec.time is not None:
+        found["times"] = times_of(column(spec.time))[rows]
+    if spec.weight is not None:  # those of rows that count get a mean of 1
+        weights = weights_of(column(spec.weight))[rows]
+        counted = weights[weights > 0]
         n, total = world().sum(float(len(counted))), world().sum(float(counted.sum()))
-        found["weights"] = found["weights"] / (total / n) if n else found["weights"]
+        found["weights"] = weights / (total / n) if n else weights
     return found

@@ -47,14 +47,9 @@ def read_slices(
 ) -> Slices:
     """Read the groups of a column of a table, whether or not a model reads it.
 
-    Raises UsboostError if there is no such column, or it holds neither numbers, dates nor text.
-
-    Parameters
-    ----------
-    rows : positions of the rows that count, int64 (n,).
-    missing : further values that count as missing.
-    kind, form : what the column holds and how it is written, where that is known; by default numbers or
-        dates where all values are, and else categories.
+    `kind` and `form` are what the column holds and how it is written, where that is known; by default numbers
+    or dates where all values are, and else categories. `rows` are positions, int64 (n,). Raises UsboostError
+    if there is no such column, or it holds neither numbers, dates nor text.
     """
     require(source, [name])
     cells = pa.concat_tables(source.batches([name], _BATCH))[name].take(pa.array(rows))
