@@ -196,9 +196,8 @@ def main() -> None:
             raise SystemExit(f"the tests do not pass on the code as it is: {test or f'pytest: {code}'}")
         for k, made in enumerate(chosen, start=1):
             outcome = judge(made, copy)
-            line = (
-                f"{k:3}/{len(chosen)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}  [{outcome.why}]"
-            )
+            ended = f"{outcome.what:8} {outcome.seconds:5.1f} s"
+            line = f"{k:3}/{len(chosen)} {ended}  {made.name}  [{outcome.why}]"
             print(line, flush=True)
             counts[outcome.what] += 1
             if outcome.what != "killed":
