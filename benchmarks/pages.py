@@ -34,10 +34,8 @@ def run_or_write(
 ) -> None:
     """Answer a study's command: ``run FOLDER`` with the options given, or ``write`` with a folder or none.
 
-    Parameters
-    ----------
-    options : of `run`, by name, as `ArgumentParser.add_argument` takes them; those of several words come
-        after the folder.
+    `options` are those of `run`, by name, as `ArgumentParser.add_argument` takes them; those of several words
+    come after the folder.
     """
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("what", choices=["run", "write"])

@@ -61,16 +61,9 @@ def is_external(model: str) -> bool:
 
 
 def run(folder: Path, **wanted: Any) -> None:
-    """Fit the cells of the plan that are not there yet.
+    """Fit the cells of the plan that are not there yet: of the part, dataset, model and seed that are wanted.
 
-    Parameters
-    ----------
-    wanted : the part, dataset, model and seed that are fitted; all where one is None.
-
-    Raises
-    ------
-    UsboostError
-        If the plan has no such cell.
+    Where one is None, of all. Raises `UsboostError` if the plan has no such cell.
     """
     chosen = [c for c in cells() if all(one in (None, getattr(c, key)) for key, one in wanted.items())]
     if not chosen:

@@ -49,12 +49,9 @@ def interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, f
 
 
 def drawn(fits: Sequence[Predicted], metric: str, counts: np.ndarray) -> np.ndarray:
-    """Return a metric's mean over fits on rows drawn again, float (draws,).
+    """Return a metric of `SHOWN`, the mean over fits, on rows drawn again, float (draws,).
 
-    Parameters
-    ----------
-    metric : of `SHOWN`
-    counts : (draws, n), how often each test row is in each draw
+    `counts`, (draws, n), says how often each test row is in each draw.
     """
     return np.mean([_drawn(fit, metric, counts) for fit in fits], axis=0)
 

@@ -226,13 +226,7 @@ TITLES = {
 
 
 def run(folder: Path, names: Sequence[str] = ()) -> None:
-    """Fit what the folder lacks of the named data; of all when none is named.
-
-    Raises
-    ------
-    UsboostError
-        If there are no such data.
-    """
+    """Fit what the folder lacks of the named data, or of all. Raises `UsboostError` if there are no such."""
     if unknown := set(names) - set(PARTS):
         raise UsboostError(f"no data are named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     folder.mkdir(parents=True, exist_ok=True)
