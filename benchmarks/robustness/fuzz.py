@@ -1,7 +1,6 @@
 """Mutated files through every reader: it answers or raises UsboostError, in bounded time.
 
-``python -m benchmarks.robustness.fuzz --inputs 200000 --seed 0`` writes each file
-that breaks this to a folder.
+``python -m benchmarks.robustness.fuzz --inputs 200000 --seed 0 --keep FOLDER`` keeps what breaks it.
 """
 
 from __future__ import annotations
@@ -413,9 +412,8 @@ def _run_target(target: Target, n: int, rng: random.Random, folder: Path) -> Out
                 trace = "".join(traceback.format_exception(failure)[-6:])
                 what = f"{type(failure).__name__}: {str(failure)[:200]}"
                 outcome.failures.append(Failure(target.name, what, where, name, data, trace))
-        for restored in (name, "card.json", "model.json"):
-            if restored in target.files:
-                _write_anew(folder / restored, target.files[restored])
+        for restored in {name, "card.json", "model.json"} & target.files.keys():
+            _write_anew(folder / restored, target.files[restored])
     return outcome
 
 

@@ -203,10 +203,7 @@ def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
 
 
 def killed(started: list[int], victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
-    """Kill a rank some seconds after round `wanted` was kept.
-
-    Returns the seconds until the others end, and True if each does so with a sentence.
-    """
+    """Kill a rank after round `wanted`; return the others' seconds, and True if each ends in a sentence."""
     while not (kept / f"round-{wanted:06d}.safetensors").exists():
         time.sleep(0.002)
     time.sleep(later)

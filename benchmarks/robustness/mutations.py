@@ -24,7 +24,6 @@ WILD_JSON: tuple[Any, ...] = (
     {"class": "TreeLearner", "parameters": {"max_depth": "x"}},
 )
 
-
 _LINE_ENDS = (b"\r\n", b"\r", b"\n\n", b" ", b"\x0b", "\u2028".encode())
 _SEPARATORS = (b";", b"\t", b"", b",,", b":")
 Mutate = Callable[[random.Random, bytes, bytes], bytes]

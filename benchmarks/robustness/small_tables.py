@@ -44,12 +44,6 @@ CLASSES = 20  # most different texts of a target
 Tables = Iterator[tuple[str, pd.DataFrame]]
 
 
-def scikit_learn() -> Tables:
-    """Yield the bundled sets of scikit-learn; their target is the last column."""
-    for name in ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud"):
-        yield f"sklearn/{name}", getattr(datasets, f"load_{name}")(as_frame=True).frame
-
-
 def generated() -> Tables:
     """Yield tables that scikit-learn draws, of kinds and sizes that differ."""
 
@@ -98,7 +92,9 @@ def packaged(package: str) -> Tables:
 
 def chosen(count: int) -> Tables:
     """Yield so many small tables: of each source all, but of the last, which has most, evenly spaced ones."""
-    every, drawn = [*scikit_learn()], [*generated()]
+    sets = ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud")
+    every = [(f"sklearn/{name}", getattr(datasets, f"load_{name}")(as_frame=True).frame) for name in sets]
+    drawn = [*generated()]
     for package in PACKAGES:
         try:
             more = [(n, f) for n, f in packaged(package) if f.shape[1] <= WIDEST and len(f)]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet as pq
 from PIL import Image
 from sklearn.base import clone
@@ -22,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from usboost.data.images import Images
 from usboost.data.table import Table
-from usboost.data.views import Frame, Views
+from usboost.data.views import Views
 from usboost.datasets import census as census_income
 from usboost.datasets import covertype, image_store, store
 from usboost.datasets.image_encoding import encode_files
@@ -38,9 +37,6 @@ from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 ROWS = 40
 
-Saved = tuple[Any, Any]
-"""A fitted model, and what it predicts on."""
-
 
 def table(seed: int = 0, n: int = ROWS) -> Table:
     rng = np.random.default_rng(seed)
@@ -48,14 +44,10 @@ def table(seed: int = 0, n: int = ROWS) -> Table:
     return Table(rng.normal(size=(n, 3)).astype(np.float32), codes, (4,))
 
 
-def labels(n: int = ROWS, classes: int = 3) -> np.ndarray:
-    return np.arange(n) % classes
-
-
 @cache
-def models() -> dict[str, Saved]:
-    """Fit a model of every class that has a file form, and one on images."""
-    views, y, rng = Views(U=table(0), S=table(1)), labels(), np.random.default_rng(2)
+def models() -> dict[str, tuple[Any, Any]]:
+    """Fit a model of every class that has a file form, and one on images; each with what it predicts on."""
+    views, y, rng = Views(U=table(0), S=table(1)), np.arange(ROWS) % 3, np.random.default_rng(2)
     with_images = Views(U=Images(rng.integers(0, 255, (ROWS, 1, 12, 12), dtype=np.uint8)), S=table(1))
     network = NetworkLearner(hidden=(4,), device="cpu", batch_size=16)
     tree = TreeLearner(min_samples_leaf=3)
@@ -152,9 +144,7 @@ def other_tables(data: pd.DataFrame) -> dict[str, bytes]:
     """Return the frame with a date and written numbers, by the name of a file of its kind."""
     out, book = io.BytesIO(), io.BytesIO()
     full = data.assign(price="$1,234.50", day="24/12/2020")
-    pa.feather.write_feather(
-        pa.Table.from_pandas(full, preserve_index=False), out, compression="uncompressed"
-    )
+    full.to_feather(out, compression="uncompressed")
     full.to_excel(book, index=False)
     text = full.to_csv(index=False, sep=";", lineterminator="\n").encode()
     return {
@@ -213,8 +203,3 @@ def write_prepared(folder: Path, work: Path) -> None:
         images=image_store.entry(12, 3, encoding="PNG", how="as is"),
     )
     store.write(store.Prepared(splits, views, ["no", "yes"], card, images=work), folder)
-
-
-def sequences(seed: int = 0) -> list[Frame]:
-    rng = np.random.default_rng(seed)
-    return [Frame(rng.normal(size=(ROWS, 2)), np.ones(ROWS, dtype=bool)) for _ in range(3)]

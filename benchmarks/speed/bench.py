@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.pages import between_marks, table_of
 from benchmarks.speed.census import dense, ordinal, prepared, split
-from benchmarks.speed.images import embedding
+from benchmarks.speed.images import Compared, embedding
 from benchmarks.speed.literal import LiteralBoosting, gp_search, leaf_values
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Stage
@@ -41,8 +41,6 @@ from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
-Compared = list[tuple[str, float, str, float]]
-"""Of a comparison: its name, our seconds, the name of what is compared with, and its seconds."""
 
 
 def fitted(views: Any, y: np.ndarray, **settings: Any) -> TwoWeakLearnerClassifier:

@@ -2,8 +2,7 @@
 
 ``python -m benchmarks.study.equals DATA OUT [CASE …] [--trials 20]``, where DATA holds the lesions, the
 products and the census. Each case is a table with its own test rows; every model gets as many trials on the
-same validation rows, and then is fitted with five seeds (``--seeds``). Killed, the same
-command goes on. Hours on a core.
+same validation rows, and then is fitted with five seeds (``--seeds``). Killed, it goes on. Hours on a core.
 """
 
 from __future__ import annotations

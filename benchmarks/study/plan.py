@@ -120,13 +120,7 @@ class Fits:
 
 @dataclass(frozen=True)
 class Part:
-    """Fits that share a workspace.
-
-    Attributes
-    ----------
-    rounds : at most so many boosting rounds
-    rows : training rows that are drawn of the prepared ones; all when None
-    """
+    """Fits that share a workspace, of so many rounds at most, to so many rows that are drawn, or all."""
 
     changes: Mapping[str, Any]
     fits: list[Fits]

@@ -86,8 +86,7 @@ def draws(fits: Sequence[Predicted], n_draws: int = DRAWS, seed: int = 0) -> dic
 
 def spread(model: np.ndarray, against: np.ndarray) -> float:
     """Return half the 95 % percentile interval of a difference, from two arrays of shape (draws,)."""
-    low, high = np.quantile(model - against, [0.025, 0.975])
-    return float(high - low) / 2
+    return float(np.ptp(np.quantile(model - against, [0.025, 0.975]))) / 2
 
 
 def row(
@@ -98,10 +97,7 @@ def row(
 ) -> list[str]:
     """Return differences as ``mean ± seeds ± rows``, paired by seed; bold where both together leave 0 out.
 
-    Parameters
-    ----------
-    model, against : fits of two models, seed by seed
-    drawn_model, drawn_against : what `draws` returns for them
+    `drawn_model` and `drawn_against` are what `draws` returns for the fits of the two, seed by seed.
     """
     for fit in (*model, *against):
         if not np.array_equal(fit.y, model[0].y):

@@ -207,7 +207,6 @@ def sequences(name: str, model: str, seed: int, division: Division) -> Iterator[
 
 # both
 
-
 Fit = Callable[[str, str, int, Division], Iterator[dict[str, Any]]]
 PARTS: dict[str, tuple[dict[str, Settings], Callable[[str], Iterator[Division]], Fit]] = {
     **dict.fromkeys(("iris", "digits", "census"), (NETWORKS, _tables, networks)),
