@@ -11,8 +11,7 @@ alone. A break is
 
 With words only the breaks are made whose name or file has one of them. ``mutants.txt`` has a line
 ``FILE: TEST …`` and then breaks of that file for these tests: a line with two spaces and what is wrong then,
-the old text after ``- `` and the new one after ``+ ``. (Damaged *files* are another thing:
-`benchmarks.robustness.mutations`.)
+the old text after ``- `` and the new one after ``+ ``.
 """
 
 from __future__ import annotations
@@ -50,12 +49,7 @@ FORK = multiprocessing.get_context("fork")
 class Break:
     """A place of the code, the text that replaces it, and who should notice.
 
-    Attributes
-    ----------
-    name : what is wrong then.
-    file : relative to the root.
-    old, new : text; the old one is in the file once.
-    tests : files or node ids, in the order in which they are run.
+    `old` is in the `file`, relative to the root, once; `tests`, files or node ids, are run in their order.
     """
 
     name: str
@@ -196,9 +190,8 @@ def main() -> None:
             raise SystemExit(f"the tests do not pass on the code as it is: {test or f'pytest: {code}'}")
         for k, made in enumerate(chosen, start=1):
             outcome = judge(made, copy)
-            line = (
-                f"{k:3}/{len(chosen)} {outcome.what:8} {outcome.seconds:5.1f} s  {made.name}  [{outcome.why}]"
-            )
+            ended = f"{outcome.what:8} {outcome.seconds:5.1f} s"
+            line = f"{k:3}/{len(chosen)} {ended}  {made.name}  [{outcome.why}]"
             print(line, flush=True)
             counts[outcome.what] += 1
             if outcome.what != "killed":

@@ -1,7 +1,6 @@
 """Mutated files through every reader: it answers or raises UsboostError, in bounded time.
 
-``python -m benchmarks.robustness.fuzz --inputs 200000 --seed 0`` writes each file
-that breaks this to a folder.
+``python -m benchmarks.robustness.fuzz --inputs 200000 --seed 0 --keep FOLDER`` keeps what breaks it.
 """
 
 from __future__ import annotations
@@ -102,14 +101,6 @@ def json_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
     return json.dumps(changed(rng, json.loads(data))).encode()
 
 
-def _packed(data: bytes) -> bytes:
-    return gzip.compress(data, 1, mtime=0)
-
-
-def _gzipped(inner: Mutate) -> Mutate:
-    return lambda rng, data, other: _packed(inner(rng, gzip.decompress(data), other))
-
-
 def parquet_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
     """Write valid Parquet that has what it should not: types, values, names, rows, columns."""
     table = pq.read_table(io.BytesIO(data))
@@ -124,26 +115,22 @@ def parquet_file(rng: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def _wrong(rng: random.Random, table: pa.Table) -> pa.Table:
-    n, names, texts = (
-        table.num_columns,
-        table.column_names,
-        [text for text in WILD_TEXT if text.isprintable()],
-    )
+    n, names, texts = table.num_columns, table.column_names, _PRINTABLE
     at = rng.randrange(n) if n else 0
     edits: list[Callable[[], pa.Table]] = [
         lambda: table.slice(rng.randrange(3), rng.randrange(table.num_rows + 1)),
         lambda: table.append_column(rng.choice([*texts, *names]), _column(rng, table.num_rows)),
         lambda: table.select(rng.sample(range(n), n)),
         lambda: table.replace_schema_metadata({b"pandas": rng.choice(_METADATA)}),
-    ]
-    of_a_column: list[Callable[[], pa.Table]] = [
+        # the others are of a column
         lambda: table.set_column(at, names[at], _column(rng, table.num_rows)),
         lambda: table.remove_column(at),
         lambda: table.rename_columns([*names[:at], rng.choice(texts), *names[at + 1 :]]),
     ]
-    return rng.choice(edits + of_a_column if n else edits)()
+    return rng.choice(edits if n else edits[:4])()
 
 
+_PRINTABLE = [text for text in WILD_TEXT if text.isprintable()]
 _METADATA = (b"{", b"[]", b'{"columns": 3}', b'{"columns": [{"pandas_type": "x"}]}', b"\xff")
 
 
@@ -152,7 +139,7 @@ def _column(rng: random.Random, n: int) -> pa.Array:
     pools: list[tuple[Any, ...]] = [
         (1e300, -1e300, float("nan"), float("inf"), 0.0, 1.5),
         (2**62, -(2**62), 0, 1),
-        tuple(text for text in WILD_TEXT if text.isprintable()),
+        tuple(_PRINTABLE),
         (None, "a", "b"),
         (b"", b"\xff\xfe", valid_inputs.image(0), None),
         (None,),
@@ -196,7 +183,7 @@ def tensors(rng: random.Random, data: bytes, other: bytes) -> bytes:
 
 
 def zip_members(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """A valid zip with members damaged, renamed, repeated or left out."""
+    """Write a valid zip with members damaged, renamed, repeated or left out."""
     members = valid_inputs.tiny_imagenet()
     name = rng.choice(list(members))
     what = rng.randrange(4)
@@ -231,8 +218,11 @@ def targets(work: Path) -> list[Target]:
         return Target(name, {"f": content}, lambda folder: read(folder / "f"), {"f": (edited,)}, share=share)
 
     def gzipped(name: str, content: bytes, read: Callable[[Path], Any]) -> Target:
-        kinds = {"f": (damaged, _gzipped(edited))}
-        return Target(f"{name} gz", {"f": _packed(content)}, lambda folder: read(folder / "f"), kinds)
+        def inside(rng: random.Random, data: bytes, other: bytes) -> bytes:
+            return gzip.compress(edited(rng, gzip.decompress(data), other), 1, mtime=0)
+
+        packed = {"f": gzip.compress(content, 1, mtime=0)}
+        return Target(f"{name} gz", packed, lambda folder: read(folder / "f"), {"f": (damaged, inside)})
 
     rng = np.random.default_rng(0)
     numbers = [rng.normal(size=(9, 4)).astype(np.float32)]
@@ -293,12 +283,18 @@ def _tables(work: Path) -> Iterator[Target]:
     for name, written in valid_inputs.other_tables(frame).items():
         kinds = (edited, damaged) if name.endswith("l") else (damaged,)
         yield Target(f"table {name}", {name: written}, columns(name), {name: kinds}, share=0.15)
-    names = [f"p{row % 4}.png" for row in range(len(frame))]
-    files = {f"p{k}.png": valid_inputs.image(k) for k in range(4)}
-    paths = {"t.csv": frame.assign(image=names).to_csv(index=False).encode(), **files}
-    yield Target("table with paths", paths, prepared("t.csv", with_images), csv, share=0.15)
-    encoded = {"t.parquet": valid_inputs.parquet(frame.assign(image=[files[name] for name in names]))}
+    yield Target("table with paths", _with_paths(), prepared("t.csv", with_images), csv, share=0.15)
+    bytes_of = [valid_inputs.image(row % 4) for row in range(len(frame))]
+    encoded = {"t.parquet": valid_inputs.parquet(frame.assign(image=bytes_of))}
     yield Target("table with bytes", encoded, prepared("t.parquet", with_images), parquet, share=0.5)
+
+
+def _with_paths() -> dict[str, bytes]:
+    """Return a table with paths of images, and the images, by name."""
+    frame = valid_inputs.frame()
+    paths = frame.assign(image=[f"p{row % 4}.png" for row in range(len(frame))])
+    files = {f"p{k}.png": valid_inputs.image(k) for k in range(4)}
+    return {"t.csv": paths.to_csv(index=False).encode(), **files}
 
 
 def _models() -> Iterator[Target]:
@@ -333,11 +329,8 @@ def _prepared(work: Path) -> Iterator[Target]:
     """Yield prepared data, and a prepared table of a user, as they are and with the digests made right."""
 
     def of_user(place: Path) -> None:
-        frame = valid_inputs.frame()
-        names = [f"p{row % 4}.png" for row in range(len(frame))]
-        frame.assign(image=names).to_csv(place / "t.csv", index=False)
-        for k in range(4):
-            (place / f"p{k}.png").write_bytes(valid_inputs.image(k))
+        for name, content in _with_paths().items():
+            (place / name).write_bytes(content)
         spec = TableSpec(label="kind", image="image", size=8)
         store.write(user_table.prepare(place / "t.csv", spec, seed=0, work=place / "w"), place / "p")
 
@@ -419,20 +412,19 @@ def _run_target(target: Target, n: int, rng: random.Random, folder: Path) -> Out
                 trace = "".join(traceback.format_exception(failure)[-6:])
                 what = f"{type(failure).__name__}: {str(failure)[:200]}"
                 outcome.failures.append(Failure(target.name, what, where, name, data, trace))
-        for restored in (name, "card.json", "model.json"):
-            if restored in target.files:
-                _write_anew(folder / restored, target.files[restored])
+        for restored in {name, "card.json", "model.json"} & target.files.keys():
+            _write_anew(folder / restored, target.files[restored])
     return outcome
 
 
 def _write_anew(path: Path, data: bytes) -> None:
-    """File systems wait for the disk when a file is cut to nothing and written again, not for a new one."""
+    """Write a new file: file systems wait for the disk when one is cut to nothing and written again."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 
 
 def attempt(read: Callable[[Path], Any], folder: Path) -> BaseException | None:
-    """What reading raises, within `SECONDS`."""
+    """Read, and return what it raises, within `SECONDS`."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         read(folder)
@@ -456,14 +448,14 @@ def _alarm() -> Iterator[None]:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost line of ours."""
+    """Return the innermost line of ours."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if "/usboost/" in f.filename or "/tasks/" in f.filename] or list(frames)
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}"
 
 
 def peak_memory() -> int:
-    """MiB."""
+    """Return this process's peak in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

@@ -86,7 +86,7 @@ class Traced(Callback):
 
 
 def start(work: Callable[[], None]) -> int:
-    """The id of a forked process that does `work`."""
+    """Start a forked process that does `work`; return its id."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -99,7 +99,7 @@ def start(work: Callable[[], None]) -> int:
 
 
 def child(work: Callable[[], None], kill_after: float | None) -> bool:
-    """Run `work` in a forked process, killed after some seconds; whether it was."""
+    """Run `work` in a forked process, killed after some seconds; tell if it was."""
     pid = start(work)
     if kill_after is not None:
         deadline = time.monotonic() + kill_after
@@ -139,7 +139,7 @@ def ranks(size: int, folder: Path) -> list[int]:
 
 
 def ended(started: list[int]) -> list[int]:
-    """Exit statuses; that of a killed process is minus its signal."""
+    """Return exit statuses; that of a killed process is minus its signal."""
     return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started]
 
 
@@ -154,14 +154,14 @@ def digest(folder: Path) -> str:
 def kill_fits(kills_wanted: int, rng: np.random.Generator, root: Path) -> bool:
     """Kill ordinary fits, and print their ends; True if all ended as if nothing had happened."""
     expected, seconds = {}, {}
-    for i, name in enumerate(models()):
+    for name in models():
         began = time.monotonic()
-        child(partial(fit, name, folder := _made(root / f"whole-{i}")), None)
+        child(partial(fit, name, folder := Path(tempfile.mkdtemp("", "whole-", root))), None)
         expected[name], seconds[name] = digest(folder), time.monotonic() - began
     kills = survived = fits = 0
     while kills < kills_wanted:
         name = list(models())[fits % len(expected)]
-        work, times = partial(fit, name, folder := _made(root / f"fit-{fits}")), 0
+        work, times = partial(fit, name, folder := Path(tempfile.mkdtemp("", "fit-", root))), 0
         while times < min(KILLS_A_FIT, kills_wanted - kills):
             if not child(work, rng.uniform(0.05, 0.5) * seconds[name]):
                 break
@@ -176,19 +176,14 @@ def kill_fits(kills_wanted: int, rng: np.random.Generator, root: Path) -> bool:
     return survived == kills
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
 def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
     """Kill a rank of each fit, and print how it went on; True if all ended as if nothing had happened."""
     survived, waits, began = 0, [], time.monotonic()
-    whole = _made(root / "whole")
+    whole = Path(tempfile.mkdtemp("", "whole-", root))
     assert ended(ranks(1, whole)) == [0]
     expected, a_round = digest(whole), (time.monotonic() - began) / ROUNDS
-    for k in range(kills):
-        folder = _made(root / f"ranks-{k}")
+    for _ in range(kills):
+        folder = Path(tempfile.mkdtemp("", "ranks-", root))
         size, again = rng.integers(1, MOST_RANKS + 1, 2).tolist()
         victim, wanted = int(rng.integers(size)), int(rng.integers(1, ROUNDS - 2))
         seconds, told = killed(ranks(size, folder), victim, wanted, rng.uniform(0, a_round), folder / "kept")
@@ -208,10 +203,7 @@ def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
 
 
 def killed(started: list[int], victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
-    """Kill a rank some seconds after round `wanted` was kept.
-
-    Returns the seconds until the others end, and True if each does so with a sentence.
-    """
+    """Kill a rank after round `wanted`; return the others' seconds, and True if each ends in a sentence."""
     while not (kept / f"round-{wanted:06d}.safetensors").exists():
         time.sleep(0.002)
     time.sleep(later)

@@ -24,7 +24,6 @@ WILD_JSON: tuple[Any, ...] = (
     {"class": "TreeLearner", "parameters": {"max_depth": "x"}},
 )
 
-
 _LINE_ENDS = (b"\r\n", b"\r", b"\n\n", b" ", b"\x0b", "\u2028".encode())
 _SEPARATORS = (b";", b"\t", b"", b",,", b":")
 Mutate = Callable[[random.Random, bytes, bytes], bytes]
@@ -32,21 +31,21 @@ Mutate = Callable[[random.Random, bytes, bytes], bytes]
 
 
 def damaged(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """`data` with one to three pieces of damage; `other` is what splices are taken from."""
+    """Return `data` with one to three pieces of damage; `other` is what splices are taken from."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         data = rng.choice(_BINARY)(rng, data, other)
     return data
 
 
 def edited(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """A text file with one to three wrong edits, of its fields and lines or of its bytes."""
+    """Return a text file with one to three wrong edits, of its fields and lines or of its bytes."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         data = rng.choice(_TEXT)(rng, data, other)
     return data
 
 
 def changed(rng: random.Random, document: Any) -> Any:
-    """A JSON document with one or two values replaced, left out, moved or repeated."""
+    """Return a JSON document with one or two values replaced, left out, moved or repeated."""
     document = copy.deepcopy(document)
     for _ in range(rng.choice((1, 1, 2))):
         places = list(_places(document))
@@ -58,7 +57,8 @@ def changed(rng: random.Random, document: Any) -> Any:
             del holder[key]
         elif what == 1:
             there, other = rng.choice(places)
-            holder[key] = copy.deepcopy(there[other]) if _holds(there, other) else None
+            known = other in there if isinstance(there, dict) else other < len(there)
+            holder[key] = copy.deepcopy(there[other]) if known else None
         elif what == 2 and isinstance(holder, dict):
             holder[rng.choice(WILD_TEXT)] = holder.pop(key)
         elif what == 3 and isinstance(holder, list):
@@ -71,20 +71,10 @@ def changed(rng: random.Random, document: Any) -> Any:
 
 
 def _places(document: Any) -> Any:
-    parts = (
-        document.items()
-        if isinstance(document, dict)
-        else enumerate(document)
-        if isinstance(document, list)
-        else ()
-    )
-    for key, value in parts:
-        yield document, key
-        yield from _places(value)
-
-
-def _holds(holder: Any, key: Any) -> bool:
-    return key in holder if isinstance(holder, dict) else key < len(holder)
+    if isinstance(document, (dict, list)):
+        for key, value in document.items() if isinstance(document, dict) else enumerate(document):
+            yield document, key
+            yield from _places(value)
 
 
 def _spot(rng: random.Random, data: bytes) -> int:
@@ -130,7 +120,7 @@ _BINARY: tuple[Mutate, ...] = (
 
 
 def _field(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """One field of one line becomes a wild value."""
+    """Put a wild value into one field of one line."""
     lines = data.split(b"\n")
     at = rng.randrange(len(lines))
     fields = lines[at].split(b",")

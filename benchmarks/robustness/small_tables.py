@@ -20,6 +20,7 @@ import tempfile
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,14 +44,14 @@ CLASSES = 20  # most different texts of a target
 Tables = Iterator[tuple[str, pd.DataFrame]]
 
 
-def scikit_learn() -> Tables:
-    """Yield the bundled sets of scikit-learn; their target is the last column."""
-    for name in ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud"):
-        yield f"sklearn/{name}", getattr(datasets, f"load_{name}")(as_frame=True).frame
-
-
 def generated() -> Tables:
     """Yield tables that scikit-learn draws, of kinds and sizes that differ."""
+
+    def counts(k: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(k)
+        x = rng.normal(size=(100, 3))
+        return x, rng.poisson(np.exp(0.4 * k + 0.3 * x[:, 0]))
+
     made: dict[str, Any] = {
         "few rows": lambda k: datasets.make_classification(12 + 4 * k, 4, random_state=k),
         "many columns": lambda k: datasets.make_classification(60, 90, n_informative=9, random_state=k),
@@ -61,46 +62,39 @@ def generated() -> Tables:
         "linear": lambda k: datasets.make_regression(30 + 20 * k, 10, noise=10.0**k, random_state=k),
         "friedman": lambda k: datasets.make_friedman1(80 + k, noise=1.0, random_state=k),
         "sparse": lambda k: datasets.make_sparse_uncorrelated(70 + k, random_state=k),
-        "counts": _counts,
+        "counts": counts,
     }
     for (what, make), k in product(made.items(), range(5)):
         x, y = make(k)
         yield f"generated/{what} {k}", pd.DataFrame(x).rename(columns="x{}".format).assign(y=y)
 
 
-def _counts(k: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(k)
-    x = rng.normal(size=(100, 3))
-    return x, rng.poisson(np.exp(0.4 * k + 0.3 * x[:, 0]))
-
-
 def packaged(package: str) -> Tables:
-    """The tables in a package's folder, none of its tests or sources. Raises ModuleNotFoundError."""
+    """Yield the tables in a package's folder, none of its tests or sources. Raises ModuleNotFoundError."""
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(f"{package} is not installed")
     folder = Path(found.submodule_search_locations[0])
+    read_csv = partial(pd.read_csv, low_memory=False, encoding="latin-1")
     for path in sorted(folder.rglob("*")):
         if path.name.endswith(".tar.gz"):
             with tarfile.open(path) as archive:
                 for member in sorted(archive.getnames()):
                     if re.search(r"(^|/)[^./]+\.csv$", member):
-                        yield f"{package}/{Path(member).stem}", _csv(archive.extractfile(member))
+                        yield f"{package}/{Path(member).stem}", read_csv(archive.extractfile(member))
         elif {"tests", "src"} & set(path.parts):
             continue
         elif ".csv" in path.suffixes:
-            yield f"{package}/{path.name.split('.')[0]}", _csv(path)
+            yield f"{package}/{path.name.split('.')[0]}", read_csv(path)
         elif path.suffix == ".json" and path.parent.name == "_data":
             yield f"{package}/{path.stem}", pd.read_json(io.StringIO(path.read_text()))
 
 
-def _csv(file: Any) -> pd.DataFrame:
-    return pd.read_csv(file, low_memory=False, encoding="latin-1")
-
-
 def chosen(count: int) -> Tables:
-    """So many small tables: of each source all, but of the last, which has most, evenly spaced ones."""
-    every, drawn = [*scikit_learn()], [*generated()]
+    """Yield so many small tables: of each source all, but of the last, which has most, evenly spaced ones."""
+    sets = ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud")
+    every = [(f"sklearn/{name}", getattr(datasets, f"load_{name}")(as_frame=True).frame) for name in sets]
+    drawn = [*generated()]
     for package in PACKAGES:
         try:
             more = [(n, f) for n, f in packaged(package) if f.shape[1] <= WIDEST and len(f)]
@@ -115,7 +109,7 @@ def chosen(count: int) -> Tables:
 
 
 def targets(frame: pd.DataFrame, most: int) -> list[str]:
-    """Columns that a person may want to predict, the last one first: of several values."""
+    """Return columns that a person may want to predict, the last one first: of several values."""
     fit = []
     for name in reversed(list(frame.columns)):
         values = frame[name].dropna()
@@ -127,7 +121,7 @@ def targets(frame: pd.DataFrame, most: int) -> list[str]:
 
 
 def one(frame: pd.DataFrame, target: str, folder: Path, *options: str) -> dict[str, Any]:
-    """Fit a table and predict five of its rows: how that ended, and what was said."""
+    """Fit a table and predict five of its rows; return how that ended, and what was said."""
     path, rows, out = folder / "table.csv", folder / "rows.csv", folder / "out.csv"
     frame.to_csv(path, index=False)
     frame.drop(columns=target).head(5).to_csv(rows, index=False)
@@ -136,9 +130,8 @@ def one(frame: pd.DataFrame, target: str, folder: Path, *options: str) -> dict[s
         for quiet in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", quiet)  # as for a person at the command line
         try:
-            code, said = command(
-                "fit", path, "--label", target, "--out", folder / "model", "--force", *options
-            )
+            words = path, "--label", target, "--out", folder / "model", "--force"
+            code, said = command("fit", *words, *options)
             ended = "refused" if code else "fitted"
             if not code:
                 code, more = command("predict", folder / "model", rows, "--out", out)

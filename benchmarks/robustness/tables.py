@@ -18,7 +18,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,11 +35,17 @@ from usboost.fit.estimator import MultimodalClassifier
 FILES = ("csv", "parquet", "feather", "jsonl")
 CLOSE = 1e-5
 
+WORDS = ["big", "small", "house", "in", "the", "old", "town", "by", "a", "lake"]
+
 Maker = Callable[[np.random.Generator, int], pd.Series]
 
 
+def _texts(values: Iterable[Any]) -> pd.Series:
+    return pd.Series(list(values), dtype=object)
+
+
 def _words(rng: np.random.Generator, n: int, words: list[Any]) -> pd.Series:
-    return pd.Series([words[k] for k in rng.integers(0, len(words), n)], dtype=object)
+    return _texts(words[k] for k in rng.integers(0, len(words), n))
 
 
 def _marked(rng: np.random.Generator, n: int, mark: str, share: float = 0.1) -> pd.Series:
@@ -55,10 +61,6 @@ def _dates(rng: np.random.Generator, n: int) -> pd.Series:
 
 def _written(form: str) -> Maker:
     return lambda rng, n: _dates(rng, n).dt.strftime(form).astype(object)
-
-
-def _gaps(values: pd.Series, rng: np.random.Generator) -> pd.Series:
-    return values.astype(object).where(rng.random(len(values)) > 0.15, None)
 
 
 COLUMNS: dict[str, Maker] = {
@@ -79,19 +81,19 @@ COLUMNS: dict[str, Maker] = {
     "pandas categories": lambda rng, n: _words(rng, n, ["u", "v", "w"]).astype("category"),
     "codes": lambda rng, n: _words(rng, n, ["007", "012", "100", "1e5", "00"]),
     "numbers as categories": lambda rng, n: _words(rng, n, ["1", "2", "2.0", "x", "y"]),
-    "categories beside gaps": lambda rng, n: _gaps(_words(rng, n, ["a", "b", "NA", "nan"]), rng),
+    "categories beside gaps": lambda rng, n: _words(rng, n, ["a", "b", "NA", "nan"]).where(
+        rng.random(n) > 0.15, None
+    ),
     "marks \\N": lambda rng, n: _marked(rng, n, r"\N"),
     "marks -": lambda rng, n: _marked(rng, n, "-"),
     "marks #DIV/0!": lambda rng, n: _marked(rng, n, "#DIV/0!", 0.03),
     "marks -999": lambda rng, n: _marked(rng, n, "-999.0"),
     "words among numbers": lambda rng, n: _marked(rng, n, "unknown", 0.3),
-    "money": lambda rng, n: pd.Series([f"€ {v:,.2f}" for v in rng.uniform(1, 9999, n)], dtype=object),
-    "per cent": lambda rng, n: pd.Series([f"{v:.1f} %" for v in rng.uniform(0, 100, n)], dtype=object),
-    "kilograms": lambda rng, n: pd.Series([f"{v} kg" for v in rng.integers(1, 99, n)], dtype=object),
-    "decimal commas": lambda rng, n: pd.Series(
-        [f"{v:.2f}".replace(".", ",") for v in rng.normal(size=n)], dtype=object
-    ),
-    "numbers as text": lambda rng, n: pd.Series([f"{v:.3f}" for v in rng.normal(size=n)], dtype=object),
+    "money": lambda rng, n: _texts(f"€ {v:,.2f}" for v in rng.uniform(1, 9999, n)),
+    "per cent": lambda rng, n: _texts(f"{v:.1f} %" for v in rng.uniform(0, 100, n)),
+    "kilograms": lambda rng, n: _texts(f"{v} kg" for v in rng.integers(1, 99, n)),
+    "decimal commas": lambda rng, n: _texts(f"{v:.2f}".replace(".", ",") for v in rng.normal(size=n)),
+    "numbers as text": lambda rng, n: _texts(f"{v:.3f}" for v in rng.normal(size=n)),
     "timestamps": _dates,
     "dates": lambda rng, n: _dates(rng, n).dt.date.astype(object),
     "time zones": lambda rng, n: _dates(rng, n).dt.tz_localize("Europe/Berlin", "NaT", "NaT").ffill(),
@@ -101,20 +103,14 @@ COLUMNS: dict[str, Maker] = {
     "month names": _written("%d-%b-%Y"),
     "months": _written("%Y-%m"),
     "years": _written("%Y"),
-    "texts": lambda rng, n: pd.Series(
-        [
-            " ".join(_words(rng, 6, ["big", "small", "house", "in", "the", "old", "town", "by", "a", "lake"]))
-            for _ in range(n)
-        ],
-        dtype=object,
-    ),
-    "names": lambda rng, n: pd.Series([f"n{v}" for v in rng.permutation(10 * n)[:n]], dtype=object),
+    "texts": lambda rng, n: _texts(" ".join(_words(rng, 6, WORDS)) for _ in range(n)),
+    "names": lambda rng, n: _texts(f"n{v}" for v in rng.permutation(10 * n)[:n]),
     "a counter": lambda rng, n: pd.Series(np.arange(n)),
-    "one value": lambda rng, n: pd.Series(["same"] * n, dtype=object),
-    "nothing": lambda rng, n: pd.Series([None] * n, dtype=object),
+    "one value": lambda rng, n: _texts(["same"] * n),
+    "nothing": lambda rng, n: _texts([None] * n),
     "intervals": lambda rng, n: pd.cut(pd.Series(rng.normal(size=n)), 3),
     "pyarrow strings": lambda rng, n: _words(rng, n, ["p", "q"]).astype("string[pyarrow]"),
-    "signs": lambda rng, n: pd.Series([f"{v:+d}" for v in rng.integers(-9, 9, n)], dtype=object),
+    "signs": lambda rng, n: _texts(f"{v:+d}" for v in rng.integers(-9, 9, n)),
     "blanks": lambda rng, n: _words(rng, n, ["", " ", "a", "b"]),
 }
 LABELS: dict[str, Callable[[np.ndarray], Any]] = {
@@ -128,19 +124,17 @@ LABELS: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def changed(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Rows as they come later: whole columns missing, or new values among the old ones."""
+    """Return rows as they come later: whole columns missing, or new values among the old ones."""
     rows = rows.copy()
     name = str(rng.choice(rows.columns))
-    match rng.integers(0, 4):
-        case 0:
-            rows[name] = pd.Series([None] * len(rows), dtype=object)
-        case 1:
-            rows[name] = rows[name].astype(object)
-            rows.loc[rows.index[0], name] = None
-        case 2 if rows[name].dtype == object:
-            rows.loc[rows.index[0], name] = "never seen"
-        case _:
-            pass
+    what = rng.integers(0, 4)
+    if what == 0:
+        rows[name] = _texts([None] * len(rows))
+    elif what == 1:
+        rows[name] = rows[name].astype(object)
+        rows.loc[rows.index[0], name] = None
+    elif what == 2 and rows[name].dtype == object:
+        rows.loc[rows.index[0], name] = "never seen"
     return rows
 
 
@@ -154,9 +148,8 @@ class Answer:
     def same(self, other: Answer) -> bool:
         if self.values is None or other.values is None:
             return (self.values is None) == (other.values is None)
-        return self.values.shape == other.values.shape and bool(
-            np.allclose(self.values, other.values, atol=CLOSE)
-        )
+        one, two = self.values, other.values
+        return one.shape == two.shape and bool(np.allclose(one, two, atol=CLOSE))
 
 
 class Broken(Exception):
@@ -186,16 +179,11 @@ def _has_intervals(frame: pd.DataFrame) -> bool:
 
 
 def command(*words: Any) -> tuple[int, str]:
-    """The command line in this process: exit code, and what it said. Raises `Broken` of a traceback."""
+    """Run the command line here; return its exit code, and what it said. Raises `Broken` of a traceback."""
     found = CliRunner().invoke(app, [str(word) for word in words])
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise Broken("".join(traceback.format_exception(found.exception)))
     return found.exit_code, found.output
-
-
-def by_command(model: Path, rows: Path, out: Path) -> Answer:
-    code, said = command("predict", model, rows, "--out", out)
-    return Answer(None, said) if code else _answer(pd.read_parquet(out))
 
 
 def _answer(predicted: pd.DataFrame) -> Answer:
@@ -234,7 +222,7 @@ class Served:
         self.model = mlflow.pyfunc.load_model(str(folder))
 
     def request(self, rows: pd.DataFrame) -> Answer:
-        """By a JSON request to the scoring server."""
+        """Predict by a JSON request to the scoring server."""
         from fastapi.testclient import TestClient
         from mlflow.pyfunc import scoring_server
 
@@ -249,11 +237,13 @@ class Served:
 
 
 def asked(bundle: Path, rows: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Answer]]:
-    """The answers of all ways to ask; of those that lose what a column is, as JSON does, refusals too."""
+    """Yield the answers of all ways to ask; of those that lose what a column is, as JSON, refusals too."""
+    out = folder / "out.parquet"
     for kind in FILES:
         path = folder / f"rows.{kind}"
         if write(rows, path):
-            yield kind, by_command(bundle, path, folder / "out.parquet")
+            code, said = command("predict", bundle, path, "--out", out)
+            yield kind, Answer(None, said) if code else _answer(pd.read_parquet(out))
     yield "frame", in_python(MultimodalClassifier.load(bundle).predict_frame, rows)
     served = Served(bundle, folder / "served")
     yield "pyfunc", in_python(served.model.predict, rows)
@@ -262,7 +252,7 @@ def asked(bundle: Path, rows: pd.DataFrame, folder: Path) -> Iterator[tuple[str,
 
 
 def one(seed: int, folder: Path) -> tuple[str, list[str]]:
-    """Try one table: how its fit ended, and what is wrong."""
+    """Try one table; return how its fit ended, and what is wrong."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(40, 160))
     kinds = rng.choice(list(COLUMNS), int(rng.integers(1, 5)), replace=False)
@@ -278,9 +268,8 @@ def one(seed: int, folder: Path) -> tuple[str, list[str]]:
     code, said = command("fit", path, "--label", "y", "--model", "logistic", "--no-refit", "--out", bundle)
     if code:
         why = re.sub(r"'[^']*'|[0-9]+|/\S+", "…", said.split("error: ")[-1].strip())
-        return f"refused: {why}", [] if "error" in said else [
-            f"{told}: exit {code} without a sentence: {said}"
-        ]
+        fault = f"{told}: exit {code} without a sentence: {said}"
+        return f"refused: {why}", [] if "error" in said else [fault]
     rows = changed(frame.drop(columns="y").head(12), rng)
     found = dict(asked(bundle, rows, folder))
     first = found["frame"]

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet as pq
 from PIL import Image
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from usboost.data.images import Images
 from usboost.data.table import Table
-from usboost.data.views import Frame, Views
+from usboost.data.views import Views
 from usboost.datasets import census as census_income
 from usboost.datasets import covertype, image_store, store
 from usboost.datasets.image_encoding import encode_files
@@ -37,9 +37,6 @@ from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 ROWS = 40
 
-Saved = tuple[Any, Any]
-"""A fitted model, and what it predicts on."""
-
 
 def table(seed: int = 0, n: int = ROWS) -> Table:
     rng = np.random.default_rng(seed)
@@ -47,45 +44,34 @@ def table(seed: int = 0, n: int = ROWS) -> Table:
     return Table(rng.normal(size=(n, 3)).astype(np.float32), codes, (4,))
 
 
-def labels(n: int = ROWS, classes: int = 3) -> np.ndarray:
-    return np.arange(n) % classes
-
-
 @cache
-def models() -> dict[str, Saved]:
-    """A fitted model of every class that has a file form, and one on images."""
-    views, y, rng = Views(U=table(0), S=table(1)), labels(), np.random.default_rng(2)
+def models() -> dict[str, tuple[Any, Any]]:
+    """Fit a model of every class that has a file form, and one on images; each with what it predicts on."""
+    views, y, rng = Views(U=table(0), S=table(1)), np.arange(ROWS) % 3, np.random.default_rng(2)
     with_images = Views(U=Images(rng.integers(0, 255, (ROWS, 1, 12, 12), dtype=np.uint8)), S=table(1))
     network = NetworkLearner(hidden=(4,), device="cpu", batch_size=16)
     tree = TreeLearner(min_samples_leaf=3)
     matrix = rng.normal(size=(ROWS, 3))
     two = {"n_epochs": 1, "device": "cpu", "dnn1": (4,), "dnn2": (4,), "dnn3": (3,), "validation_fraction": 0}
-    boosted = {"learners": {"U": network, "S": tree}, "n_rounds": 2, "validation_fraction": 0}
+    few: dict[str, Any] = {"n_rounds": 2, "validation_fraction": 0}
+    boosted, branches = {"learners": {"U": network, "S": tree}, **few}, TwoBranchNetworkClassifier(**two)
     gbm = BoostedFeatures(n_trees=2, min_samples_leaf=3, num_threads=1)
     by_name: dict[str, tuple[Any, Any, Any]] = {
         "2wl": (TwoWeakLearnerClassifier(**boosted), views, y),
         "2wl_images": (TwoWeakLearnerClassifier(**boosted), with_images, y),
-        "two_branch": (TwoBranchNetworkClassifier(**two), views, y),
-        "bfv_dnn": (
-            BoostedFeatureNetworkClassifier(gbm, TwoBranchNetworkClassifier(**two), validation_fraction=0),
-            views,
-            y,
-        ),
-        "bnn": (BoostedNetworkClassifier("squared", network, n_rounds=2, validation_fraction=0), matrix, y),
-        "bnn_regressor": (
-            BoostedNetworkRegressor(learner=network, n_rounds=2, validation_fraction=0),
-            matrix,
-            matrix[:, 0],
-        ),
+        "two_branch": (branches, views, y),
+        "bfv_dnn": (BoostedFeatureNetworkClassifier(gbm, branches, validation_fraction=0), views, y),
+        "bnn": (BoostedNetworkClassifier("squared", network, **few), matrix, y),
+        "bnn_regressor": (BoostedNetworkRegressor(learner=network, **few), matrix, matrix[:, 0]),
         "earlyboost": (EarlyBoostClassifier(), rng.normal(size=(ROWS, 3, 2)), y),
         "earlyboost_linear": (EarlyBoostClassifier(LogisticRegression()), rng.normal(size=(ROWS, 3, 2)), y),
         "lightgbm": (LightGBMBaseline(n_trees=3, min_samples_leaf=3, validation_fraction=0), views, y),
     }
-    return {name: (model.fit(X, y), X) for name, (model, X, y) in by_name.items()}
+    return {name: (clone(model).fit(X, y), X) for name, (model, X, y) in by_name.items()}
 
 
 def census() -> bytes:
-    """Six lines of each class."""
+    """Return six lines of each class."""
     with tempfile.TemporaryDirectory() as folder:
         census_income.write_demo(Path(folder), rows_train=200, rows_test=100, seed=0)
         lines = gzip.decompress((Path(folder) / "census-income.data.gz").read_bytes()).splitlines()
@@ -127,7 +113,7 @@ def image(seed: int, kind: str = "PNG") -> bytes:
 
 
 def images() -> dict[str, bytes]:
-    """One image of every format that is read."""
+    """Return one image of every format that is read."""
     return {kind: image(1, kind=kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")}
 
 
@@ -155,12 +141,10 @@ def parquet(data: pd.DataFrame) -> bytes:
 
 
 def other_tables(data: pd.DataFrame) -> dict[str, bytes]:
-    """The frame with a date and written numbers, by the name of a file of its kind."""
+    """Return the frame with a date and written numbers, by the name of a file of its kind."""
     out, book = io.BytesIO(), io.BytesIO()
     full = data.assign(price="$1,234.50", day="24/12/2020")
-    pa.feather.write_feather(
-        pa.Table.from_pandas(full, preserve_index=False), out, compression="uncompressed"
-    )
+    full.to_feather(out, compression="uncompressed")
     full.to_excel(book, index=False)
     text = full.to_csv(index=False, sep=";", lineterminator="\n").encode()
     return {
@@ -182,7 +166,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
 
 
 def tiny_imagenet() -> dict[str, bytes]:
-    """The members of a small zip laid out like Tiny ImageNet-200: a dog and a bird."""
+    """Return the members of a small zip laid out like Tiny ImageNet-200: a dog and a bird."""
     synsets = ("n02085620", "n01855672")
     members, annotations = {}, []
     for k, wnid in enumerate(synsets):
@@ -196,7 +180,7 @@ def tiny_imagenet() -> dict[str, bytes]:
 
 
 def write_prepared(folder: Path, work: Path) -> None:
-    """A prepared dataset with images in `folder`."""
+    """Write a prepared dataset with images to `folder`."""
     splits = {}
     for k, split in enumerate(("train", "val", "test")):
         data = frame(12).drop(columns="ok")
@@ -219,8 +203,3 @@ def write_prepared(folder: Path, work: Path) -> None:
         images=image_store.entry(12, 3, encoding="PNG", how="as is"),
     )
     store.write(store.Prepared(splits, views, ["no", "yes"], card, images=work), folder)
-
-
-def sequences(seed: int = 0) -> list[Frame]:
-    rng = np.random.default_rng(seed)
-    return [Frame(rng.normal(size=(ROWS, 2)), np.ones(ROWS, dtype=bool)) for _ in range(3)]

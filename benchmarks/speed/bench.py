@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.pages import between_marks, table_of
 from benchmarks.speed.census import dense, ordinal, prepared, split
-from benchmarks.speed.images import embedding
+from benchmarks.speed.images import Compared, embedding
 from benchmarks.speed.literal import LiteralBoosting, gp_search, leaf_values
-from usboost.boosting.callbacks import Callback
 from usboost.boosting.loop import StagewiseLoop, advance
-from usboost.boosting.rounds import Round, Stage
+from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
 from usboost.learners.base import Target
@@ -41,27 +41,15 @@ from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
-Compared = list[tuple[str, float, str, float]]
-"""Of a comparison: its name, our seconds, the name of what is compared with, and its seconds."""
-
-
-class RoundSeconds(Callback):
-    """Every round's parts in seconds, without the scoring of validation data."""
-
-    def __init__(self) -> None:
-        self.parts: list[dict[str, float]] = []
-
-    def on_round(self, round_: Round) -> bool:
-        self.parts.append(dict(round_.seconds))
-        return False
-
-    def total(self) -> float:
-        """Return the median over the rounds after the first two, which also warm caches and pools."""
-        return float(np.median([part["total"] for part in self.parts[2:]]))
 
 
 def fitted(views: Any, y: np.ndarray, **settings: Any) -> TwoWeakLearnerClassifier:
     return TwoWeakLearnerClassifier(patience=None, validation_fraction=0, **settings).fit(views, y)
+
+
+def round_seconds(model: TwoWeakLearnerClassifier) -> float:
+    """Return the median over the rounds after the first two, which also warm caches and pools."""
+    return float(np.median([row["seconds_total"] for row in model.history_[2:]]))
 
 
 def seconds(work: Callable[[], Any], repeats: int) -> float:
@@ -80,13 +68,12 @@ def rounds(folder: Path, rows: int | None) -> Compared:
     U, S = dense(views["U"]), {"one-hot": dense(views["S"]), "ordinal": ordinal(views["S"])}
     compared: Compared = []
     for name, order in (("2WL", "gradient"), ("2WL2O", "second_order")):
-        watch = RoundSeconds()
-        fitted(views, y, target=order, n_rounds=17, callbacks=[watch])
+        ours = round_seconds(fitted(views, y, target=order, n_rounds=17))
         for coding, matrix in S.items():
             literal = LiteralBoosting(2, second_order=order == "second_order")
             literal.fit(U, matrix, y, 1)
             spent = seconds(partial(literal.fit, U, matrix, y, 1), 5)
-            compared.append((f"{name} round", watch.total(), f"literal, S {coding}", spent))
+            compared.append((f"{name} round", ours, f"literal, S {coding}", spent))
     return compared
 
 
@@ -201,11 +188,11 @@ def scaling(folder: Path, rows: int | None, n_classes: int = 2, n_rounds: int = 
     score = sum(views[name].numeric.sum(axis=1) for name in ("U", "S"))
     score = score + score.std() * np.random.default_rng(0).normal(size=len(score))
     y = np.searchsorted(np.quantile(score, np.arange(1, n_classes) / n_classes), score)
-    before, watch = resident_bytes("VmRSS"), RoundSeconds()
+    before = resident_bytes("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
-    fitted(views, y, n_rounds=n_rounds, callbacks=[watch])
+    model = fitted(views, y, n_rounds=n_rounds)
     peak = resident_bytes("VmHWM") - before
-    return {"rows": len(y), "classes": n_classes, "round": watch.total(), "peak": peak}
+    return {"rows": len(y), "classes": n_classes, "round": round_seconds(model), "peak": peak}
 
 
 def resident_bytes(what: str) -> int:
@@ -256,18 +243,6 @@ def _time(spent: float) -> str:
     return f"{spent:.2f} s" if spent >= 1 else f"{1000 * spent:.1f} ms"
 
 
-def machine() -> str:
-    import lightgbm
-    import sklearn
-    import torch
-
-    return (
-        f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} cores ({platform.machine()}), "
-        f"Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}, LightGBM "
-        f"{lightgbm.__version__}, scikit-learn {sklearn.__version__}."
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, help="at most this many training rows")
@@ -286,7 +261,12 @@ def main() -> None:
     for name in given.section or SECTIONS:
         print(f"measuring {name} …", flush=True)
         figures[name] = measure(name, given.data, given.rows)
-    figures["machine"] = machine() + ("" if os.environ.get("USBOOST_DATA") else " Generated rows.")
+    figures["machine"] = (
+        f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} cores ({platform.machine()}), "
+        f"Python {platform.python_version()}, torch {version('torch').split('+')[0]}, LightGBM "
+        f"{version('lightgbm')}, scikit-learn {version('scikit-learn')}."
+        f"{'' if os.environ.get('USBOOST_DATA') else ' Generated rows.'}"
+    )
     given.report.parent.mkdir(parents=True, exist_ok=True)
     given.report.write_text(json.dumps(figures, indent=1) + "\n")
     if given.page.exists():

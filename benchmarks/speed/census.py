@@ -21,13 +21,12 @@ Sample = tuple[Views, np.ndarray]
 
 
 def prepared(folder: Path) -> Path:
-    """The prepared form of CI-A below `folder`, made if it is not there."""
+    """Return the prepared form of CI-A below `folder`, made if it is not there."""
     real = os.environ.get("USBOOST_DATA")
     place = folder / ("ci_a" if real else "ci_a-generated")
     if place.exists():
         return place
-    settings, source = params.load(), dataset("ci_a")
-    settings = settings.model_copy(update={"profile": "paper"})
+    settings, source = params.load().model_copy(update={"profile": "paper"}), dataset("ci_a")
     with tempfile.TemporaryDirectory() as work:
         raw = Path(work) / "raw"
         raw.mkdir(parents=True)
@@ -42,13 +41,13 @@ def prepared(folder: Path) -> Path:
 
 @cache
 def split(folder: Path, name: str, rows: int | None = None) -> Sample:
-    """The first rows of a split, as views U and S and labels."""
+    """Return the first rows of a split, as views U and S and labels."""
     views, y = store.read(prepared(folder), name)
     return views[: rows or len(y)], y[: rows or len(y)]
 
 
 def dense(table: Table) -> np.ndarray:
-    """Numbers and one-hot categories, float32 (n, d): what scikit-learn and a plain network take."""
+    """Return numbers and one-hot categories, float32 (n, d): what scikit-learn and a plain network take."""
     columns = [
         np.eye(size, dtype=np.float32)[table.codes[:, j]] for j, size in enumerate(table.cardinalities)
     ]
@@ -56,5 +55,5 @@ def dense(table: Table) -> np.ndarray:
 
 
 def ordinal(table: Table) -> np.ndarray:
-    """Numbers and codes as numbers, float32 (n, p + q)."""
+    """Return numbers and codes as numbers, float32 (n, p + q)."""
     return np.ascontiguousarray(table.matrix())

@@ -16,9 +16,12 @@ from usboost.learners.networks import embeddings
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.image_network import FrozenNetwork, ImageNetwork
 
+Compared = list[tuple[str, float, str, float]]
+"""Of a comparison: its name, our seconds, the name of what is compared with, and its seconds."""
+
 
 def crops(n: int, side: int) -> Images:
-    """n random squares of scikit-image's photographs."""
+    """Cut n random squares of scikit-image's photographs."""
     rng = np.random.default_rng(0)
     photographs = [data.chelsea(), data.coffee(), data.astronaut()]
     pixels = np.empty((n, 3, side, side), dtype=np.uint8)
@@ -29,9 +32,7 @@ def crops(n: int, side: int) -> Images:
     return Images(pixels)
 
 
-def embedding(
-    folder: Path, rows: int | None, n_images: int = 384, side: int = 128
-) -> list[tuple[str, float, str, float]]:
+def embedding(folder: Path, rows: int | None, n_images: int = 384, side: int = 128) -> Compared:
     """Compare EfficientNet-Lite0 by a plain loop over batches of 32, as usboost runs it, and from the disk.
 
     Seconds on all cores, the best of three turns.

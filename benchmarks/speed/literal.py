@@ -64,7 +64,7 @@ class LiteralBoosting:
     kept_: list[tuple[int, int]] = field(default_factory=list)
 
     def fit(self, U: np.ndarray, S: np.ndarray, y: np.ndarray, n_rounds: int) -> LiteralBoosting:
-        """Rounds on U, float32 (n, d) dense, and S, float32 (n, p), with classes y of shape (n,)."""
+        """Fit rounds to U, float32 (n, d) dense, and S, float32 (n, p), with classes y of shape (n,)."""
         if self.codewords is None:
             self.codewords = np.eye(self.n_classes)
         torch.manual_seed(self.seed)
@@ -74,12 +74,12 @@ class LiteralBoosting:
         return self
 
     def decision_function(self, U: np.ndarray, S: np.ndarray) -> np.ndarray:
-        """⟨f, y^k⟩, float64 (n, M), learner by learner."""
+        """Return ⟨f, y^k⟩, float64 (n, M), learner by learner."""
         f = np.zeros((len(U), self.codewords.shape[1]))
         for network, tree, steps in self.stages_:
             outputs = [
                 self._run(network, U) if network else None,
-                self._shaped(tree.predict(S)) if tree else None,
+                tree.predict(S).reshape(len(S), -1) if tree else None,
             ]
             for step, output in zip(steps, (out for out in outputs if out is not None)):
                 f += step * output
@@ -99,9 +99,12 @@ class LiteralBoosting:
                 tree = DecisionTreeRegressor(
                     max_depth=self.max_depth, min_samples_leaf=self.min_samples_leaf, random_state=0
                 ).fit(S, targets[-1])
-                outputs.append(self._shaped(tree.predict(S)))
+                outputs.append(tree.predict(S).reshape(len(S), -1))
             risk = self._along(outputs, y)
-            found = (self.search or self._bayes)(risk, index, *([inner] if self.n_inner > 1 else []))
+            if self.search:
+                found = self.search(risk, index, *([inner] if self.n_inner > 1 else []))
+            else:
+                found = gp_search(risk, self.seed + index, n_steps=len(self.views))
             steps = [float(step) for step in found[: len(outputs)]]
             if best is None or risk(steps) < best[0]:
                 best = risk(steps), inner, network, tree, steps, outputs
@@ -112,7 +115,7 @@ class LiteralBoosting:
         self.kept_.append((inner, index))
 
     def _along(self, outputs: list[np.ndarray], y: np.ndarray) -> Callable[[Any], float]:
-        """The risk as a function of the steps along these outputs."""
+        """Return the risk as a function of the steps along these outputs."""
 
         def risk(steps: Any) -> float:
             return self.risk(self.f_ + sum(step * output for step, output in zip(steps, outputs)), y)
@@ -120,7 +123,7 @@ class LiteralBoosting:
         return risk
 
     def risk(self, f: np.ndarray, y: np.ndarray) -> float:
-        """mean_i Σ_k exp(−½⟨f_i, y_i − y^k⟩)."""
+        """Return mean_i Σ_k exp(−½⟨f_i, y_i − y^k⟩)."""
         own = self.codewords[y]
         with np.errstate(over="ignore"):
             terms = [np.exp(-0.5 * np.sum(f * (own - codeword), axis=1)) for codeword in self.codewords]
@@ -167,15 +170,9 @@ class LiteralBoosting:
         network.eval()
         return network(torch.from_numpy(U)).numpy().astype(np.float64)
 
-    def _shaped(self, output: np.ndarray) -> np.ndarray:
-        return output.reshape(len(output), -1)
-
-    def _bayes(self, risk: Callable[[Any], float], index: int) -> list[float]:
-        return gp_search(risk, self.seed + index, n_steps=len(self.views))
-
 
 def gp_search(risk: Callable[[Any], float], seed: int, n_steps: int = 2) -> list[float]:
-    """Ten random and twenty guided evaluations, as the paper says."""
+    """Search by ten random and twenty guided evaluations, as the paper says."""
     from skopt import gp_minimize
 
     found = gp_minimize(risk, [STEP_BOUNDS] * n_steps, n_initial_points=10, n_calls=30, random_state=seed)
@@ -183,5 +180,5 @@ def gp_search(risk: Callable[[Any], float], seed: int, n_steps: int = 2) -> list
 
 
 def leaf_values(gbm: GradientBoostingClassifier, S: np.ndarray) -> np.ndarray:
-    """BFV(x) by calling every tree of `estimators_`: float64 (n, N·T)."""
+    """Return BFV(x) by calling every tree of `estimators_`: float64 (n, N·T)."""
     return np.column_stack([tree.predict(S) for stage in gbm.estimators_ for tree in stage])

@@ -22,7 +22,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 
-from flows.local.servers import free_port
+from flows.local.servers import answers, free_port
 from tasks import served_model
 from tasks.serving.logged_model import signature
 from usboost.fit.bundle import load
@@ -33,7 +33,7 @@ WARM, ASKED = 20, 200
 
 
 def requests_of(card: Card, rows: pd.DataFrame, images: bool) -> list[bytes]:
-    """A request for each of the first rows, images as base64 or null."""
+    """Return a request for each of the first rows, images as base64 or null."""
     columns = card.images.columns if card.images else []
     rows = rows[[*card.columns, *columns]].head(WARM + ASKED)
     for name in columns:
@@ -43,7 +43,7 @@ def requests_of(card: Card, rows: pd.DataFrame, images: bool) -> list[bytes]:
 
 
 def milliseconds(port: int, bodies: list[bytes]) -> np.ndarray:
-    """From each request to its answer, float64, without those that warm the server."""
+    """Measure from each request to its answer, float64, without those that warm the server."""
     address, kind = f"http://127.0.0.1:{port}/invocations", {"Content-Type": "application/json"}
     spent = []
     for body in bodies:
@@ -55,7 +55,7 @@ def milliseconds(port: int, bodies: list[bytes]) -> np.ndarray:
 
 
 def run(model: Path, rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Medians and 99th percentiles, with images and without."""
+    """Return medians and 99th percentiles, with images and without."""
     card, port = load(model).card, free_port()
     with tempfile.TemporaryDirectory() as folder:
         mlflow.pyfunc.save_model(
@@ -68,7 +68,10 @@ def run(model: Path, rows: pd.DataFrame) -> list[dict[str, Any]]:
         new = {**os.environ, "USBOOST_CACHE": f"{folder}/cache"}  # images that were never embedded
         server = subprocess.Popen([*words, "--env-manager", "local"], env=new, start_new_session=True)
         try:
-            _wait(server, port)
+            while not answers(f"http://127.0.0.1:{port}"):
+                if server.poll() is not None:
+                    raise SystemExit("MLflow's server has ended by itself")
+                time.sleep(0.2)
             found = []
             for images in (True, False):
                 spent = milliseconds(port, requests_of(card, rows, images))
@@ -78,18 +81,6 @@ def run(model: Path, rows: pd.DataFrame) -> list[dict[str, Any]]:
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait(30)
-
-
-def _wait(server: subprocess.Popen[bytes], port: int) -> None:
-    """Until the server answers."""
-    while True:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/ping").close()
-            return
-        except OSError:
-            if server.poll() is not None:
-                raise
-            time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from functools import lru_cache
 from pathlib import Path
@@ -62,7 +62,7 @@ class BothRest(Callback):
 
 
 def make(folder: Path, part: str) -> Path:
-    """The part's workspace with its prepared data."""
+    """Make the part's workspace with its prepared data."""
     chosen = PLAN[part]
     place = workspace.make(
         folder / part,
@@ -81,7 +81,7 @@ def make(folder: Path, part: str) -> Path:
 
 @lru_cache(maxsize=1)
 def samples(prepared: Path, rows: int | None, seed: int) -> dict[str, Samples]:
-    """Each split of a prepared dataset; of the training rows as many as asked, with the classes' shares."""
+    """Return each split of a prepared dataset; `rows` of those to train on, with the classes' shares."""
     found = {split: store.read(prepared, split) for split in ("train", "val", "test")}
     views, y = found["train"]
     drawn = stratified_sample(y, rows, seed)
@@ -89,7 +89,7 @@ def samples(prepared: Path, rows: int | None, seed: int) -> dict[str, Samples]:
 
 
 def stopped(model: Any, splits: dict[str, Samples]) -> Iterator[tuple[str, Any]]:
-    """The fitted model as it was in its best round by each rule; one without rounds by the first alone.
+    """Yield the fitted model as it was in its best round by each rule; one without rounds by the first alone.
 
     The fit goes on until both rules rest, so that both have seen the same rounds. The second time a boosting
     model reads its rounds back, and a network repeats its epochs.
@@ -136,7 +136,11 @@ def fit(folder: Path, cell: Cell) -> None:
             if rule == "log_loss" and getattr(fitted, "callbacks", None):
                 for round_, spent in zip(history, fitted.callbacks[0].cpu_seconds):
                     round_["cpu_seconds"] = spent - first_busy
-            keep(place, cell, rule, predicted_of(said), history)
+            of_test = predicted_of(said)
+            out = kept_at(place, cell.dataset, cell.model, cell.seed, rule)
+            out.parent.mkdir(exist_ok=True)
+            np.savez(out, **vars(of_test) | {"probabilities": of_test.probabilities.astype(np.float32)})
+            pd.DataFrame(history).to_parquet(out.with_suffix(".parquet"))
             lines.append(json.dumps(row | scored))
             began, busy = time.perf_counter(), time.process_time()
     with (place / "cells.jsonl").open("a") as file:
@@ -144,28 +148,20 @@ def fit(folder: Path, cell: Cell) -> None:
 
 
 def predicted_of(said: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Predicted:
-    """What a fit says of the test rows, with the threshold that is best on the validation rows."""
+    """Return what a fit says of the test rows, with the threshold that is best on the validation rows."""
     y, probabilities = said["val"]
     two = probabilities.shape[1] == 2
     threshold = metrics.best_threshold(y, probabilities[:, 1]) if two else float("nan")
     return Predicted(*said["test"], threshold)
 
 
-def keep(place: Path, cell: Cell, rule: str, found: Predicted, history: Sequence[dict[str, Any]]) -> None:
-    """Write what a fit says of the test rows, and its rounds."""
-    out = kept_at(place, cell.dataset, cell.model, cell.seed, rule)
-    out.parent.mkdir(exist_ok=True)
-    np.savez(out, **vars(found) | {"probabilities": found.probabilities.astype(np.float32)})
-    pd.DataFrame(list(history)).to_parquet(out.with_suffix(".parquet"))
-
-
 def kept_at(place: Path, dataset: str, model: str, seed: int, rule: str = "log_loss") -> Path:
-    """The file of the test rows' predictions; the rounds are beside it, with the suffix ``.parquet``."""
+    """Return the file of the test rows' predictions; that of the rounds has the suffix ``.parquet``."""
     return place / "kept" / f"{dataset}-{model}-{seed}-{rule}.npz"
 
 
 def predicted(folder: Path, cell: Cell) -> Predicted | None:
-    """What a cell's fit, stopped by log-loss, says of the test rows; None where it has not been fitted."""
+    """Return what a cell's fit, stopped by log-loss, says of the test rows; None where there is none."""
     path = kept_at(folder / cell.part, cell.dataset, cell.model, cell.seed)
     if not path.is_file():
         return None
@@ -174,7 +170,7 @@ def predicted(folder: Path, cell: Cell) -> Predicted | None:
 
 
 def rows_of(place: Path, cell: Cell | None = None) -> list[dict[str, Any]]:
-    """The lines of a workspace, or of a cell; of several for a cell and rule the last, which counts."""
+    """Return the lines of a workspace, or of a cell; the last of a cell and rule counts."""
     file = place / "cells.jsonl"
     lines = file.read_text().splitlines() if file.is_file() else []
     found = {(row["dataset"], row["model"], row["seed"], row["stop"]): row for row in map(json.loads, lines)}

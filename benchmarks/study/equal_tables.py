@@ -48,16 +48,11 @@ COSTS = {"seconds": 0, "milliseconds_a_row": 2}
 Row = tuple[str, str]
 """Of a table: a model's name, and whether its settings are its ``own`` or ``tuned``."""
 WORDS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+SIZES = {"-300": "300", "-1000": "1,000", "-3000": "3,000", "": "", "-tuned": "tuned"}
 CASES = {
-    f"{name}{case}": f"{name}, {rows}"
+    f"{name}{case}": f"{name}, {rows or every}"
     for name, every in (("lesions", "4,785"), ("products", "9,504"))
-    for case, rows in {
-        "-300": "300",
-        "-1000": "1,000",
-        "-3000": "3,000",
-        "": every,
-        "-tuned": "tuned",
-    }.items()
+    for case, rows in SIZES.items()
 }
 """Columns of the table with images."""
 OURS = ("best", "linear_trees", "crossed", "2wl_ridge")

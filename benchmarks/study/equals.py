@@ -2,8 +2,7 @@
 
 ``python -m benchmarks.study.equals DATA OUT [CASE …] [--trials 20]``, where DATA holds the lesions, the
 products and the census. Each case is a table with its own test rows; every model gets as many trials on the
-same validation rows, and then is fitted with five seeds (``--seeds``). Killed, the same
-command goes on. Hours on a core.
+same validation rows, and then is fitted with five seeds (``--seeds``). Killed, it goes on. Hours on a core.
 """
 
 from __future__ import annotations
@@ -41,28 +40,23 @@ SOURCES = {
     "lesions": ("ham10000_lesions/lesions.parquet", "dx", ("lesion_id", "image_id")),
     "products": ("fashion_products/products.parquet", "gender", ("id",)),
 }
-SIZES = (300, 1000, 3000)
+CASES = (*SOURCES, "census", *(f"{name}-{size}" for name, size in product(SOURCES, (300, 1000, 3000))))
+"""By name; a number says how many rows there are to fit to and to choose on."""
 MODELS = ("linear_trees", "crossed", "2wl_ridge", "lgbm", "forest", "logistic", "prior")
 MODELS_OF = {"census": ("linear_trees", "crossed", "lgbm", "forest", "logistic", "prior")}
 """Others are named by ``--models``; xgboost and catboost are to be installed."""
 
 
-def cases() -> Iterator[str]:
-    """By name; a number says how many rows there are to fit to and to choose on."""
-    yield from SOURCES
-    yield "census"
-    for source in SOURCES:
-        for size in SIZES:
-            yield f"{source}-{size}"
-
-
 def table_of(case: str, data: Path, out: Path) -> UserTable:
-    """The case's table, written with a column that says which rows are for training, validation and test."""
+    """Read the case's table, written with a column that divides it for training, validation and test."""
     source, _, size = case.partition("-")
     path = out / case / "table.parquet"
     if source == "census":
-        if not path.exists():
-            _census(data / census.SOURCE).to_parquet(path)
+        if not path.exists():  # CI-A's rows, all 40 features: halves of the test file are for val and test
+            files = (data / census.SOURCE / file.name for file in census.FILES)
+            made = census.prepare(*files, split="ci_a", seed=0, profile="paper").splits
+            frames = [frame.assign(**{SPLIT: name}) for name, frame in made.items()]
+            pd.concat(frames, ignore_index=True).to_parquet(path)
         return read_table(path, TableSpec(label="label", split=SPLIT))
     file, label, drop = SOURCES[source]
     if not path.exists():
@@ -72,7 +66,7 @@ def table_of(case: str, data: Path, out: Path) -> UserTable:
 
 
 def divided(frame: pd.DataFrame, label: str, size: int | None) -> pd.DataFrame:
-    """Of each class every fifth row for the test, of the others 15 % for validation; `size` of these in all.
+    """Take of each class every fifth row for the test, of the others 15 % for validation; of these `size`.
 
     Classes with fewer than 20 rows in the whole table are left out, and so are those of which a small sample
     has fewer than two rows to fit to.
@@ -92,15 +86,6 @@ def divided(frame: pd.DataFrame, label: str, size: int | None) -> pd.DataFrame:
     kept = frame.assign(**{SPLIT: split})[rest | (split == "test")]
     fitted = kept[kept[SPLIT] == "train"][label].value_counts()
     return kept[kept[label].isin(fitted.index[fitted >= 2])].reset_index(drop=True)
-
-
-def _census(folder: Path) -> pd.DataFrame:
-    """CI-A's rows, all 40 features: halves of the test file are for validation and test."""
-    made = census.prepare(
-        *(folder / file.name for file in census.FILES), split="ci_a", seed=0, profile="paper"
-    )
-    frames = [frame.assign(**{SPLIT: name}) for name, frame in made.splits.items()]
-    return pd.concat(frames, ignore_index=True)
 
 
 Scored = tuple[dict[str, float], np.ndarray]
@@ -232,6 +217,6 @@ if __name__ == "__main__":
     parser.add_argument("--refit", action="store_true", help="score fits to the validation rows, too")
     parser.add_argument("--finetune", default="none", help="of images, the same for all models: none or last")
     given = parser.parse_args()
-    for case in given.cases or cases():
+    for case in given.cases or CASES:
         run(case, given)
         print(f"{case}\n\n{table_of_results(given.out / case)}\n", flush=True)

@@ -24,6 +24,12 @@ CENSUS: dict[str, Any] = {
     "table1.ci_a.fusion": "concat",
 }
 
+_TRAINING: dict[str, Any] = {
+    "optimizer": "rmsprop",
+    "learning_rate": 0.001,
+    "batch_size": 64,
+    "head": [64],
+}
 # Images as large as the paper's, read by a frozen EfficientNet-Lite0 with ImageNet weights in place of
 # VGG16 and ResNet50 that are trained: what two cores can do. CT's are drawn at 128 pixels, MI's are Tiny
 # ImageNet's 64 pixels enlarged to 160.
@@ -37,21 +43,8 @@ IMAGES: dict[str, Any] = {
     "profiles.paper.features.trees": 200,
     "profiles.paper.data.ct": {"rows_train": 30_000, "image_size": 128},
     "profiles.paper.data.mi": {"image_size": 64, "dog_share": 0.47},
-    "profiles.paper.networks": {
-        "epochs": 40,
-        "optimizer": "rmsprop",
-        "learning_rate": 0.001,
-        "batch_size": 64,
-        "head": [64],
-    },
-    "profiles.paper.boosting": {
-        "rounds": 100,
-        "step": "newton",
-        "optimizer": "rmsprop",
-        "learning_rate": 0.001,
-        "batch_size": 64,
-        "head": [64],
-    },
+    "profiles.paper.networks": {"epochs": 40, **_TRAINING},
+    "profiles.paper.boosting": {"rounds": 100, "step": "newton", **_TRAINING},
 }
 ENLARGED: dict[str, Any] = IMAGES | {"images.size": 160}
 DRAWN: dict[str, Any] = IMAGES | {
@@ -127,13 +120,7 @@ class Fits:
 
 @dataclass(frozen=True)
 class Part:
-    """Fits that share a workspace.
-
-    Attributes
-    ----------
-    rounds : at most so many boosting rounds
-    rows : training rows that are drawn of the prepared ones; all when None
-    """
+    """Fits that share a workspace, of so many rounds at most, to so many rows that are drawn, or all."""
 
     changes: Mapping[str, Any]
     fits: list[Fits]
@@ -207,7 +194,7 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    """Every fit of the plan, seed by seed."""
+    """Yield every fit of the plan, seed by seed."""
     seen: set[Cell] = set()
     for name, part in PLAN.items():
         for fits in part.fits:

@@ -9,7 +9,6 @@ tables and figures of them. Each dataset is shown by its largest part that is th
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
-from benchmarks.pages import between_marks, number, table_of
+from benchmarks.pages import between_marks, number, run_or_write, table_of
 from benchmarks.study import cells as fitting
 from benchmarks.study import rows as results_rows
 from benchmarks.study.plan import CHANGES, HEADLINES, ONCE, PLAN, TITLES, VARIANTS, Cell, cells
@@ -62,16 +61,9 @@ def is_external(model: str) -> bool:
 
 
 def run(folder: Path, **wanted: Any) -> None:
-    """Fit the cells of the plan that are not there yet.
+    """Fit the cells of the plan that are not there yet: of the part, dataset, model and seed that are wanted.
 
-    Parameters
-    ----------
-    wanted : the part, dataset, model and seed that are fitted; all where one is None.
-
-    Raises
-    ------
-    UsboostError
-        If the plan has no such cell.
+    Where one is None, of all. Raises `UsboostError` if the plan has no such cell.
     """
     chosen = [c for c in cells() if all(one in (None, getattr(c, key)) for key, one in wanted.items())]
     if not chosen:
@@ -79,6 +71,7 @@ def run(folder: Path, **wanted: Any) -> None:
         wrong = {key: one for key, one in wanted.items() if one is not None}
         known = "; ".join(f"{key}: {', '.join(names[key])}" for key in wrong)
         raise UsboostError(f"the plan has no cell of {wrong}; it has {known}")
+    runtime.configure()
     for part in dict.fromkeys(cell.part for cell in chosen):
         fitting.make(folder, part)
     for cell in chosen:
@@ -165,8 +158,7 @@ def scores(frame: pd.DataFrame) -> str:
     """Return log-loss and F1 of every model, stopped by log-loss; F1 at its own threshold for two classes."""
     parts = {dataset: own[own["stop"] == "log_loss"] for dataset, own in shown(frame).items()}
     models = list(dict.fromkeys(model for own in parts.values() for model in own["model"]))
-    names = list(dict.fromkeys(named(model) for model in catalogue.ordered(models) if not is_external(model)))
-    names += [named(model) for model in catalogue.ordered(models) if is_external(model)]
+    names = [named(model) for model in sorted(catalogue.ordered(models), key=is_external)]
     heads = ["", *(text for d in parts for text in (f"{dataset_name(d)}: log-loss", "F1"))]
     table = {name: [name] for name in dict.fromkeys(names)}
     for own in parts.values():
@@ -228,10 +220,9 @@ def rounds_figure(place: Path, path: Path) -> None:
 
     fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for model, colour in _ROUNDS_SHOWN.items():
-        wanted = [
-            cell for cell in cells() if (cell.part, cell.dataset, cell.model) == (place.name, "ci_a", model)
-        ]
-        paths = [fitting.kept_at(place, "ci_a", model, cell.seed) for cell in wanted]
+        own = place.name, "ci_a", model
+        seeds = [cell.seed for cell in cells() if (cell.part, cell.dataset, cell.model) == own]
+        paths = [fitting.kept_at(place, "ci_a", model, seed) for seed in seeds]
         for k, file in enumerate(file for file in paths if file.is_file()):
             trace = pd.read_parquet(file.with_suffix(".parquet"))
             for ax, column in zip(axes, ("risk_val", "f1_val")):
@@ -273,27 +264,6 @@ def write(folder: Path | None) -> None:
     PAGE.write_text(with_tables(PAGE.read_text(), frame, pd.read_csv(LUCK, keep_default_na=False)))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "write"])
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--part", choices=list(PLAN))
-    parser.add_argument("--dataset", choices=DATASETS)
-    parser.add_argument("--model")
-    parser.add_argument("--seed", type=int)
-    given = vars(parser.parse_args())
-    what, folder = given.pop("what"), given.pop("folder")
-    folder = folder and folder.resolve()
-    if what == "write":
-        return write(folder)
-    if folder is None:
-        parser.error("run needs a folder")
-    runtime.configure()
-    try:
-        run(folder, **given)
-    except UsboostError as error:
-        parser.error(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    options = {"part": {"choices": list(PLAN)}, "dataset": {"choices": DATASETS}, "model": {}}
+    run_or_write(__doc__, run, write, **options, seed={"type": int})

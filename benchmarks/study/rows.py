@@ -33,14 +33,14 @@ class Predicted:
     threshold: float
 
     def classes(self, metric: str) -> np.ndarray:
-        """The predicted classes that an F1 is of."""
+        """Return the predicted classes that an F1 is of."""
         if metric == "f1":
             return np.asarray(self.probabilities.argmax(axis=1))
         return (self.probabilities[:, 1] >= self.threshold).astype(int)
 
 
 def interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, float]:
-    """Mean, and half the 95 % interval of Student's t; NaN for one value."""
+    """Return the mean, and half the 95 % interval of Student's t; NaN for one value."""
     found = np.asarray(values, dtype=float)
     if len(found) < 2:
         return float(found.mean()), float("nan")
@@ -49,16 +49,9 @@ def interval(values: Sequence[float] | np.ndarray | pd.Series) -> tuple[float, f
 
 
 def drawn(fits: Sequence[Predicted], metric: str, counts: np.ndarray) -> np.ndarray:
-    """A metric's mean over fits on rows drawn again.
+    """Return a metric of `SHOWN`, the mean over fits, on rows drawn again, float (draws,).
 
-    Parameters
-    ----------
-    metric : of `SHOWN`
-    counts : array of shape (draws, n), how often each test row is in each draw
-
-    Returns
-    -------
-    float array of shape (draws,)
+    `counts`, (draws, n), says how often each test row is in each draw.
     """
     return np.mean([_drawn(fit, metric, counts) for fit in fits], axis=0)
 
@@ -76,12 +69,9 @@ def _drawn(fit: Predicted, metric: str, counts: np.ndarray) -> np.ndarray:
 
 
 def draws(fits: Sequence[Predicted], n_draws: int = DRAWS, seed: int = 0) -> dict[str, np.ndarray]:
-    """Every metric of `SHOWN` on rows drawn again; the same rows for all models of equal test rows.
+    """Return each metric of `SHOWN` on rows drawn again, the mean over the fits, float (n_draws,).
 
-    Returns
-    -------
-    dict of metric to float array of shape (n_draws,), the mean over the fits; no "f1_tuned" for more
-    than two classes
+    The rows are the same for all models of equal test rows; "f1_tuned" is of two classes only.
     """
     rng, n = np.random.default_rng(seed), len(fits[0].y)
     metrics_of = [m for m in SHOWN if m != "f1_tuned" or fits[0].probabilities.shape[1] == 2]
@@ -95,9 +85,8 @@ def draws(fits: Sequence[Predicted], n_draws: int = DRAWS, seed: int = 0) -> dic
 
 
 def spread(model: np.ndarray, against: np.ndarray) -> float:
-    """Half the 95 % percentile interval of a difference, from two arrays of shape (draws,)."""
-    low, high = np.quantile(model - against, [0.025, 0.975])
-    return float(high - low) / 2
+    """Return half the 95 % percentile interval of a difference, from two arrays of shape (draws,)."""
+    return float(np.ptp(np.quantile(model - against, [0.025, 0.975]))) / 2
 
 
 def row(
@@ -106,12 +95,9 @@ def row(
     drawn_model: dict[str, np.ndarray],
     drawn_against: dict[str, np.ndarray],
 ) -> list[str]:
-    """Differences as ``mean ± seeds ± rows``, paired by seed; bold where both together leave 0 out.
+    """Return differences as ``mean ± seeds ± rows``, paired by seed; bold where both together leave 0 out.
 
-    Parameters
-    ----------
-    model, against : fits of two models, seed by seed
-    drawn_model, drawn_against : what `draws` returns for them
+    `drawn_model` and `drawn_against` are what `draws` returns for the fits of the two, seed by seed.
     """
     for fit in (*model, *against):
         if not np.array_equal(fit.y, model[0].y):

@@ -10,31 +10,31 @@ them. Models that have no Earlyboost in them are fitted anew for every prefix.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from lightgbm import LGBMClassifier
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import ParameterGrid, train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.pages import between_marks, number, table_of
+from benchmarks.pages import between_marks, number, run_or_write, table_of
 from usboost.datasets import census
 from usboost.datasets.sequences import digits_rows, iris, pendigits, ts_split
 from usboost.errors import UsboostError
@@ -58,63 +58,41 @@ Division = tuple[Rows, Rows]
 Settings = Callable[[int], list[Any]]
 
 
-def _bnn(seed: int) -> list[Any]:
-    learners = [NetworkLearner((16,), "adam", rate, 32, epochs) for rate, epochs in ((0.01, 30), (0.003, 30))]
-    return [
-        BoostedNetworkClassifier(loss, learner, 5, random_state=seed)
-        for loss in ("squared", "cross_entropy")
-        for learner in learners
-    ]
+def settings_of(model: str, seed: int) -> list[Any]:
+    """Return what a model may be, unfitted: four settings, but of the prior one."""
+    tree, own = DecisionTreeClassifier(random_state=seed), {"random_state": seed}
+    learners = [NetworkLearner((16,), "adam", rate, 32, 30) for rate in (0.01, 0.003)]
+    # the one network has as many hidden units as five rounds have, and as many epochs
+    network = MLPClassifier((80,), batch_size=32, max_iter=150, **own)
+    grown = LGBMClassifier(num_leaves=15, n_jobs=1, verbose=-1, **own)
+    grids: dict[str, tuple[Any, dict[str, Sequence[Any]]]] = {
+        "bnn": (
+            BoostedNetworkClassifier(n_rounds=5, **own),
+            {"loss": ("squared", "cross_entropy"), "learner": learners},
+        ),
+        "network": (network, {"learning_rate_init": (0.01, 0.003), "alpha": (1e-4, 1e-1)}),
+        "lgbm": (grown, {"learning_rate": (0.1, 0.03), "n_estimators": (50, 200)}),
+        "logistic": (LogisticRegression(max_iter=1000), {"C": (0.01, 0.1, 1.0, 10.0)}),
+        "prior": (DummyClassifier(strategy="prior"), {}),
+        "tree": (tree, {"max_depth": (1, 3, 5, 8)}),
+        "earlyboost": (EarlyBoostClassifier(tree, **own), {"estimator__max_depth": (1, 3, 5, 8)}),
+        "adaboost": (
+            AdaBoostClassifier(DecisionTreeClassifier(), n_estimators=50, **own),
+            {"estimator__max_depth": (1, 2, 3, 5)},
+        ),
+    }
+    unfitted, grid = grids[model]
+    return [clone(unfitted).set_params(**one) for one in ParameterGrid(grid)]
 
 
-def _single(seed: int) -> list[Any]:
-    """Return networks of as many hidden units as five rounds have, and as many epochs."""
-    fixed: dict[str, Any] = {"batch_size": 32, "max_iter": 150, "random_state": seed}
-    grid = product((0.01, 0.003), (1e-4, 1e-1))
-    return [MLPClassifier((80,), learning_rate_init=rate, alpha=penalty, **fixed) for rate, penalty in grid]
-
-
-def _lgbm(seed: int) -> list[Any]:
-    fixed: dict[str, Any] = {"num_leaves": 15, "random_state": seed, "n_jobs": 1, "verbose": -1}
-    grid = product((0.1, 0.03), (50, 200))
-    return [LGBMClassifier(n_estimators=trees, learning_rate=rate, **fixed) for rate, trees in grid]
-
-
-def _logistic(seed: int) -> list[Any]:
-    return [LogisticRegression(C=penalty, max_iter=1000) for penalty in (0.01, 0.1, 1.0, 10.0)]
-
-
-def _prior(seed: int) -> list[Any]:
-    return [DummyClassifier(strategy="prior")]
-
-
-def _trees(seed: int) -> list[Any]:
-    return [DecisionTreeClassifier(max_depth=depth, random_state=seed) for depth in (1, 3, 5, 8)]
-
-
-def _early(seed: int) -> list[Any]:
-    return [EarlyBoostClassifier(tree, random_state=seed) for tree in _trees(seed)]
-
-
-def _ada(seed: int) -> list[Any]:
-    trees = [DecisionTreeClassifier(max_depth=depth) for depth in (1, 2, 3, 5)]
-    return [AdaBoostClassifier(tree, n_estimators=50, random_state=seed) for tree in trees]
-
-
-NETWORKS: dict[str, Settings] = {
-    "bnn": _bnn,
-    "network": _single,
-    "lgbm": _lgbm,
-    "logistic": _logistic,
-    "prior": _prior,
-}
-SEQUENCES: dict[str, Settings] = {
-    "earlyboost": _early,
-    "adaboost": _ada,
-    "tree": _trees,
-    "logistic": _logistic,
-    "prior": _prior,
-}
+NETWORKS, SEQUENCES = (
+    {name: partial(settings_of, name) for name in names}
+    for names in (
+        ("bnn", "network", "lgbm", "logistic", "prior"),
+        ("earlyboost", "adaboost", "tree", "logistic", "prior"),
+    )
+)
+"""By model of tables, and of sequences, what makes its settings of a seed."""
 
 
 # boosted networks
@@ -144,7 +122,7 @@ def _tables(name: str) -> Iterator[Division]:
 
 
 def chosen(settings: Sequence[Any], rows: Rows) -> Any:
-    """The setting of the lowest log-loss on a fifth of the rows, fitted to all of them."""
+    """Fit the setting of the lowest log-loss on a fifth of the rows to all of them."""
     x, y = rows
     if len(settings) > 1:
         seen, held = train_test_split(np.arange(len(y)), test_size=CHOOSING, stratify=y, random_state=0)
@@ -157,7 +135,7 @@ def chosen(settings: Sequence[Any], rows: Rows) -> Any:
 
 
 def networks(name: str, model: str, seed: int, division: Division) -> Iterator[dict[str, Any]]:
-    """One line: test scores of the setting chosen."""
+    """Yield one line: test scores of the setting chosen."""
     began = time.process_time()
     fitted = chosen(NETWORKS[model](seed), division[0])
     seconds, (x, y) = time.process_time() - began, division[1]
@@ -172,12 +150,8 @@ def networks(name: str, model: str, seed: int, division: Division) -> Iterator[d
 def _sequences(name: str) -> Iterator[Division]:
     """Yield divisions of all sequences (n, T, d) into parts of the sizes that the official ones have."""
     raw = Path(os.environ.get("USBOOST_DATA", ""))
-    if name == "digits by rows":
-        data = digits_rows()
-    elif name == "pen digits":
-        data = pendigits(raw / "pendigits")
-    else:
-        data = ts_split(raw / "gunpoint", "GunPoint")
+    read = {"digits by rows": digits_rows, "pen digits": lambda: pendigits(raw / "pendigits")}
+    data = read.get(name, lambda: ts_split(raw / "gunpoint", "GunPoint"))()
     x = np.concatenate([np.asarray(each, dtype=float) for each in (data.X_train, data.X_test)])
     y = np.unique(np.concatenate([data.y_train, data.y_test]), return_inverse=True)[1]
     for seed in range(DIVISIONS):
@@ -187,7 +161,7 @@ def _sequences(name: str) -> Iterator[Division]:
 
 
 def _asked(n_frames: int) -> list[int]:
-    """The frames after which an answer may be given, the same for all models: 25 at most."""
+    """Return the frames after which an answer may be given, the same for all models: 25 at most."""
     return [t for t in range(1, n_frames + 1) if t % -(-n_frames // 25) == 0 or t == n_frames]
 
 
@@ -204,7 +178,7 @@ def probabilities(setting: Any, rows: Rows, unseen: np.ndarray) -> np.ndarray:
 
 
 def answered(said: np.ndarray, y: np.ndarray, threshold: float, n_frames: int) -> tuple[float, float, float]:
-    """Harmonic mean, accuracy and earliness of answers at the threshold, or else at the end."""
+    """Return harmonic mean, accuracy and earliness of answers at the threshold, or else at the end."""
     sure = said.max(axis=2) >= threshold
     sure[-1] = True
     at = sure.argmax(axis=0)
@@ -233,7 +207,6 @@ def sequences(name: str, model: str, seed: int, division: Division) -> Iterator[
 
 # both
 
-
 Fit = Callable[[str, str, int, Division], Iterator[dict[str, Any]]]
 PARTS: dict[str, tuple[dict[str, Settings], Callable[[str], Iterator[Division]], Fit]] = {
     **dict.fromkeys(("iris", "digits", "census"), (NETWORKS, _tables, networks)),
@@ -252,13 +225,7 @@ TITLES = {
 
 
 def run(folder: Path, names: Sequence[str] = ()) -> None:
-    """Fit what the folder lacks of the named data; of all when none is named.
-
-    Raises
-    ------
-    UsboostError
-        If there are no such data.
-    """
+    """Fit what the folder lacks of the named data, or of all. Raises `UsboostError` if there are no such."""
     if unknown := set(names) - set(PARTS):
         raise UsboostError(f"no data are named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -288,16 +255,14 @@ def table(frame: pd.DataFrame, data: Sequence[str], metrics: Sequence[str]) -> s
         line = [TITLES[model]]
         for name in data:
             part = own[(own["model"] == model) & (own["data"] == name)]
-            line += [
-                *(number(part[metric].mean(), 3) for metric in metrics),
-                number(part["seconds"].mean(), 1),
-            ]
+            line += [number(part[metric].mean(), 3) for metric in metrics]
+            line.append(number(part["seconds"].mean(), 1))
         lines.append(line)
     return table_of(heads, lines)
 
 
 def figure(frame: pd.DataFrame, path: Path) -> None:
-    """Accuracy after each frame, a panel for each set of sequences; bands are a standard deviation."""
+    """Draw accuracy after each frame, a panel for each set of sequences; bands are a standard deviation."""
     from matplotlib import pyplot
 
     names = [name for name, (models, _, _) in PARTS.items() if models is SEQUENCES]
@@ -320,10 +285,8 @@ def figure(frame: pd.DataFrame, path: Path) -> None:
 def with_tables(text: str, frame: pd.DataFrame) -> str:
     """Return the page's text with the tables of the scores."""
     text = between_marks(text, "bnn", table(frame, ["iris", "digits", "census"], ["accuracy", "log_loss"]))
-    early = table(
-        frame, ["pen digits", "GunPoint", "digits by rows"], ["accuracy", "earliness", "harmonic_mean"]
-    )
-    return between_marks(text, "earlyboost", early)
+    names, metrics = ["pen digits", "GunPoint", "digits by rows"], ["accuracy", "earliness", "harmonic_mean"]
+    return between_marks(text, "earlyboost", table(frame, names, metrics))
 
 
 def write(folder: Path | None) -> None:
@@ -337,22 +300,6 @@ def write(folder: Path | None) -> None:
     figure(frame, FIGURE)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["run", "write"])
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("names", nargs="*")
-    given = parser.parse_args()
-    if given.what == "write":
-        return write(given.folder)
-    if given.folder is None:
-        parser.error("run needs a folder for its scores")
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    try:
-        run(given.folder, given.names)
-    except UsboostError as error:
-        parser.error(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    run_or_write(__doc__, run, write, names={"nargs": "*"})
