@@ -16,14 +16,8 @@ from safetensors.numpy import save
 from sklearn.base import clone
 
 from tests.conftest import contents, make_views, reloaded
-from usboost.boosting.callbacks import Callback
-from usboost.boosting.checkpoint import Checkpoint
+from usboost import Backbone, Callback, Checkpoint, Images, NetworkLearner, TreeLearner, UsboostError
 from usboost.boosting.steps import Bayes
-from usboost.data.images import Images
-from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 from usboost.models.methods.earlyboost import EarlyBoostClassifier

@@ -9,14 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from usboost import Backbone, BoostedFeatures, NetworkLearner, TreeLearner, TwoWeakLearnerClassifier
 from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 MODEL = TwoWeakLearnerClassifier({"U": NetworkLearner(), "S": TreeLearner()})
 

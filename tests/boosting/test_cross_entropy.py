@@ -10,12 +10,7 @@ from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import reloaded
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
+from usboost import NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier, UsboostError, Views
 
 
 def model(**changes) -> TwoWeakLearnerClassifier:

@@ -10,17 +10,12 @@ import pytest
 
 from tests.boosting.test_checkpoint import Dies, Sees, assert_same, outcome
 from tests.conftest import make_views
+from usboost import Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.callbacks import History
-from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

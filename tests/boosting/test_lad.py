@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
+from usboost import Table, TreeLearner, TwoWeakLearnerRegressor, Views
 
 ROUNDS, SHRINKAGE = 12, 0.3
 

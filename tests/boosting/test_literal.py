@@ -10,16 +10,12 @@ from torch import nn
 from benchmarks.speed.census import dense, ordinal
 from benchmarks.speed.literal import LiteralBoosting, leaf_values
 from tests.conftest import make_views
+from usboost import BoostedFeatures, NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier
 from usboost.boosting.steps import Bayes
-from usboost.data.table import Table
 from usboost.learners.base import Target
 from usboost.learners.networks.inputs import initialise, table_network
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.base import simplex_codewords
 from usboost.losses.exponential import CodewordExponential
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 def fixed(steps):

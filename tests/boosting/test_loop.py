@@ -8,18 +8,12 @@ import torch
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views, reloaded
-from usboost.boosting.callbacks import Callback
+from usboost import Callback, Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.loop import StagewiseLoop, bounded
 from usboost.boosting.steps import Fixed, Newton
 from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.backbones import Backbone, embedded
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

@@ -12,18 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_views, reloaded
+from usboost import Backbone, Images, NetworkLearner, RidgeLearner, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Learner, PresentRows, Target, predict, prepare, trainer, weighted_sum
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.models.inspection.inspect import view_contributions, view_importance
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

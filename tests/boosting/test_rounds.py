@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from usboost import Table, UsboostError, Views
 from usboost.boosting.callbacks import EarlyStopping, History, improves
 from usboost.boosting.loop import StagewiseLoop, fit_error
 from usboost.boosting.rounds import Round
 from usboost.boosting.steps import Bayes, Fixed, Newton
 from usboost.boosting.targets import Gradient, SecondOrder
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.losses.exponential import CodewordExponential
 

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from usboost import Table, TreeLearner, UsboostError, Views
 from usboost.boosting.callbacks import History
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import Gradient, NewtonTarget
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.regression import Squared
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views
+from usboost import NetworkLearner, TreeLearner, UsboostError
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import (
@@ -17,10 +18,7 @@ from usboost.boosting.targets import (
     target_rule,
     trimmed,
 )
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential, Exponential
 

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.models.baselines.trees import LightGBMBaseline
+from usboost import LightGBMBaseline, Table, Views
 from usboost.table.columns.texts import holds_text
 from usboost.table.user_table import UserTable
 

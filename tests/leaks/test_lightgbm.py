@@ -8,10 +8,8 @@ import pytest
 from sklearn.metrics import log_loss
 
 from tests.conftest import make_views
-from usboost.boosting.callbacks import Callback
+from usboost import Callback, LightGBMBaseline, Views
 from usboost.boosting.rounds import Round
-from usboost.data.views import Views
-from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.baselines.wrapper import NAME
 from usboost.models.methods.boosted_features import lightgbm_parameters
 

@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import Backbone, Images, Table, Views
 from usboost.learners.networks import finetuning
-from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.methods.ensemble import EnsembleClassifier

@@ -17,9 +17,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
-from usboost.data.table import Table
+from usboost import Table, UsboostError
 from usboost.data.views import Frame
-from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.estimators import ClassifierLearner, FittedClassifiers
 

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from usboost.data.table import Table
+from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner
 from usboost.learners.base import LeafValues, Target
 from usboost.learners.estimators import RegressorLearner
 from usboost.learners.histogram import numeric_bins
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.ridge import RidgeLearner
 from usboost.learners.spectrum import GRID, Spectrum
 from usboost.learners.tree_grower import HistogramGrower, Limits
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.quantile import PiecewiseLinear
 
 N = 150

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import Images, Table, UsboostError
 from usboost.learners.base import Target, sum_one_by_one, weighted_sum
 from usboost.learners.ridge import FittedRidge, RidgeLearner
 from usboost.learners.spectrum import GRID, Spectrum

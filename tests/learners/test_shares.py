@@ -5,13 +5,9 @@ import pytest
 
 from tests.boosting.test_checkpoint import Dies
 from tests.conftest import make_views
-from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import Checkpoint, NetworkLearner, Table, TwoWeakLearnerClassifier, UsboostError
 from usboost.learners.base import Target
-from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree_learner import TreeLearner, drawn_columns
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 ENGINES = ("lightgbm", "histogram", "sklearn")
 

@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.learners.tree_learner import TreeLearner
+from usboost import BoostedFeatures, Table, TreeLearner, TwoBranchNetworkClassifier, Views
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 RNG = np.random.default_rng(0)

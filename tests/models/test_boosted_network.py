@@ -18,11 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import NetworkLearner, Table, TreeLearner, UsboostError
 from usboost.learners.base import Target
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.regression import Squared
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 

@@ -13,16 +13,14 @@ from sklearn.base import clone
 
 from tasks import settings
 from tasks.fits import models as from_params
+from usboost import BoostedNetworkRegressor, RidgeBaseline, UsboostError
 from usboost.boosting.checkpoint import described
-from usboost.errors import UsboostError
 from usboost.fit.build import OneComputer
 from usboost.fit.options import ImageOptions
 from usboost.models import build as builders
 from usboost.models import catalogue
 from usboost.models.base import ViewsClassifier, ViewsRegressor
-from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.entry import KINDS
-from usboost.models.methods.boosted_network import BoostedNetworkRegressor
 
 ROOT = Path(__file__).parents[2]
 PARAMS = settings.load(ROOT / "params.yaml")

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from usboost.errors import UsboostError
+from usboost import EarlyBoostClassifier, UsboostError, save
 from usboost.models.methods.early_trigger import EarlyTrigger, harmonic_mean
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
-from usboost.models.persistence import save
 
 
 def sequences(n_classes: int, n: int = 60, frames: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -16,10 +16,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from usboost.boosting.callbacks import Callback
+from usboost import Callback, EarlyBoostClassifier, UsboostError
 from usboost.datasets.sequences import digits_rows
-from usboost.errors import UsboostError
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 
 def sequences(

@@ -21,19 +21,12 @@ from sklearn.model_selection import (
 
 from tests.conftest import make_views, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
+from usboost import BoostedFeatures, Checkpoint, Images, SplitColumns, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.callbacks import Callback, History, ShowRounds
-from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.split_columns import SplitColumns
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:

@@ -7,8 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from tests.conftest import make_views, reloaded
 from tests.small_models import on_features
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import Table, UsboostError
 from usboost.models.methods.bfv_network import BFV
 from usboost.models.methods.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
 

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import reloaded
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
+from usboost import Backbone, Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import mutual_info_score
 
 from tests.small_models import boosting, lgbm, network
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost import Table, TreeLearner, TwoWeakLearnerRegressor, UsboostError, Views
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.task import TASKS
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.inspection import inspect as inspection
 from usboost.models.inspection.inspect import (
     calibration,
@@ -25,7 +22,6 @@ from usboost.models.inspection.inspect import (
     view_importance,
     worst_samples,
 )
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
 
 def test_contributions_are_steps_times_output_sizes(two_views):

@@ -11,14 +11,9 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from tests.conftest import make_views, reloaded
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
+from usboost import RidgeLearner, Table, TreeLearner, TwoWeakLearnerClassifier, UsboostError, Views
 from usboost.models.baselines.linear import LinearBaseline, Multinomial
 from usboost.models.inspection.inspect import view_contributions
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

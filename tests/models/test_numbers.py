@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.baselines.trees import LightGBMBaseline
+from usboost import BoostedFeatures, LightGBMBaseline, NetworkLearner, Table, TreeLearner, UsboostError, Views
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 

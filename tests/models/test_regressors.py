@@ -17,12 +17,7 @@ from tests.boosting.test_checkpoint import Dies
 from tests.conftest import make_views, reloaded
 from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import network
-from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
+from usboost import Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, Views, load, save
 from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import LightGBMBaselineRegressor
@@ -30,7 +25,6 @@ from usboost.models.methods.bfv_network import BoostedFeatureNetworkRegressor
 from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_branch import TwoBranchNetworkRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.models.persistence import load, save
 
 VIEWS, _ = make_views(2, n=240)
 RNG = np.random.default_rng(0)

@@ -9,18 +9,14 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import BoostedFeatures, PredictionIntervals, Table, TreeLearner, Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor, ScikitBaseline
 from usboost.models.baselines.trees import ForestBaseline, LightGBMBaseline
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.prediction_intervals import PredictionIntervals
 
 
 class _Noting:

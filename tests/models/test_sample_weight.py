@@ -11,12 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
+from usboost import BoostedFeatures, NetworkLearner, RidgeLearner, Table, TreeLearner, UsboostError, Views
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor
 from usboost.models.baselines.trees import (
@@ -27,7 +22,6 @@ from usboost.models.baselines.trees import (
 )
 from usboost.models.estimator import class_factors
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor

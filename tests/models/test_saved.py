@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import reloaded
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.models.persistence import load
+from usboost import Table, UsboostError, Views, load
 
 SAVED = Path(__file__).parent / "saved"
 EXPECTED = json.loads((SAVED / "expected.json").read_text())

@@ -9,9 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost import Table, UsboostError, Views
 from usboost.fit.trials import space_of
 from usboost.models.baselines.packages import ScikitBaseline, ScikitBaselineRegressor, check_outside, outside
 

@@ -13,15 +13,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.baselines.trees import LightGBMBaseline
+from usboost import LightGBMBaseline, NetworkLearner, SplitColumns, Table, TreeLearner, UsboostError, Views
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.split_columns import SplitColumns
 
 
 def boosting(**changes: Any) -> TwoWeakLearnerClassifier:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import Table, Views
 from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline

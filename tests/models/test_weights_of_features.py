@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import BoostedFeatures, Table, TwoBranchNetworkClassifier, Views
 from usboost.evaluation.folds import Related
 from usboost.models.methods.bfv_network import BFV, BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 
 RNG = np.random.default_rng(0)
 N = 160

@@ -10,18 +10,14 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import BoostedFeatures, PredictionIntervals, Table, TreeLearner, Views
 from usboost.evaluation.metrics import row_losses
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import ScikitBaseline
 from usboost.models.baselines.trees import ForestBaseline, ForestBaselineRegressor
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier, BoostedFeatureNetworkRegressor
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.prediction_intervals import PredictionIntervals
 
 RNG = np.random.default_rng(0)
 N = 200

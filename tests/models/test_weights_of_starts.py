@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from usboost import Table, TreeLearner, TwoWeakLearnerClassifier, Views
 from usboost.boosting.context import FitContext
-from usboost.data.table import Table
-from usboost.data.views import Views
 from usboost.evaluation.folds import Related
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, RidgeBaseline, _turns
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.methods.weak_learners import fit_start
 
 N = 90

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from tests.conftest import reloaded
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import NetworkLearner, Table, TreeLearner, Views
 from usboost.evaluation.metrics import row_losses
 from usboost.fit.build import build
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 

@@ -15,8 +15,7 @@ from tests.fit.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
 from tests.table.test_shards import shards, written
-from usboost import Backbone, NetworkLearner, UsboostError
-from usboost.models.sharded import fit_sharded
+from usboost import Backbone, NetworkLearner, UsboostError, fit_sharded
 from usboost.table.shards import read_shard
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
-from usboost.boosting.checkpoint import Checkpoint
-from usboost.models.sharded import fit_sharded
+from usboost import Checkpoint, fit_sharded
 
 QUICK = ("2wl_newton", "linear_trees")
 

@@ -11,11 +11,9 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import contents, encoded, make_views, reloaded
+from usboost import Backbone, NetworkLearner, Table, TreeLearner, UsboostError, Views, load, save
 from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.architectures import (
     SmallCNN,
@@ -24,12 +22,9 @@ from usboost.learners.networks.architectures import (
     save_backbone,
     weights_file,
 )
-from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.image_network import ImageNetwork
 from usboost.learners.networks.inputs import TableLinear, dense_network, initialise
-from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.train import make_optimizer
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures
@@ -37,7 +32,6 @@ from usboost.models.methods.boosted_network import BoostedNetworkClassifier, Boo
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.persistence import load, save
 
 
 def test_the_lookup_layer_is_a_dense_one_hot_layer():

@@ -6,17 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_views
+from usboost import NetworkLearner, TreeLearner, UsboostError
 from usboost.boosting.loop import ensemble_scores
 from usboost.boosting.rounds import Stage
-from usboost.errors import UsboostError
 from usboost.learners import forest
 from usboost.learners import tree as tree_module
 from usboost.learners.base import Target, sum_one_by_one, weighted_sum
 from usboost.learners.forest import Forest
 from usboost.learners.networks import written_out
-from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree import Tree
-from usboost.learners.tree_learner import TreeLearner
 
 
 def grown(n_trees, depth, n_outputs=1, engine="lightgbm", n=400):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from usboost.data.table import Table
+from usboost import Table, TreeLearner
 from usboost.learners.base import LeafValues, PresentTrainer, Target, prepare
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.testing import example_table
 

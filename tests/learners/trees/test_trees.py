@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import Table, UsboostError
 from usboost.learners.base import Target
 from usboost.learners.forest import FittedTrees
 from usboost.learners.tree import Tree
