@@ -1,4 +1,4 @@
-"""Small seeded tables that many tests fit to; `conftest.make_views` has numbers and categories in two views."""
+"""Small seeded tables that many tests fit to; `conftest.make_views` has numbers and categories."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ def sequences(n_classes: int, n: int = 90, frames: int = 6, seed: int = 0) -> tu
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     centres = np.random.default_rng(99).normal(size=(n_classes, frames, 2))
-    return centres[y] + rng.normal(size=(n, frames, 2)), y
+    return centres[y] + 1.5 * rng.normal(size=(n, frames, 2)), y

@@ -141,17 +141,6 @@ def test_reported_risk_and_scores_are_those_of_the_stages():
     np.testing.assert_array_equal(staged[-1], model.predict(held))
 
 
-def test_shrinkage_scales_the_steps():
-    views, y = two_views(2)
-    whole, half = (
-        TwoWeakLearnerClassifier({"S": stump()}, n_rounds=1, shrinkage=nu, validation_fraction=0).fit(
-            views, y
-        )
-        for nu in (1.0, 0.5)
-    )
-    assert half.stages_[0].steps["S"] == pytest.approx(0.5 * whole.stages_[0].steps["S"])
-
-
 def test_inner_iterations_keep_the_best():
     views, y = two_views(2)
 
@@ -162,54 +151,6 @@ def test_inner_iterations_keep_the_best():
         return model.fit(views, y).history_[0]["risk_train"]
 
     assert risk_after(4) <= risk_after(1) + 1e-12
-
-
-def test_early_stopping_restores_the_best_round():
-    views, y = two_views(2, n=200)
-    held, y_held = two_views(2, n=200, seed=9)
-    model = TwoWeakLearnerClassifier(
-        {"S": TreeLearner(max_depth=3, min_samples_leaf=2)}, n_rounds=60, patience=5
-    )
-    model.fit(views, y, (held, y_held))
-    assert len(model.history_) == model.best_round_ + 5 < 60
-    assert len(model.stages_) == model.best_round_
-
-
-def test_equal_seeds_give_equal_models_and_others_do_not():
-    views, y = two_views(2)
-
-    def trace(seed):
-        model = TwoWeakLearnerClassifier(
-            {"U": NetworkLearner(hidden=(8,), batch_size=64), "S": TreeLearner()},
-            n_rounds=3,
-            random_state=seed,
-        )
-        return model.fit(views, y).predict_proba(views)
-
-    np.testing.assert_array_equal(trace(0), trace(0))
-    assert not np.array_equal(trace(0), trace(1))
-
-
-def test_an_overflowing_risk_names_the_round():
-    views, y = two_views(2, n=100)
-    y = y.copy()
-    y[:3] = 1 - y[:3]
-    model = TwoWeakLearnerClassifier(
-        {"S": TreeLearner(min_samples_leaf=1, max_depth=4)},
-        step="fixed",
-        step_settings={"value": 1e3},
-        n_rounds=50,
-    )
-    with pytest.raises(UsboostError, match=r"round \d+: the risk is no longer finite"):
-        model.fit(views, y)
-
-
-def test_three_views_search_three_steps():
-    views, y = two_views(2)
-    model = TwoWeakLearnerClassifier(
-        {"U": stump(), "S": stump(), "extra": stump()}, n_rounds=2, validation_fraction=0
-    ).fit(views.with_view("extra", views["U"]), y)
-    assert set(model.stages_[0].steps) == {"U", "S", "extra"}
 
 
 @pytest.mark.parametrize(
@@ -228,14 +169,6 @@ def test_mistakes_get_one_sentence(labels, views, said):
         TwoWeakLearnerClassifier(**{"learners": {"S": stump()}, **(views or {})}).fit(
             data, y if labels is None else labels
         )
-
-
-def test_labels_of_any_type():
-    views, y = two_views(2)
-    for names in (np.array(["no", "yes"]), np.array([False, True]), np.array([1.0, 2.0])):
-        model = TwoWeakLearnerClassifier({"S": stump()}, n_rounds=2).fit(views, names[y])
-        np.testing.assert_array_equal(model.classes_, names)
-        assert model.predict(views).dtype == names.dtype
 
 
 def sequence_of(views, y, **changes):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     accuracy_score,
-    average_precision_score,
     f1_score,
     log_loss,
     mean_absolute_error,
@@ -22,7 +21,6 @@ from usboost.boosting.callbacks import improves
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import regression_intervals
 from usboost.evaluation.metrics import (
-    average_precision,
     best_threshold,
     confusion,
     f1,
@@ -49,19 +47,6 @@ def test_no_other_threshold_has_a_higher_f1(rows: list[tuple[int, float]]) -> No
 def test_a_threshold_lies_between_two_probabilities() -> None:
     y, p = np.array([0, 0, 1, 1]), np.array([0.1, 0.2, 0.4, 0.9])
     assert np.isclose(best_threshold(y, p), 0.3)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1))
-def test_f1_is_scikit_learns(rows: list[tuple[int, int]]) -> None:
-    y, predicted = np.array(rows).T
-    expected = f1_score(y, predicted, labels=[0, 1, 2], average="macro", zero_division=0)
-    assert np.isclose(f1(y, predicted, 3), expected)
-
-
-@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1))
-def test_f1_of_two_classes_is_that_of_class_1(rows: list[tuple[int, int]]) -> None:
-    y, predicted = np.array(rows).T
-    assert np.isclose(f1(y, predicted, 2), f1_score(y, predicted, zero_division=0))
 
 
 @settings(max_examples=50)
@@ -147,12 +132,3 @@ def test_precision_and_recall_are_scikit_learns():
         for name, values in zip(("precision", "recall", "f1", "support"), expected, strict=True):
             assert np.nan_to_num(found[name]) == pytest.approx(values)
         assert np.isnan(found["recall"]).sum() == (n_classes == 4)
-
-
-def test_average_precision_is_scikit_learns():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        positive, score = rng.random(40) < 0.3, rng.integers(0, 12, 40) / 12
-        positive[0] = True
-        assert average_precision(positive, score) == pytest.approx(average_precision_score(positive, score))
-    assert np.isnan(average_precision(np.zeros(3, dtype=bool), score[:3]))

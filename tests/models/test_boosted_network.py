@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
-from sklearn.datasets import load_iris
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
@@ -298,12 +297,6 @@ def test_scikit_learns_tools() -> None:
     np.testing.assert_array_equal(*equal)
     other = clone(model).set_params(random_state=5).fit(X, y)
     assert not np.array_equal(other.predict_proba(X), equal[0])
-
-
-def test_iris() -> None:
-    X, y = load_iris(return_X_y=True)
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    assert cross_val_score(BoostedNetworkClassifier(n_rounds=5), X, y, cv=folds).mean() > 0.93
 
 
 @pytest.mark.parametrize(

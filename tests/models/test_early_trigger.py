@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from tests.tables import sequences
 from usboost import EarlyBoostClassifier, UsboostError, save
 from usboost.models.methods.early_trigger import EarlyTrigger, harmonic_mean
-
-
-def sequences(n_classes: int, n: int = 60, frames: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    centres = np.random.default_rng(99).normal(size=(n_classes, frames, 2))
-    return centres[y] + 0.8 * rng.normal(size=(n, frames, 2)), y + 1
-
 
 MODELS = {
     (k, algorithm): EarlyBoostClassifier(algorithm=algorithm).fit(*sequences(k))
@@ -130,14 +123,6 @@ def test_extreme_thresholds() -> None:
     assert (last.predict(X[:, :5])[0] == -1).all()
 
 
-def test_later_is_surer() -> None:
-    X, y = sequences(3, n=300, seed=3)
-    figures = [trigger((3, "auto"), "margin", level).figures(X, y) for level in (0.0, 1.0, 2.0, 4.0)]
-    earliness = [e for _, _, e in figures]
-    assert earliness == sorted(earliness)
-    assert figures[-1][1] > figures[0][1]
-
-
 @pytest.mark.parametrize(
     ("names", "undecided"),
     [
@@ -181,7 +166,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         with pytest.raises(UsboostError, match=said):
             EarlyTrigger(**change).fit(X, y)
     rule = trigger((3, "auto"), "probability", 0.7)
-    with pytest.raises(UsboostError, match="one label for each of the 60 sequences"):
+    with pytest.raises(UsboostError, match="one label for each of the 90 sequences"):
         rule.score(X, y[:5])
     with pytest.raises(UsboostError, match="trained on 6"):
         rule.predict(np.zeros((1, 7, 2)))

@@ -16,17 +16,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+from tests.tables import sequences
 from usboost import Callback, EarlyBoostClassifier, UsboostError
-from usboost.datasets.sequences import digits_rows
-
-
-def sequences(
-    n_classes: int, n: int = 90, frames: int = 6, d: int = 2, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    centres = rng.normal(size=(n_classes, frames, d))
-    return centres[y] + 1.2 * rng.normal(size=(n, frames, d)), y
 
 
 def ragged(
@@ -392,11 +383,3 @@ def test_data_that_do_not_suit() -> None:
         model.predict(np.zeros((1, 7, 2)))
     with pytest.raises(UsboostError, match="3 features but the model was trained on 2"):
         model.predict(np.zeros((1, 6, 3)))
-
-
-def test_digits_by_rows_get_clearer_with_every_row() -> None:
-    data = digits_rows()
-    model = EarlyBoostClassifier().fit(data.X_train, data.y_train, (data.X_test, data.y_test))
-    curve = [row["accuracy_val"] for row in model.history_]
-    assert curve[-1] > 0.8
-    assert curve[-1] > curve[3] > curve[1]

@@ -95,18 +95,6 @@ def test_every_kind_of_view_is_cut_as_scikit_learn_cuts() -> None:
 
 
 @pytest.mark.parametrize("name", ON_VIEWS)
-def test_clones_and_parameters(name: str) -> None:
-    model = ON_VIEWS[name](random_state=3, callbacks=[History()])
-    copy = clone(model)
-    assert copy is not model
-    assert copy.get_params()["random_state"] == 3
-    assert copy.set_params(random_state=4).random_state == 4
-    assert model.random_state == 3
-    for key, value in model.get_params(deep=False).items():
-        assert getattr(model, key) is value
-
-
-@pytest.mark.parametrize("name", ON_VIEWS)
 def test_rounds_kept(name: str) -> None:
     views, y = make_views(3, n=200)
     model = ON_VIEWS[name](validation_fraction=0).fit(views, y)

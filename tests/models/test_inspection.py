@@ -154,27 +154,6 @@ def test_worst_samples_are_the_surest_mistakes():
     assert len(worst_samples(y, p)) == 3
 
 
-def test_informative_columns_are_those_that_go_with_the_class():
-    rng = np.random.default_rng(2)
-    y = rng.integers(0, 3, 600)
-    frame = pd.DataFrame(
-        {
-            "noise": rng.normal(size=600),
-            "constant": 1.0,
-            "each its own": [str(k) for k in range(600)],
-            "category": pd.Categorical(np.array(["x", "y", "z"])[y]),
-            "number": y + rng.normal(size=600),
-            "missing": np.where(y == 1, np.nan, 1.0),
-            "infinite": np.where(y == 2, np.inf, rng.normal(size=600)),
-            "weak": pd.Series(np.where(rng.random(600) < 0.3, y, rng.integers(0, 3, 600)), dtype="category"),
-        }
-    )
-    found = informative_columns(frame, y, n=5)
-    assert found[0] == "category"
-    assert set(found) == {"category", "number", "missing", "infinite", "weak"}
-    assert informative_columns(frame[["noise"]], y) == ["noise"]
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_informative_columns_as_pandas_and_scikit_learn_have_it(seed: int) -> None:
     """Column by column: pandas' tenths, scikit-learn's mutual information."""

@@ -48,16 +48,6 @@ def test_it_is_scikit_learns_on_standardised_numbers_and_indicators(n_classes: i
     np.testing.assert_allclose(model.predict_proba(test), probabilities[best], atol=1e-3)
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_saved_one_predicts_the_same(tmp_path, n_classes: int) -> None:
-    views, y = make_views(n_classes)
-    labels = np.array(list("abcd"))[y]
-    model = LinearBaseline().fit(views, labels)
-    again = reloaded(model, tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
-    np.testing.assert_array_equal(again.predict(views), model.predict(views))
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_out_of_fold_scores_are_those_of_fits_without_the_row(n_classes: int) -> None:
     """A row's label has no say in its own score; any other's has."""

@@ -4,35 +4,16 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views
-from usboost import BoostedFeatures, LightGBMBaseline, NetworkLearner, Table, TreeLearner, UsboostError, Views
-from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-
-
-def network(**changes):
-    return NetworkLearner(**{"hidden": (5,), "batch_size": 64, "device": "cpu", **changes})
-
-
-def two_branches(**changes):
-    settings = {"dnn1": (4,), "dnn2": (4,), "dnn3": (4,), "n_epochs": 2, "device": "cpu"}
-    return TwoBranchNetworkClassifier(**{**settings, **changes})
-
-
-def boosting(**changes):
-    learners = {"U": network(), "S": TreeLearner(min_samples_leaf=2)}
-    return TwoWeakLearnerClassifier(**{"learners": learners, "n_rounds": 3, **changes})
-
+from tests.small_models import boosting, lgbm, network, on_features, two_branches
+from usboost import Table, TreeLearner, UsboostError, Views
 
 MODELS = {
     "2wl": boosting,
     "2wl2o": lambda **changes: boosting(target="second_order", **changes),
     "2wl-newton": lambda **changes: boosting(target="newton", **changes),
     "two branches": two_branches,
-    "bfv_dnn": lambda **changes: BoostedFeatureNetworkClassifier(
-        BoostedFeatures(n_trees=4), two_branches(), **changes
-    ),
-    "lgbm": lambda **changes: LightGBMBaseline(n_trees=4, **changes),
+    "bfv_dnn": on_features,
+    "lgbm": lgbm,
 }
 LABELS = {
     "strings": lambda y: np.array(["no", "maybe", "yes"])[y],

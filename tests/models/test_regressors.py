@@ -206,27 +206,6 @@ def test_huber_delta_is_in_the_units_of_y() -> None:
     assert boosting(loss="huber", delta=5.0).fit(VIEWS, Y).delta_ == 5.0
 
 
-def test_wrong_targets_do_less_harm_to_the_absolute_loss() -> None:
-    rng = np.random.default_rng(1)
-    wrong = np.where(rng.random(240) < 0.1, Y + 3000, Y)
-    errors = {}
-    for loss in ("squared", "huber", "absolute"):
-        learners = {"U": TreeLearner(min_samples_leaf=5), "S": TreeLearner(min_samples_leaf=5)}
-        model = TwoWeakLearnerRegressor(
-            learners, loss=loss, n_rounds=40, shrinkage=0.2, validation_fraction=0
-        ).fit(VIEWS, wrong)
-        errors[loss] = np.abs(model.predict(VIEWS) - Y).mean()
-    assert errors["absolute"] < errors["huber"] < errors["squared"]
-
-
-def test_quantile_models_leave_their_share_below() -> None:
-    for level in (0.2, 0.9):
-        model = boosting(
-            learners={"S": TreeLearner(min_samples_leaf=20)}, loss="quantile", quantile=level, patience=None
-        ).fit(VIEWS, Y)
-        assert np.mean(model.predict(VIEWS) >= Y) == pytest.approx(level, abs=0.05)
-
-
 def test_scikit_learn_can_cut_and_score_them() -> None:
     scores = cross_val_score(RidgeBaseline(), VIEWS, Y, cv=3, scoring="neg_root_mean_squared_error")
     assert len(scores) == 3 and scores.max() < 0 and np.isfinite(scores).all()

@@ -292,7 +292,7 @@ def test_what_is_told_of_classes_of_rows_that_stop_a_fit(name: str) -> None:
     }
     known = {key: value for key, value in expected.items() if key in told}
     assert "risk_val" in known and {key: told[key] for key in known} == pytest.approx(known, rel=1e-5)
-    assert losses.mean() != pytest.approx(expected["risk_val"], rel=1e-2)
+    assert losses.mean() != pytest.approx(expected["risk_val"], rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["ridge", "forest", "squared", "two branches", "intervals", "bfv"])

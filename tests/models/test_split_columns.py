@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,15 +11,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from usboost import LightGBMBaseline, NetworkLearner, SplitColumns, Table, TreeLearner, UsboostError, Views
+from tests.small_models import boosting
+from usboost import LightGBMBaseline, SplitColumns, Table, TreeLearner, UsboostError, Views
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-
-
-def boosting(**changes: Any) -> TwoWeakLearnerClassifier:
-    network = NetworkLearner((5,), batch_size=64, device="cpu")
-    learners = {"U": network, "S": TreeLearner(min_samples_leaf=5)}
-    return TwoWeakLearnerClassifier(**{"learners": learners, "n_rounds": 4, **changes})
 
 
 def test_a_matrix_is_dealt_out_to_the_views() -> None:

@@ -168,22 +168,6 @@ def test_two_branches_by_hand(fusion):
     np.testing.assert_allclose(model.predict_proba(views), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_best_epoch_is_restored():
-    views, y = make_views(2, n=300)
-    held, y_held = make_views(2, n=200, seed=5)
-    model = TwoBranchNetworkClassifier(n_epochs=12, patience=None, learning_rate=0.01, device="cpu")
-    model.fit(views, y, (held, y_held))
-    best = model.history_[model.best_round_ - 1]
-    assert best["f1_val"] == max(row["f1_val"] for row in model.history_)
-    assert model.score(held, y_held) == pytest.approx(best["accuracy_val"])
-
-
-def test_a_diverging_network_is_an_error():
-    views, y = make_views(2, n=100)
-    with pytest.raises(UsboostError, match="no longer finite in epoch"):
-        TwoBranchNetworkClassifier(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)
-
-
 def made_images(n=60, channels=1, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
