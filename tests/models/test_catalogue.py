@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -20,7 +23,9 @@ from usboost.fit.options import ImageOptions
 from usboost.models import build as builders
 from usboost.models import catalogue
 from usboost.models.base import ViewsClassifier, ViewsRegressor
+from usboost.models.catalogue import model_colour
 from usboost.models.entry import KINDS
+from usboost.report import figures
 
 ROOT = Path(__file__).parents[2]
 PARAMS = settings.load(ROOT / "params.yaml")
@@ -223,3 +228,28 @@ def test_such_comparisons_are_found() -> None:
     ):
         assert compared_names(line), line
     assert compared_names('name.startswith("/") or name == catalogue.BASELINE or kind == "network"') == []
+
+
+def test_colours_are_told_apart() -> None:
+    colours = {name: model_colour(name) for name in catalogue.CATALOGUE}
+    parts = {
+        name: np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)])
+        for name, colour in colours.items()
+        if colour
+    }
+    assert set(parts) == set(catalogue.CATALOGUE)
+    near = [
+        pair
+        for pair in itertools.combinations(parts, 2)
+        if np.linalg.norm(parts[pair[0]] - parts[pair[1]]) < 30
+    ]
+    assert not near
+    assert model_colour("somebodys.own.Model") is None
+
+
+def test_the_first_of_a_colour_has_that_of_its_line_in_the_report() -> None:
+    frame = pd.DataFrame({"seed": 0, "round": [1, 2], "seconds": [0.1, 0.2], "f1_val": [0.5, 0.6]})
+    trace = frame.assign(**dict.fromkeys(("risk_train", "risk_val", "epsilon", "delta"), 0.5))
+    for model in ("2wl", "2wl2o", "lgbm", "prior"):
+        figure = figures.performance({model: trace}, "a table")
+        assert model_colour(model) in {str(line.get_color()) for line in figure.axes[0].lines}

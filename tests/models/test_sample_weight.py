@@ -13,9 +13,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import train_test_split
 
 from tests.tables import crossed, one, two
-from usboost import BoostedFeatureNetworkClassifier, NetworkLearner, RidgeBaseline, RidgeLearner, TreeLearner
+from usboost import BoostedFeatures, NetworkLearner, RidgeBaseline, RidgeLearner, TreeLearner, UsboostError
 from usboost.boosting.context import FitContext
-from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, _turns
@@ -27,8 +26,11 @@ from usboost.models.baselines.trees import (
     LightGBMBaselineRegressor,
 )
 from usboost.models.estimator import class_factors
-from usboost.models.methods.bfv_network import BFV, BoostedFeatureNetworkRegressor
-from usboost.models.methods.boosted_features import BoostedFeatures
+from usboost.models.methods.bfv_network import (
+    BFV,
+    BoostedFeatureNetworkClassifier,
+    BoostedFeatureNetworkRegressor,
+)
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor

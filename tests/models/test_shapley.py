@@ -6,18 +6,10 @@ import numpy as np
 import pytest
 
 from tests.learners.trees.test_shapley import brute_force
-from usboost import (
-    NetworkLearner,
-    Table,
-    TreeLearner,
-    TwoWeakLearnerClassifier,
-    TwoWeakLearnerRegressor,
-    Views,
-)
-from usboost.errors import UsboostError
-from usboost.learners.ridge import RidgeLearner
+from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner, UsboostError, Views
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.inspection.attribution import check_explainable, direction, shapley
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 RNG = np.random.default_rng(0)
 N = 400

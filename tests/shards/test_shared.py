@@ -16,17 +16,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
-from usboost import (
-    LightGBMBaseline,
-    RidgeLearner,
-    Table,
-    TreeLearner,
-    TwoWeakLearnerClassifier,
-    TwoWeakLearnerRegressor,
-    UsboostError,
-)
-from usboost.boosting.callbacks import Callback
-from usboost.boosting.checkpoint import Checkpoint
+from usboost import Callback, Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, fit_sharded
 from usboost.boosting.loop import fit_error
 from usboost.boosting.rounds import Round
 from usboost.boosting.steps import shared_line, shared_risk
@@ -41,8 +31,9 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.losses.regression import Huber, Squared
+from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import Projection
-from usboost.models.sharded import fit_sharded
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.shards import collective as here_module
 from usboost.shards.collective import grouped_quantiles, world
 from usboost.shards.threads import Link, ShardStopped, run
