@@ -8,7 +8,8 @@ import torch
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views, reloaded
-from usboost import Callback, Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
+from usboost import Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
+from usboost.boosting.callbacks import History
 from usboost.boosting.loop import StagewiseLoop, bounded
 from usboost.boosting.steps import Fixed, Newton
 from usboost.boosting.targets import Gradient, NewtonDirection, SecondOrder
@@ -53,19 +54,10 @@ def test_a_round_by_hand():
     # margins ⟨f, y − y^k⟩ = √2 f for class 1 and −√2 f for class 0
     f = 0.1 * (g + h)
     expected = 1 + np.mean(np.exp(-0.5 * np.sqrt(2) * np.where(y == 1, f, -f)))
-    rounds = []
-    loop.callbacks = [Recorder(rounds)]
+    history = History()
+    loop.callbacks = [history]
     loop.run(Views(U=Table.from_numeric(u), S=Table.from_numeric(s)), y)
-    assert rounds[0].metrics["risk_train"] == pytest.approx(expected, rel=1e-6)
-
-
-class Recorder(Callback):
-    def __init__(self, rounds):
-        self.rounds = rounds
-
-    def on_round(self, round_):
-        self.rounds.append(round_)
-        return False
+    assert history.rounds[0]["risk_train"] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -104,17 +96,17 @@ def test_the_loop_is_the_papers_algorithm_done_literally(n_classes, order):
 @pytest.mark.parametrize("target", [Gradient(), SecondOrder(n_inner=2), NewtonDirection()])
 def test_searched_steps_never_raise_the_risk(n_classes, target):
     views, y = two_views(n_classes)
-    rounds = []
+    history = History()
     loop = StagewiseLoop(
         CodewordExponential.simplex(n_classes),
         {"U": NetworkLearner(hidden=(8,), batch_size=64), "S": TreeLearner(max_depth=2)},
         target,
         Newton(),
         n_rounds=8,
-        callbacks=[Recorder(rounds)],
+        callbacks=[history],
     )
     stages = loop.run(views, y)
-    risks = [n_classes, *(r.metrics["risk_train"] for r in rounds)]
+    risks = [n_classes, *(row["risk_train"] for row in history.rounds)]
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(risks))
     assert risks[-1] < 0.9 * n_classes
     assert len(stages) == 8
@@ -277,7 +269,7 @@ class _Far:
 
 def test_steps_from_held_out_rows_hardly_raise_the_risk_of_all():
     views, y = two_views(2)
-    rounds = []
+    history = History()
     loop = StagewiseLoop(
         CodewordExponential.simplex(2),
         {"S": TreeLearner(max_depth=2)},
@@ -285,10 +277,10 @@ def test_steps_from_held_out_rows_hardly_raise_the_risk_of_all():
         _Far(),
         n_rounds=4,
         step_fraction=0.3,
-        callbacks=[Recorder(rounds)],
+        callbacks=[history],
     )
     stages = loop.run(views, y)
-    risks = [2, *(round_.metrics["risk_train"] for round_ in rounds)]
+    risks = [2, *(row["risk_train"] for row in history.rounds)]
     assert all(later <= 1.1 * earlier for earlier, later in pairwise(risks))
     halvings = [np.log2(64 / stage.steps["S"]) for stage in stages]
     assert all(number > 0 and number == int(number) for number in halvings)

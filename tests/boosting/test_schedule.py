@@ -89,15 +89,6 @@ def test_a_function_of_constant_learners_is_the_mapping() -> None:
     assert risks[0] == risks[1]
 
 
-def test_another_learner_of_the_same_view_prepares_it_anew() -> None:
-    views, y = data()
-    odd, even = Watched(max_depth=1), Watched(max_depth=3)
-    stages = loop(lambda t: {"frame 1": odd if t % 2 else even}).run(views, y)
-    assert (len(odd.alive), len(even.alive)) == (2, 2)
-    leaves = [len(stage.learners["frame 1"].trees[0].value) for stage in stages]
-    assert leaves[0] == leaves[2] == 2 < leaves[1]
-
-
 def test_a_round_sees_no_view_but_its_own() -> None:
     """Frames to come may hold anything, even nothing a learner could read."""
     views, y = data()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from usboost import Backbone, Images, Table, Views
+from tests.tables import bright
+from usboost import Backbone
 from usboost.learners.networks import finetuning
 from usboost.learners.networks.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
@@ -20,14 +20,6 @@ from usboost.models.tuned_images import fit_weighted
 def one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 1)
     monkeypatch.setattr(finetuning, "FEWEST", 1)
-
-
-def rows(n: int, seed: int) -> tuple[Views, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 2
-    pixels = rng.integers(0, 255, (n, 3, 32, 32)).astype(np.uint8)
-    table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
-    return Views(U=Images(pixels), S=table), y
 
 
 def linear(cache: Path) -> LinearBaseline:
@@ -46,7 +38,7 @@ def test_each_fit_of_an_ensemble_is_tuned_on_the_rows_of_its_folds(
         return tuned(backbone, train, held, device)
 
     monkeypatch.setattr(finetuning, "tuned", spy)
-    (views, y), (beside, y_beside) = rows(36, 0), rows(16, 1)
+    (views, y), (beside, y_beside) = bright(36, 32, 3), bright(16, 32, 3, seed=1)
     model = EnsembleClassifier({"one": linear(tmp_path), "two": linear(tmp_path)}, folds=2)
     fit_weighted(model, (views, y, None), (beside, y_beside, None))
     every = set(map(bytes, image_digests(views["U"])))

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from usboost import Images, Table, UsboostError
-from usboost.learners.base import Target, sum_one_by_one, weighted_sum
+from usboost.learners.base import Target, weighted_sum
 from usboost.learners.ridge import FittedRidge, RidgeLearner
 from usboost.learners.spectrum import GRID, Spectrum
 from usboost.testing import check_learner
@@ -155,17 +155,6 @@ def test_one_factorisation_serves_all_rounds(monkeypatch: pytest.MonkeyPatch) ->
         alone = learner.trainer(prepared, 2).fit(Target(targets(40, 2) ** k), seed=0)
         np.testing.assert_array_equal(fitted.coefficients, alone.coefficients)
     assert len(asked) == 4
-
-
-def test_many_at_once_are_the_sum() -> None:
-    x, rng = rows("tall"), np.random.default_rng(0)
-    learner = RidgeLearner(alpha=5.0)
-    prepared = learner.prepare(Table.from_numeric(x))
-    many = [learner.trainer(prepared, 3).fit(Target(rng.normal(size=(40, 3))), seed=0) for _ in range(5)]
-    steps = rng.normal(size=5).tolist()
-    np.testing.assert_allclose(
-        weighted_sum(many, steps, prepared), sum_one_by_one(many, steps, prepared), rtol=1e-4, atol=1e-5
-    )
 
 
 def test_categories_are_columns_and_one_that_is_new_is_none() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import reloaded
+from tests.tables import crossed
 from usboost import BoostedFeatures, NetworkLearner, Table, TreeLearner, TwoBranchNetworkClassifier, Views
 from usboost.evaluation.metrics import row_losses
 from usboost.fit.build import build
@@ -16,22 +17,15 @@ from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineReg
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
-RNG = np.random.default_rng(0)
-N = 260
-A, B = RNG.normal(size=(N, 12)).astype(np.float32), RNG.normal(size=(N, 3)).astype(np.float32)
-Z = A[:, 0] + B[:, 1] * B[:, 2] + RNG.normal(size=N)
+VIEWS, Z = crossed(260, columns=12, noise=1.0)
 Y = np.digitize(Z, [-0.5, 0.8])
 FIT, HELD = np.arange(100), np.arange(100, 160)
 
 
-def views(rows: Any = slice(None)) -> Views:
-    return Views(U=Table.from_numeric(A[rows]), S=Table.from_numeric(B[rows]))
-
-
 def both(model: Any, y: np.ndarray) -> tuple[Any, Any]:
     """A fit with validation rows, and the fit to all rows, of which there are more."""
-    first = model.fit(views(FIT), y[FIT], (views(HELD), y[HELD]))
-    return first, first.for_all_rows().fit(views(), y)
+    first = model.fit(VIEWS[FIT], y[FIT], (VIEWS[HELD], y[HELD]))
+    return first, first.for_all_rows().fit(VIEWS, y)
 
 
 TREES = {"S": TreeLearner(1, engine="histogram")}
@@ -52,7 +46,7 @@ def test_the_penalty_of_a_regressors_start() -> None:
     """Which its leave-one-out errors would choose anew: of 260 rows another than of 100."""
     first, again = both(TwoWeakLearnerRegressor(TREES, start=RidgeBaseline(), n_rounds=2), Z)
     anew = TwoWeakLearnerRegressor(TREES, start=RidgeBaseline(), n_rounds=2, validation_fraction=0)
-    assert anew.fit(views(), Z).start_.penalty_ != pytest.approx(first.start_.penalty_)
+    assert anew.fit(VIEWS, Z).start_.penalty_ != pytest.approx(first.start_.penalty_)
     assert again.start_.penalty_ == pytest.approx(first.start_.penalty_)
 
 
@@ -60,7 +54,7 @@ def test_the_share_of_rows_for_steps() -> None:
     """100 rows are few for 12 columns, 260 are not; the steps stay those of rows that learners do not see."""
     learners = {"U": TreeLearner(1, engine="histogram")}
     first, again = both(TwoWeakLearnerClassifier(learners, step_fraction="wide", n_rounds=2), Y)
-    anew = TwoWeakLearnerClassifier(learners, step_fraction="wide", n_rounds=2).fit(views(), Y)
+    anew = TwoWeakLearnerClassifier(learners, step_fraction="wide", n_rounds=2).fit(VIEWS, Y)
     assert (first.step_fraction_, again.step_fraction_, anew.step_fraction_) == (0.2, 0.2, 0.0)
 
 

@@ -106,15 +106,6 @@ def test_the_loop_is_the_papers_algorithm_to_the_letter() -> None:
     np.testing.assert_allclose([row["risk_train"] * len(y) for row in model.history_], costs, rtol=1e-6)
 
 
-def test_gamma_0_is_equation_3_and_not_the_misprint() -> None:
-    X, y = curve()
-    model = BoostedNetworkRegressor(network(), n_rounds=1).fit(X, y)
-    (h,) = outputs(model, X)
-    assert model.gammas_[0] == pytest.approx((y * h).sum() / (h * h).sum(), rel=1e-9)
-    misprint = ((y - h) * h).sum() / (h * h).sum()
-    assert model.gammas_[0] == pytest.approx(misprint + 1)
-
-
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_gamma_is_the_numeric_minimum_along_every_network(loss: str) -> None:
     X, y = classes()
@@ -140,35 +131,20 @@ def test_the_cost_never_rises(loss: str, weighted: bool) -> None:
     assert model.history_[-1]["accuracy_train"] == pytest.approx(model.score(X, y))
 
 
-def test_one_round_of_exact_least_squares_is_the_solution() -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-2, -3.0, 1e6])
+def test_one_round_of_least_squares_is_the_solution_at_any_scale(scale: float) -> None:
     X, y = curve()
-    model = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
+    model = BoostedNetworkRegressor(LeastSquares(scale), n_rounds=1).fit(X, y)
     design = np.column_stack([np.ones(len(X)), X])
     solution = np.linalg.lstsq(design, y, rcond=None)[0]
-    np.testing.assert_allclose(model.predict(X), design @ solution, atol=1e-10)
-    np.testing.assert_allclose(model.gammas_, [1.0], rtol=1e-12)
-    np.testing.assert_allclose(design.T @ (y - model.predict(X)), 0, atol=1e-9)
+    np.testing.assert_allclose(model.predict(X), design @ solution, atol=1e-9)
+    assert model.gammas_[0] == pytest.approx(1 / scale)
 
 
-def test_gamma_undoes_the_scale_of_a_network() -> None:
-    X, y = curve()
-    exact = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
-    for scale in (1e-6, 1e-2, -3.0, 1e6):
-        scaled = BoostedNetworkRegressor(LeastSquares(scale), n_rounds=1).fit(X, y)
-        assert scaled.gammas_[0] == pytest.approx(1 / scale)
-        np.testing.assert_allclose(scaled.predict(X), exact.predict(X), atol=1e-9)
-
-
-def test_a_full_rank_fit_is_reached_in_one_round_and_the_next_says_so() -> None:
-    """As many samples as coefficients: the residual is 0, and a network fitted to 0 has no γ."""
-    X = np.array([[1.0], [3.0]])
-    y = np.array([2.0, 8.0])  # 3 x − 1
-    model = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
-    np.testing.assert_allclose(model.predict(X), y, atol=1e-12)
-    np.testing.assert_allclose(model.predict(np.array([[2.0]])), [5.0])
+def test_a_residual_of_0_has_no_gamma() -> None:
     constant, stump = np.array([4.0, 4.0]), TreeLearner(1, min_samples_leaf=1, engine="sklearn")
-    with pytest.raises(UsboostError, match=r"round 2: a weak learner's outputs are all zero"):
-        BoostedNetworkRegressor(stump, n_rounds=5).fit(X, constant)
+    with pytest.raises(UsboostError, match=r"round 2: .* all zero"):
+        BoostedNetworkRegressor(stump, n_rounds=5).fit(np.array([[1.0], [3.0]]), constant)
 
 
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])

@@ -111,18 +111,6 @@ def test_the_harmonic_mean_is_of_accuracy_and_one_minus_earliness() -> None:
     assert harmonic_mean(0.9, 0.1) > harmonic_mean(0.9, 0.9)  # earlier is better
 
 
-def test_extreme_thresholds() -> None:
-    X, y = sequences(3, seed=3)
-    first, last = trigger((3, "auto"), "probability", 0.0), trigger((3, "auto"), "margin", 1e9)
-    assert first.figures(X, y)[2] == pytest.approx(1 / 6)
-    assert first.predict(X[:, :1])[1].all()
-    hm, accuracy, earliness = last.figures(X, y)
-    assert (hm, earliness) == (0.0, 1.0)
-    assert accuracy == MODELS[3, "auto"].score(X, y)
-    assert not last.predict(X[:, :5])[1].any()
-    assert (last.predict(X[:, :5])[0] == -1).all()
-
-
 @pytest.mark.parametrize(
     ("names", "undecided"),
     [

@@ -274,16 +274,6 @@ def test_nothing_but_perfect_frames_stays_finite() -> None:
     assert model.history_[-1]["risk_train"] == 0
 
 
-def test_one_frame_is_one_classifier() -> None:
-    X, y = sequences(3, frames=1)
-    model = EarlyBoostClassifier(tree()).fit(X, y)
-    assert model.alphas_.shape == model.errors_.shape == (1,)
-    assert model.r_.shape == (1, 3)
-    univariate = EarlyBoostClassifier(tree()).fit(X[:, :, 0], y)
-    assert univariate.n_features_in_ == 1
-    assert univariate.predict(X[:, :, 0]).shape == (90,)
-
-
 def test_a_class_missing_from_training_is_never_answered() -> None:
     X, y = sequences(4)
     seen = y != 2
@@ -301,17 +291,7 @@ def test_what_is_logged() -> None:
     model = EarlyBoostClassifier().fit(X, y, (held[:, :4], y_held))
     assert len(model.history_) == 6
     row = model.history_[3]
-    assert set(row) >= {
-        "alpha",
-        "error",
-        "r_0",
-        "r_1",
-        "r_2",
-        "risk_train",
-        "risk_val",
-        "accuracy_val",
-        "seconds",
-    }
+    assert set(row) >= {"alpha", "error", "r_0", "r_1", "r_2", "risk_train", "risk_val", "seconds"}
     assert row["accuracy_val"] == pytest.approx(model.score(held[:, :4], y_held))
     assert model.history_[5]["accuracy_val"] == row["accuracy_val"]  # no further frames there
     assert row["accuracy_train"] == pytest.approx(model.score(X[:, :4], y))

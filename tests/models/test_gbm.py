@@ -61,12 +61,6 @@ def test_identity_against_sklearns_gbm(n_classes):
     )
 
 
-def test_chunks_are_the_features():
-    views, y = make_views(n=250)
-    gbm = BoostedFeatures(n_trees=5).fit(views["S"], y).gbm_
-    np.testing.assert_array_equal(np.concatenate(list(gbm.chunks(views["S"], 60))), gbm.features(views["S"]))
-
-
 def test_out_of_fold_features_do_not_know_their_label():
     """A number that identifies the row lets in-sample leaves repeat noise labels; out of fold they cannot."""
     rng = np.random.default_rng(0)

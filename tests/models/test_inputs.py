@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import reloaded
+from tests.tables import bright
 from usboost import Backbone, Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
@@ -14,11 +15,7 @@ from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 @pytest.fixture
 def images(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 200)
-    pixels = rng.integers(0, 120, (200, 1, 8, 8)).astype(np.uint8)
-    pixels[y == 1, :, :4] += 100
-    return Views(U=Images(pixels), S=Table.from_numeric(rng.normal(size=(200, 2)))), y, untrained
+    return *bright(200), untrained
 
 
 def test_components_are_those_of_the_rows_fitted_to() -> None:

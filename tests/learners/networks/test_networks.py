@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import contents, encoded, make_views, reloaded
-from usboost import Backbone, NetworkLearner, Table, TreeLearner, UsboostError, Views, load, save
+from tests.tables import bright
+from usboost import Backbone, NetworkLearner, TreeLearner, UsboostError, Views, load, save
 from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
 from usboost.learners.base import Target
@@ -168,19 +169,12 @@ def test_two_branches_by_hand(fusion):
     np.testing.assert_allclose(model.predict_proba(views), expected, rtol=1e-4, atol=1e-5)
 
 
-def made_images(n=60, channels=1, seed=0):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n)
-    pixels = rng.integers(0, 120, (n, channels, 24, 24)).astype(np.uint8)
-    pixels[y == 1, :, 6:18, 6:18] += 100
-    return Images(pixels), y
-
-
 def test_streamed_images_train_the_same_network():
 
     import pyarrow as pa
 
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     files = [encoded(image) for image in images.pixels[:, 0]]
     streamed = EncodedImages(pa.array(files, pa.binary()), channels=1, height=24, width=24)
     learner = NetworkLearner(hidden=(4,), batch_size=16, device="cpu")
@@ -210,7 +204,7 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
     path = weights_file(name)[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(whole.state_dict(), path)
-    images, _ = made_images(n=2, channels=3)
+    images = bright(2, 24, 3)[0]["U"]
     backbone = Backbone(name, pretrained=True, finetune="none", size=64)
     got = backbone.embed(images, torch.device("cpu"))
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -297,8 +291,7 @@ def test_a_regressor_comes_back(tmp_path):
 
 
 def test_images_and_a_table_come_back(tmp_path):
-    images, y = made_images(n=80)
-    views = Views(U=images, S=make_views(n=80)[0]["S"])
+    views, y = bright(80, 24)
     model = TwoWeakLearnerClassifier(
         {
             "U": NetworkLearner(
@@ -376,7 +369,8 @@ def test_images_that_are_too_small_are_refused(side, size):
 
 
 def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     learner = NetworkLearner((4,), epochs=3, device="cpu")
     prepared = learner.prepare(images)
     fitted = learner.trainer(prepared, 1).fit(Target(y[:, None].astype(float)), seed=0)
@@ -402,7 +396,8 @@ def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
 
 @pytest.mark.parametrize("kind", ["lgbm", "joined", "head"])
 def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp_path):
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     learner = NetworkLearner((4,), epochs=1, device="cpu")
     fitted = learner.trainer(learner.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=0)
     weights = tmp_path / "somewhere" / "small.safetensors"
@@ -410,8 +405,6 @@ def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp
     save_backbone(fitted.weights, weights)
     frozen = Backbone("small_cnn", pretrained=str(weights), finetune="head")
     network = NetworkLearner((4,), backbone=frozen, device="cpu")
-    table = Table.from_numeric(np.random.default_rng(0).normal(size=(len(y), 2)).astype(np.float32))
-    views = Views(U=images, S=table)
     model = {
         "lgbm": lambda: LightGBMBaseline(backbone=frozen, n_trees=3, device="cpu"),
         "joined": lambda: TwoWeakLearnerClassifier(
@@ -433,7 +426,8 @@ def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp
 @pytest.mark.parametrize("there", [True, False])
 def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path):
     """A file of bfloat16, or none any more: the network's own weights count."""
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     weights = {name: tensor.bfloat16() for name, tensor in SmallCNN(1).state_dict().items()}
     first = tmp_path / "first.pth"
     torch.save(weights, first)
