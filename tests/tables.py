@@ -1,7 +1,5 @@
 """Small seeded tables that many tests fit to; `conftest.make_views` has numbers and categories."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from usboost import Images, Table, Views

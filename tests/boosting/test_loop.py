@@ -218,23 +218,6 @@ def test_steps_on_samples_that_learners_did_not_see():
     assert not np.array_equal(masks[0], masks[1])
 
 
-def test_a_learner_that_sees_two_tables_finds_their_interaction():
-    """The label is the sign of a product of a number of U and one of S: no sum of two functions is."""
-    rng = np.random.default_rng(0)
-    u, s = rng.normal(size=(2, 1500, 1)).astype(np.float32)
-    views, y = Views(U=Table.from_numeric(u), S=Table.from_numeric(s)), (u * s > 0)[:, 0].astype(int)
-    trees = {"U": TreeLearner(), "S": TreeLearner()}
-    settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
-    apart = TwoWeakLearnerClassifier(trees, **settings).fit(views[:1000], y[:1000])
-    joined = TwoWeakLearnerClassifier({**trees, "both": TreeLearner(reads=("S", "U"))}, **settings).fit(
-        views[:1000], y[:1000]
-    )
-    assert np.mean(apart.predict(views[1000:]) == y[1000:]) < 0.65
-    assert np.mean(joined.predict(views[1000:]) == y[1000:]) > 0.95
-    with pytest.raises(UsboostError, match="unknown view 'X'"):
-        TwoWeakLearnerClassifier({"both": TreeLearner(reads=("S", "X"))}).fit(views, y)
-
-
 def test_a_tree_beside_images_reads_their_frozen_embeddings(tmp_path):
     """The label is whether brightness and a number agree: no sum of two functions says so."""
     rng = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """Views that some rows lack: their learner is fitted to the others, and adds exactly 0 to these."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -18,11 +18,12 @@ from usboost.losses.exponential import CodewordExponential
 
 
 class Linear:
-    """Least squares; its fits hold the target that they were given and the learner that they began from."""
+    """Weighted least squares with an intercept, in float64, scaled; its fits hold what they were given."""
 
     kind = "linear"
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
         self.fits: list[Linear] = []
 
     def prepare(self, view: Table) -> np.ndarray:
@@ -35,7 +36,9 @@ class Linear:
     def fit(self, target: Target, *, seed: int, start: Any) -> Linear:
         fitted = Linear()
         fitted.target, fitted.start, fitted.seed = target, start, seed
-        fitted.coefficients = np.linalg.lstsq(self.design, target.values, rcond=None)[0]
+        root = 1.0 if target.weights is None else np.sqrt(target.weights).reshape(len(self.design), -1)
+        solution = np.linalg.lstsq(self.design * root, target.values * root, rcond=None)[0]
+        fitted.coefficients = self.scale * solution
         self.fits.append(fitted)
         return fitted
 

@@ -1,7 +1,5 @@
 """The temperature against a grid and the literal formula; kept where rows that it did not see gain by it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Scores against brute force."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

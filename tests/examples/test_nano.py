@@ -1,7 +1,5 @@
 """The library against the method in one page: the same learners, rounds and steps give the same model."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace

@@ -4,8 +4,6 @@ A probe fits twice, once with spoiled rows that the fit must not learn from, and
 last bit; then it spoils rows that it may learn from and wants another one, or it would prove nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """LightGBM stops on the validation rows, at the right round, and keeps that round."""
 
-from __future__ import annotations
-
 import lightgbm
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The pipeline's fits: test rows are in their scores only, in folds, splits and embeddings alike."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows that say when to stop, set aside or given, are not fitted to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images are tuned on a fit's training rows and the rows that stop it; no others are seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows that count several times, as rows repeated: in trees, ridge regressions, networks, losses, scores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ridge regression as a weak learner: against refits by hand, and against scikit-learn's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Softmax cross-entropy: Newton targets against numpy's pseudo-inverse, the line against differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,13 +44,6 @@ def test_targets_are_the_pseudo_inverses(n_classes: int, seed: int, soft: bool) 
             np.testing.assert_allclose(
                 loss.curvature(d[None], f[i : i + 1], y[i : i + 1]), expected, rtol=1e-8
             )
-
-
-def test_curvature_of_one_hot_targets() -> None:
-    loss, f, y = problem(4, seed=3)
-    p = (loss.probabilities(f) * y).sum(axis=1)
-    expected = p * (1 - p) * 4 / 3
-    np.testing.assert_allclose(loss.curvature(loss.newton_target(f, y), f, y), expected, rtol=1e-9)
 
 
 def test_risk_is_the_mean_log_loss() -> None:

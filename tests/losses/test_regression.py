@@ -1,7 +1,5 @@
 """Losses of regression against their formulas, finite differences, fine grids and linear programs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """A model that is fitted again to all rows has what validation rows have chosen, and chooses nothing anew."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -17,49 +17,23 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
+from tests.boosting.test_rounds import Linear
 from usboost import NetworkLearner, Table, TreeLearner, UsboostError
 from usboost.learners.base import Target
 from usboost.losses.regression import Squared
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 
 
-class LeastSquares:
-    """The linear "network" whose fit is exact: weighted least squares with an intercept, in float64."""
-
-    kind = "least squares"
-
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = scale
-
-    def prepare(self, view: Table) -> np.ndarray:
-        return np.column_stack([np.ones(len(view)), view.numeric.astype(np.float64)])
-
-    def trainer(self, prepared: np.ndarray, n_outputs: int) -> LeastSquares:
-        self.design = prepared
-        return self
-
-    def fit(self, target: Target, *, seed: int, start: Any) -> LeastSquares:
-        fitted = LeastSquares()
-        root = 1.0 if target.weights is None else np.sqrt(target.weights)[:, None]
-        fitted.coefficients = np.linalg.lstsq(self.design * root, target.values * root, rcond=None)[0]
-        fitted.coefficients *= self.scale
-        return fitted
-
-    def predict(self, prepared: np.ndarray) -> np.ndarray:
-        return prepared @ self.coefficients
-
-
-class Broken(LeastSquares):
+class Broken(Linear):
     """Fits, but gives `value` everywhere from a given round on."""
 
     def __init__(self, value: float, first: int) -> None:
         super().__init__(0.5)
-        self.value, self.first, self.fits = value, first, 0
+        self.value, self.first = value, first
 
-    def fit(self, target: Target, *, seed: int, start: Any) -> LeastSquares:
+    def fit(self, target: Target, *, seed: int, start: Any) -> Linear:
         fitted = super().fit(target, seed=seed, start=start)
-        self.fits += 1
-        if self.fits >= self.first:
+        if len(self.fits) >= self.first:
             fitted.coefficients = np.full_like(fitted.coefficients, 0.0)
             fitted.coefficients[0] = self.value
         return fitted
@@ -134,7 +108,7 @@ def test_the_cost_never_rises(loss: str, weighted: bool) -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-2, -3.0, 1e6])
 def test_one_round_of_least_squares_is_the_solution_at_any_scale(scale: float) -> None:
     X, y = curve()
-    model = BoostedNetworkRegressor(LeastSquares(scale), n_rounds=1).fit(X, y)
+    model = BoostedNetworkRegressor(Linear(scale), n_rounds=1).fit(X, y)
     design = np.column_stack([np.ones(len(X)), X])
     solution = np.linalg.lstsq(design, y, rcond=None)[0]
     np.testing.assert_allclose(model.predict(X), design @ solution, atol=1e-9)
@@ -165,7 +139,7 @@ def test_a_network_that_diverges_names_the_round(loss: str, value: float) -> Non
 def test_cross_entropy_with_equal_counts_fits_the_plain_newton_target() -> None:
     """The general form to the letter: least squares of −(∇²L)⁻¹∇L, here with an exact linear fit."""
     X, y = classes()
-    model = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=1, weighted=False).fit(X, y)
+    model = BoostedNetworkClassifier("cross_entropy", Linear(), n_rounds=1, weighted=False).fit(X, y)
     design = np.column_stack([np.ones(len(X)), X.astype(np.float32)])
     newton = 3 * np.eye(3)[y] - 1  # (e_c − 1/M) / p_c at p = 1/3
     h = design @ np.linalg.lstsq(design, newton, rcond=None)[0]
@@ -176,7 +150,7 @@ def test_cross_entropy_with_equal_counts_fits_the_plain_newton_target() -> None:
 def test_cross_entropy_by_default_counts_samples_by_their_curvature() -> None:
     """Two rounds of weighted least squares by hand; the second round's curvatures differ between samples."""
     X, y = classes()
-    model = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=2).fit(X, y)
+    model = BoostedNetworkClassifier("cross_entropy", Linear(), n_rounds=2).fit(X, y)
     design = np.column_stack([np.ones(len(X)), X.astype(np.float32)])
     unit, scores = np.eye(3)[y], np.zeros((len(X), 3))
     for gamma in model.gammas_:
@@ -187,7 +161,7 @@ def test_cross_entropy_by_default_counts_samples_by_their_curvature() -> None:
         h = design @ np.linalg.lstsq(root * design, root * newton, rcond=None)[0]
         scores = scores + gamma * h
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-5, atol=1e-6)
-    equal = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=2, weighted=False)
+    equal = BoostedNetworkClassifier("cross_entropy", Linear(), n_rounds=2, weighted=False)
     assert np.abs(equal.fit(X, y).decision_function(X) - scores).max() > 1e-3
 
 

@@ -1,7 +1,5 @@
 """The catalogue: every entry builds from both sides, and nobody else knows a model by its name."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Renaming the classes renames the answers and changes nothing else, for every boosting model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

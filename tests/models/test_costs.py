@@ -1,7 +1,5 @@
 """Many classes, and categories of many levels: what a fit takes must not explode."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

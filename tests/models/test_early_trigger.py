@@ -1,7 +1,5 @@
 """The trigger: one sample after the other by hand, frame by frame as all at once, the figures of score."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import harmonic_mean as mean_of_two
 from typing import Any

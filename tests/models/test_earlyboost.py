@@ -298,18 +298,6 @@ def test_what_is_logged() -> None:
     assert [r["alpha"] for r in model.history_] == model.alphas_.tolist()
 
 
-def test_a_callback_may_stop_the_fit() -> None:
-    class Stop(Callback):
-        def on_round(self, round_: Any) -> bool:
-            return round_.index == 2
-
-    X, y = sequences(2)
-    model = EarlyBoostClassifier(callbacks=[Stop()]).fit(X, y)
-    assert model.n_frames_ == 2
-    whole = EarlyBoostClassifier().fit(X, y)
-    np.testing.assert_array_equal(model.predict(X[:, :2]), whole.predict(X[:, :2]))
-
-
 @pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)])
 def test_other_weak_classifiers(estimator: Any) -> None:
     X, y = sequences(3, n=150)

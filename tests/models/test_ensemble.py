@@ -1,7 +1,5 @@
 """Greedy weights against all weights; an ensemble of fits to folds, from files, and what it falls back to."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time
@@ -12,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+from tests.conftest import reloaded
 from tests.tables import one
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.errors import Unsuited, UsboostError
@@ -144,8 +143,7 @@ def test_classes(tmp_path):
     np.testing.assert_allclose(model.out_of_fold_[held], seen)
     weighed = {name: each.weight for name, each in model.members_.items() if each.weight}
     assert weighed == model.weights_ and model.blend_loss_ <= min(model.losses_.values())
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(WINE), found)
     assert again.members_ == model.members_ and again.blend_loss_ == model.blend_loss_
     on_disk = sum(file.stat().st_size for file in (tmp_path / "model").glob("m*/**/*") if file.is_file())
@@ -221,8 +219,7 @@ def test_one_model_for_fast_predictions(tmp_path):
         and model.n_estimators_ == 1
     )
     assert model.fits_[best][0].best_round_ and model.alone_ > 0
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(WINE), model.predict_proba(WINE))
     assert again.alone_ == model.alone_
 
@@ -285,8 +282,7 @@ def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
     }
     found = model.predict_proba(NOISY)
     np.testing.assert_allclose(found, blended(parts, model.weights_))
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(NOISY), found)
     assert again.members_ == model.members_ and again.n_estimators_ == 10
     # members that were fitted before a kill come from their files, and can be fitted again
@@ -421,7 +417,7 @@ def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     table = read_table(FrameRows(pd.DataFrame(X).rename(columns=str).assign(y=Y)), TableSpec(label="y"))
     others = np.setdiff1d(np.arange(len(Y)), rows)
     encoding = table.fit_encoding(rows)
-    single = ForFewRows(("S",)).fit(table.one(encoding, rows), table.labels[rows])
+    single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
     first = (
         single,
         table,
@@ -470,8 +466,7 @@ def test_numbers(tmp_path):
     train, test = np.arange(len(y)) % 4 > 0, np.arange(len(y)) % 4 == 0
     model = EnsembleRegressor(both, folds=3).fit(one(x[train]), y[train])
     assert model.score(one(x[test]), y[test]) > 0.4
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
+    again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict(one(x[test])), model.predict(one(x[test])))
 
 

@@ -1,7 +1,5 @@
 """scikit-learn's own checks of what an estimator must do, on every public class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every estimator owes scikit-learn's tools and a user who looks at a fitted one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The forest against scikit-learn's, the prior against counts; both from files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

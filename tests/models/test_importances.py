@@ -1,7 +1,5 @@
 """Gains that trees keep, the importances made of them, and models from before there were any."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

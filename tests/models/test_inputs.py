@@ -1,7 +1,5 @@
 """What learners read: images as embeddings or as their principal components, of the training rows alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

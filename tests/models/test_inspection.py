@@ -1,7 +1,5 @@
 """Contributions, importances, calibration and worst samples against what is computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """LightGBM's predictions of a number that never fall, or rise, as a column grows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Maps of where a model looks in images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

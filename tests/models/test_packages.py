@@ -1,7 +1,5 @@
 """Other packages as members of an ensemble, by a stand-in that learns when it predicts."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Intervals hold as many new targets as they promise, whatever the regressor makes of the data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nothing inside a fit sees across a group, or is judged by rows that are not later."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

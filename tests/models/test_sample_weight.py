@@ -1,7 +1,5 @@
 """`sample_weight` of every estimator: a row of weight 2 is two rows, one of weight 0 is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

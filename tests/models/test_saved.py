@@ -1,7 +1,5 @@
 """Models that an earlier commit saved still load and predict the same."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Other packages' estimators on views."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What columns add to a boosted model's f, against all subsets of columns of the whole model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

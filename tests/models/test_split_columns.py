@@ -1,7 +1,5 @@
 """A plain matrix for classifiers on views, in scikit-learn's pipelines and searches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What rows count for in an ensemble: in weights, in the choice of one model, in the fits inside."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

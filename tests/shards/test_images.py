@@ -1,7 +1,5 @@
 """Images of which each shard reads its own: the same model from any number of ranks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

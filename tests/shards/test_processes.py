@@ -1,7 +1,5 @@
 """The same model, bit for bit, in any number of processes; and what is said when one of them fails."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A backbone's last block trained on what the frozen rest gave once; rows without an image."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

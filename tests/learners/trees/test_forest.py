@@ -46,15 +46,6 @@ def test_leaf_values_are_each_trees_predictions(monkeypatch, depth, block):
     assert depth < 10 or max(len(tree.value) for tree in trees) > 256
 
 
-@pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])
-def test_rounds_of_trees_together_are_rounds_one_by_one(engine):
-    fitted, prepared = grown(6, 3, n_outputs=2, engine=engine)
-    steps = [0.3, 1.0, -0.2, 0.0, 2.5, 1e-3]
-    np.testing.assert_allclose(
-        weighted_sum(fitted, steps, prepared), sum_one_by_one(fitted, steps, prepared), rtol=1e-12, atol=1e-12
-    )
-
-
 @settings(max_examples=25)
 @given(
     hidden=st.lists(st.integers(1, 9), max_size=3),

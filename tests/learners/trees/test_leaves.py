@@ -1,7 +1,5 @@
 """Leaves that a loss fills: of the rows that the tree was fitted to, in every engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
