@@ -101,7 +101,7 @@ def test_equal_targets_have_no_r2_and_predictions_are_finite() -> None:
 
 def test_a_score_is_of_a_task_and_better_higher_or_lower() -> None:
     assert check_metric("mae", REGRESSION_METRICS) == "mae"
-    with pytest.raises(UsboostError, match="unknown score 'f1'; choose among rmse, mae, r2"):
+    with pytest.raises(UsboostError, match=r"'f1'.* rmse, mae, r2"):
         check_metric("f1", REGRESSION_METRICS)
     assert {name for name in REGRESSION_METRICS if name in LOWER_IS_BETTER} == {"rmse", "mae"}
     assert best([("a", {"rmse": 2.0}), ("b", {"rmse": 1.0}), ("c", {"rmse": None})], "rmse") == "b"

@@ -130,7 +130,7 @@ def test_arrays_and_back(estimator: Any, tmp_path: Path) -> None:
 def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
     view, signs, weights = frame()
     model, _ = fitted(GaussianNB(), view, Target(signs, weights))
-    with pytest.raises(UsboostError, match="a GaussianNB has no file form; use a single tree"):
+    with pytest.raises(UsboostError, match=r"GaussianNB .*use a single tree"):
         model.to_arrays()
     with pytest.raises(UsboostError, match="unknown kind of weak estimator 'spell'"):
         FittedClassifiers.from_arrays({}, {"rules": ["spell"]})
@@ -139,7 +139,7 @@ def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
 @pytest.mark.parametrize("estimator", [KNeighborsClassifier(), DecisionTreeRegressor()])
 def test_estimators_that_do_not_suit(estimator: Any) -> None:
     view, signs, weights = frame()
-    with pytest.raises(UsboostError, match="is not a classifier whose fit takes sample_weight"):
+    with pytest.raises(UsboostError, match="takes sample_weight"):
         fitted(estimator, view, Target(signs, weights))
 
 

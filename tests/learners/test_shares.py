@@ -74,7 +74,7 @@ def test_few_columns_are_not_divided():
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_what_is_no_share_is_refused(share, problem):
-    with pytest.raises(UsboostError, match="feature_fraction is a share of the columns, not"):
+    with pytest.raises(UsboostError, match="feature_fraction"):
         fitted(TreeLearner(feature_fraction=share), problem[0], Target(problem[1]))
 
 

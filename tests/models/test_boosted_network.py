@@ -124,7 +124,7 @@ def test_a_residual_of_0_has_no_gamma() -> None:
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_a_network_without_output_is_a_clear_error(loss: str) -> None:
     X, y = classes()
-    with pytest.raises(UsboostError, match="round 3: a weak learner's outputs are all zero"):
+    with pytest.raises(UsboostError, match=r"round 3: .* all zero"):
         BoostedNetworkClassifier(loss, Broken(0.0, first=3), n_rounds=5).fit(X, y)
 
 
@@ -132,7 +132,7 @@ def test_a_network_without_output_is_a_clear_error(loss: str) -> None:
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_a_network_that_diverges_names_the_round(loss: str, value: float) -> None:
     X, y = classes()
-    with pytest.raises(UsboostError, match="round 2: the weak learner of view 'x' gives NaN or infinity"):
+    with pytest.raises(UsboostError, match=r"round 2: .*'x'.* NaN"):
         BoostedNetworkClassifier(loss, Broken(value, first=2), n_rounds=5).fit(X, y)
 
 
@@ -276,9 +276,9 @@ def test_data_that_do_not_suit() -> None:
     ):
         with pytest.raises(UsboostError, match=said):
             fit(data, y)
-    with pytest.raises(UsboostError, match="X has 3 features, but BoostedNetworkClassifier is expecting 4"):
+    with pytest.raises(UsboostError, match=r"3 features.*expecting 4"):
         fit(X, y).predict(X[:, :3])
-    with pytest.raises(UsboostError, match="X has 3 columns but the model was trained on 4"):
+    with pytest.raises(UsboostError, match=r"3 columns.* on 4"):
         fit(X, y).predict(Table.from_numeric(X[:, :3]))
     regress = BoostedNetworkRegressor(network(), n_rounds=1).fit
     for target, said in (

@@ -156,10 +156,10 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         rule.score(X, y[:5])
     with pytest.raises(UsboostError, match="trained on 6"):
         rule.predict(np.zeros((1, 7, 2)))
-    with pytest.raises(UsboostError, match="has no file form; save its classifier_, and give the loaded one"):
+    with pytest.raises(UsboostError, match="save its classifier_"):
         save(rule, tmp_path / "rule")
     stream = rule.stream(2)
-    with pytest.raises(UsboostError, match=r"a row for each of the 2 sequences, not \(3, 2\)"):
+    with pytest.raises(UsboostError, match=r"2 sequences, not \(3, 2\)"):
         stream.feed(np.zeros((3, 2)))
     with pytest.raises(UsboostError, match=r"must have the shape \(2, 2\), not \(2, 5\)"):
         stream.feed(np.zeros((2, 5)))

@@ -281,7 +281,7 @@ def test_a_class_missing_from_training_is_never_answered() -> None:
     assert model.classes_.tolist() == [0, 1, 3]
     assert 2 not in model.predict(X)
     assert model.predict_proba(X).shape == (90, 3)
-    with pytest.raises(UsboostError, match=r"label .*2.* is not among the classes seen in training"):
+    with pytest.raises(UsboostError, match=r"label .*2.* is not among"):
         EarlyBoostClassifier().fit(X[seen], y[seen], (X, y))
 
 

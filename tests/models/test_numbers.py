@@ -92,16 +92,14 @@ def test_numbers_that_are_no_classes_are_refused():
 def test_a_risk_that_explodes_names_the_round():
     views, y = make_views(2, n=100)
     model = boosting(step="fixed", step_settings={"value": 1e3}, n_rounds=50, validation_fraction=0)
-    with pytest.raises(
-        UsboostError, match=r"round \d+: the risk is no longer finite \(steps \[1000.0, 1000.0\]\)"
-    ):
+    with pytest.raises(UsboostError, match=r"round \d+: .*1000.0, 1000.0"):
         model.fit(views, y)
 
 
 def test_a_network_that_diverges_names_the_round():
     views, y = make_views(2, n=100)
     wild = {"U": network(optimizer="sgd", learning_rate=1e30, epochs=3), "S": TreeLearner()}
-    with pytest.raises(UsboostError, match=r"round 1: the weak learner of view 'U' gives NaN or infinity"):
+    with pytest.raises(UsboostError, match=r"round 1: .*'U'.* NaN"):
         boosting(learners=wild).fit(views, y)
     with pytest.raises(UsboostError, match=r"no longer finite in epoch \d+"):
         two_branches(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)

@@ -205,7 +205,7 @@ def test_decisions_are_calibrated_by_other_groups():
     half = len(y) // 2
     held = views[half:], y[half:]
     ScikitBaseline(LinearSVC(), ("S",)).fit(views[:half], y[:half], held, groups=groups[:half])
-    with pytest.raises(Unsuited, match="decisions of a LinearSVC cannot be calibrated"):
+    with pytest.raises(Unsuited, match=r"LinearSVC .*calibrated"):
         ScikitBaseline(LinearSVC(), ("S",)).fit(views, groups, groups=groups)
 
 

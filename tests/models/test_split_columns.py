@@ -50,7 +50,7 @@ def test_columns_given_by_number_or_name() -> None:
             SplitColumns(boosting(), views).fit(frame, y)
     with pytest.raises(UsboostError, match="not a StandardScaler"):
         SplitColumns(StandardScaler()).fit(X, y)
-    with pytest.raises(UsboostError, match=r"wrap the classifier in usboost\.models\.split_columns"):
+    with pytest.raises(UsboostError, match=r"usboost\.models\.split_columns"):
         boosting().fit(X, y)
 
 

@@ -94,7 +94,7 @@ def test_shards_read_the_images_of_their_rows(tmp_path: Path) -> None:
         (misfits,) = each.sample.misfits
         assert (misfits.count, misfits.given, "row 62" in misfits.error) == (1, 58, True)
     written(path, made.assign(photo=None), group=15)
-    with pytest.raises(UsboostError, match="column 'photo' holds no image at all: every row is empty"):
+    with pytest.raises(UsboostError, match="column 'photo'"):
         shards(lambda: read_shard(path, spec), 4)
 
 
