@@ -12,11 +12,11 @@ from safetensors.numpy import save
 from sklearn.base import clone
 
 from tests.conftest import contents, make_views, reloaded
-from tests.small_models import network, on_features, two_branches
-from usboost import Backbone, Callback, Checkpoint, Images, TreeLearner, UsboostError
+from tests.small_models import network, two_branches
+from usboost import Backbone, Callback, Checkpoint, EarlyBoostClassifier, Images, TreeLearner, UsboostError
 from usboost.boosting.steps import Bayes
+from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.settings import with_settings
@@ -89,7 +89,7 @@ MODELS = {
     ),
     "bnn": (BoostedNetworkClassifier(learner=network(hidden=(6,)), n_rounds=5), TABLES),
     "earlyboost": (EarlyBoostClassifier(), TABLES),
-    "bfv_dnn": (on_features(network=two_branches(n_epochs=5)), TABLES),
+    "bfv_dnn": (BoostedFeatureNetworkClassifier(network=two_branches(n_epochs=5)), TABLES),
     "two branches": (
         TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(6,), dnn3=(5,), n_epochs=6, patience=None, device="cpu"),
         TABLES,

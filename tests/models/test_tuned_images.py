@@ -1,5 +1,7 @@
 """Images tuned on the target once, before a model is fitted."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any
 
