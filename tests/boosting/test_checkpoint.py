@@ -89,6 +89,16 @@ MODELS = {
     ),
     "bnn": (BoostedNetworkClassifier(learner=network(hidden=(6,)), n_rounds=5), TABLES),
     "earlyboost": (EarlyBoostClassifier(), TABLES),
+    "columns and batches drawn anew": (
+        TwoWeakLearnerClassifier(
+            {
+                "U": network(hidden=(8,), batch_size=32, batches_per_round=(7, 7)),
+                "S": TreeLearner(min_samples_leaf=3, feature_fraction=0.5),
+            },
+            n_rounds=6,
+        ),
+        TABLES,
+    ),
     "bfv_dnn": (BoostedFeatureNetworkClassifier(network=two_branches(n_epochs=5)), TABLES),
     "two branches": (
         TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(6,), dnn3=(5,), n_epochs=6, patience=None, device="cpu"),

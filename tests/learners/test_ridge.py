@@ -169,16 +169,6 @@ def test_penalties_that_are_none(settings: dict[str, Any]) -> None:
         learner.trainer(learner.prepare(Table.from_numeric(rows("tall"))), 1)
 
 
-def test_own_penalties_are_in_scikit_learns_units() -> None:
-    x, y = rows("tall"), targets(40)
-    fitted, _, _ = fit(RidgeLearner(alphas=(1e-9, 2e-9)), x, Target(x[:, :3].astype(float)))
-    assert set(fitted.alphas) <= {1e-9, 2e-9}
-    fixed, _, prepared = fit(RidgeLearner(alpha=4.0), x, Target(y))
-    np.testing.assert_allclose(
-        fixed.predict(prepared), Ridge(4.0, solver="svd").fit(x, y).predict(x), rtol=1e-5, atol=1e-5
-    )
-
-
 def test_mistakes_get_one_sentence() -> None:
     with pytest.raises(UsboostError, match="reads tables, not Images"):
         RidgeLearner().prepare(Images(np.zeros((2, 1, 8, 8), np.uint8)))

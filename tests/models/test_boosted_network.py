@@ -136,17 +136,6 @@ def test_a_network_that_diverges_names_the_round(loss: str, value: float) -> Non
         BoostedNetworkClassifier(loss, Broken(value, first=2), n_rounds=5).fit(X, y)
 
 
-def test_cross_entropy_with_equal_counts_fits_the_plain_newton_target() -> None:
-    """The general form to the letter: least squares of −(∇²L)⁻¹∇L, here with an exact linear fit."""
-    X, y = classes()
-    model = BoostedNetworkClassifier("cross_entropy", Linear(), n_rounds=1, weighted=False).fit(X, y)
-    design = np.column_stack([np.ones(len(X)), X.astype(np.float32)])
-    newton = 3 * np.eye(3)[y] - 1  # (e_c − 1/M) / p_c at p = 1/3
-    h = design @ np.linalg.lstsq(design, newton, rcond=None)[0]
-    scores = model.decision_function(X)
-    np.testing.assert_allclose(scores, model.gammas_[0] * h, rtol=1e-6, atol=1e-8)
-
-
 def test_cross_entropy_by_default_counts_samples_by_their_curvature() -> None:
     """Two rounds of weighted least squares by hand; the second round's curvatures differ between samples."""
     X, y = classes()

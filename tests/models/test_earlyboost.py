@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
@@ -296,14 +294,6 @@ def test_what_is_logged() -> None:
     assert model.history_[5]["accuracy_val"] == row["accuracy_val"]  # no further frames there
     assert row["accuracy_train"] == pytest.approx(model.score(X[:, :4], y))
     assert [r["alpha"] for r in model.history_] == model.alphas_.tolist()
-
-
-@pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)])
-def test_other_weak_classifiers(estimator: Any) -> None:
-    X, y = sequences(3, n=150)
-    model = EarlyBoostClassifier(estimator).fit(X, y)
-    assert model.score(X, y) > 0.7
-    np.testing.assert_array_equal(model.predict(X), clone(model).fit(X, y).predict(X))
 
 
 def test_scikit_learns_tools() -> None:
