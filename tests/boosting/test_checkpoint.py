@@ -135,7 +135,9 @@ def outcome(model, X):
         (sorted(stage.steps.items()), {v: learner.to_arrays()[0] for v, learner in stage.learners.items()})
         for stage in getattr(model, "stages_", [])
     ]
-    weights = model.network_.weights if hasattr(model, "network_") else {}
+    network_ = getattr(model, "network_", None)
+    network_ = getattr(network_, "network_", network_)  # on boosted features
+    weights = {} if network_ is None else network_.weights
     return history, model.best_round_, stages, weights, model.predict_proba(X)
 
 

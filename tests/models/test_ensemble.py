@@ -418,17 +418,10 @@ def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     others = np.setdiff1d(np.arange(len(Y)), rows)
     encoding = table.fit_encoding(rows)
     single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
-    first = (
-        single,
-        table,
-        (WeightedRows(rows, None, None), WeightedRows(others, None, None)),
-        encoding,
-        1.0,
-        None,
-    )
-    assert refit(None, ()).fit(*first) is None
+    parts = WeightedRows(rows, None, None), WeightedRows(others, None, None)
+    assert refit(single, table, parts, encoding, 1.0, wanted=None) is None
     with pytest.raises(Unsuited, match="up to 130 rows"):
-        refit(True, ()).fit(*first)
+        refit(single, table, parts, encoding, 1.0, wanted=True)
 
 
 class StopLast(Callback):
