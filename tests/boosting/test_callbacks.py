@@ -1,7 +1,5 @@
 """Callbacks that stop a fit: what was fitted so far is kept."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

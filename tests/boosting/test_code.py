@@ -9,14 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from usboost import Backbone, BoostedFeatures, NetworkLearner, TreeLearner, TwoWeakLearnerClassifier
 from usboost.boosting.callbacks import ShowRounds
 from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 MODEL = TwoWeakLearnerClassifier({"U": NetworkLearner(), "S": TreeLearner()})
 
@@ -53,22 +49,28 @@ def test_an_import_is_found_wherever_it_stands(tmp_path, text):
     assert set(found) - {"pack.between"} == {"pack.root", "pack.other"}
 
 
-def test_the_packages_that_a_module_lies_in_are_run_too(tmp_path):
-    files = {"sub/__init__": "import pack.other", "sub/root": "x = 1", "sub/near": "x = 1", "other": "x = 1"}
-    found = closure(["pack.sub.root"], [package(tmp_path, files)])
-    assert set(found) == {"pack.sub", "pack.sub.root", "pack.other"}
-
-
-def test_relative_imports_climb(tmp_path):
-    root = "from ..near import x\nfrom .beside import y"
-    files = {"sub/root": root, "sub/beside": "y = 1", "beside": "y = 1", "near": "x = 1"}
-    found = closure(["pack.sub.root"], [package(tmp_path, files)])
-    assert set(found) == {"pack.sub.root", "pack.sub.beside", "pack.near"}
-
-
-def test_what_is_left_out_is_not_followed(tmp_path):
-    files = {"root": "import pack.cut", "cut": "import pack.far", "far": "x = 1"}
-    assert set(closure(["pack.root"], [package(tmp_path, files)], without=["pack.cut"])) == {"pack.root"}
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (
+            {"sub/__init__": "import pack.other", "sub/root": "x = 1", "sub/near": "x = 1", "other": "x = 1"},
+            {"pack.sub", "pack.sub.root", "pack.other"},
+        ),
+        (
+            {"sub/root": "from ..near import x\nfrom .beside import y", "sub/beside": "y = 1"}
+            | {"beside": "y = 1", "near": "x = 1"},
+            {"pack.sub.root", "pack.sub.beside", "pack.near"},
+        ),
+        ({"sub/root": "import pack.cut", "cut": "import pack.far", "far": "x = 1"}, {"pack.sub.root"}),
+    ],
+    ids=[
+        "a package that a module lies in is run",
+        "relative imports climb",
+        "what is left out is not followed",
+    ],
+)
+def test_the_modules_that_are_run(tmp_path, files, found):
+    assert set(closure(["pack.sub.root"], [package(tmp_path, files)], without=["pack.cut"])) == found
 
 
 def test_an_entry_in_a_registry_of_parts_is_not_followed_and_voids_nothing(tmp_path):

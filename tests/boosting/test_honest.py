@@ -1,7 +1,5 @@
 """Honest learners: steps are searched on what a learner gives rows that it has not seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +8,12 @@ import pytest
 
 from tests.boosting.test_checkpoint import Dies, Sees, assert_same, outcome
 from tests.conftest import make_views
+from usboost import Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.callbacks import History
-from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -81,27 +74,8 @@ def test_noise_alone_leaves_the_scores_where_they_are(target: str, loss: str) ->
 
 def test_it_takes_no_metric_of_three_classes() -> None:
     views, y = wide(60, 5)
-    with pytest.raises(UsboostError, match=r"'U' cannot be fitted in the metric .* use target 'gradient'"):
+    with pytest.raises(UsboostError, match=r"'U' .* use target 'gradient'"):
         TwoWeakLearnerClassifier({"U": RidgeLearner()}, "newton", n_rounds=1).fit(views, y)
-
-
-def test_a_view_of_noise_does_not_hurt() -> None:
-    views, y = wide(300, 400)
-    others, y_others = make_views(3, n=1000, seed=7)
-    noise = np.random.default_rng(8).normal(size=(1000, 400))
-    others = Views(U=Table.from_numeric(noise), S=others["S"])
-    settings: dict[str, Any] = {"n_rounds": 10, "patience": None, "shrinkage": 0.5, "validation_fraction": 0}
-    trees = {"S": TreeLearner(max_depth=2)}
-    scores = {
-        name: TwoWeakLearnerClassifier(learners, **settings).fit(views, y).score(others, y_others)
-        for name, learners in {
-            "alone": trees,
-            "beside": {"U": RidgeLearner(), **trees},
-            "blind": {"U": RidgeLearner(alpha=1.0, leave_one_out=False), **trees},
-        }.items()
-    }
-    assert scores["beside"] > scores["alone"] - 0.015
-    assert scores["blind"] < scores["alone"] - 0.03
 
 
 MODEL: dict[str, Any] = {

@@ -1,25 +1,26 @@
 """The fast path against the paper done literally, on small data: targets, trees, networks, steps, F1."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 from benchmarks.speed.census import dense, ordinal
 from benchmarks.speed.literal import LiteralBoosting, leaf_values
 from tests.conftest import make_views
+from usboost import BoostedFeatures, NetworkLearner, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.steps import Bayes
-from usboost.data.table import Table
 from usboost.learners.base import Target
 from usboost.learners.networks.inputs import initialise, table_network
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.base import simplex_codewords
 from usboost.losses.exponential import CodewordExponential
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 
 def fixed(steps):
@@ -163,3 +164,132 @@ def test_leaf_values_are_the_loops():
     np.testing.assert_allclose(
         features.transform(views["S"]), leaf_values(paper, ordinal(views["S"])), rtol=1e-4, atol=1e-5
     )
+
+
+# Friedman's algorithms (2001), with exact trees.
+
+
+ROUNDS, SHRINKAGE = 12, 0.3
+
+
+def waves() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    # one column: where two columns' splits gain the same, scikit-learn draws lots
+    X = np.round(rng.normal(size=(201, 1)), 2)
+    return X, 50 + 9 * np.sin(3 * X[:, 0]) + 4 * rng.standard_t(2, size=201)
+
+
+def tree_boost(X: np.ndarray, y: np.ndarray, start: float, pseudo: Callable, best: Callable) -> np.ndarray:
+    """TreeBoost: F = F + ν Σ_j γ_j 1(x in R_j), regions by least squares, γ_j the loss's own constant."""
+    f = np.full(len(y), start)
+    for _ in range(ROUNDS):
+        tree = DecisionTreeRegressor(max_depth=3, min_samples_leaf=5, random_state=0)
+        leaf = tree.fit(X.astype(np.float32), pseudo(y - f)).apply(X.astype(np.float32))
+        for j in np.unique(leaf):
+            f[leaf == j] += SHRINKAGE * best((y - f)[leaf == j])
+    return f
+
+
+def lower_quantile(alpha: float) -> Callable[[np.ndarray], float]:
+    return lambda r: np.quantile(r, alpha, method="inverted_cdf")
+
+
+CASES: dict[str, tuple[dict[str, Any], Callable, Callable, Callable]] = {
+    "squared": ({"loss": "squared"}, np.mean, lambda r: r, np.mean),
+    "absolute": ({"loss": "absolute"}, lower_quantile(0.5), np.sign, lower_quantile(0.5)),
+    "quantile": (
+        {"loss": "quantile", "quantile": 0.8},
+        lower_quantile(0.8),
+        lambda r: np.where(r > 0, 0.8, np.where(r < 0, -0.2, 0.0)),
+        lower_quantile(0.8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_boosted_trees_are_friedmans(name: str) -> None:
+    settings, start, pseudo, best = CASES[name]
+    X, y = waves()
+    model = TwoWeakLearnerRegressor(
+        {"S": TreeLearner(engine="sklearn", min_samples_leaf=5)},
+        step="fixed",
+        step_settings={"value": SHRINKAGE},
+        n_rounds=ROUNDS,
+        validation_fraction=0,
+        **settings,
+    ).fit(Views(S=Table.from_numeric(X)), y)
+    found = model.predict(Views(S=Table.from_numeric(X)))
+    expected = tree_boost(X, y, start(y), pseudo, best)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    staged = list(model.staged_predict(Views(S=Table.from_numeric(X))))
+    assert len(staged) == ROUNDS
+    np.testing.assert_allclose(staged[-1], found, rtol=1e-6)
+
+
+def test_the_exact_step_of_refitted_leaves_is_one() -> None:
+    """Each leaf is at its lowest point already, so no common factor of the leaves lowers the risk."""
+    X, y = waves()
+    model = TwoWeakLearnerRegressor(
+        {"S": TreeLearner(min_samples_leaf=5)}, loss="absolute", n_rounds=3, validation_fraction=0
+    ).fit(Views(S=Table.from_numeric(X)), y)
+    np.testing.assert_allclose([row["step_S"] for row in model.history_], 1.0, rtol=1e-5)
+
+
+# Cross-entropy.
+
+
+def boosted(**changes) -> TwoWeakLearnerClassifier:
+    trees = {view: TreeLearner(max_depth=2, min_samples_leaf=5) for view in ("U", "S")}
+    given = {"learners": trees, "target": "newton", "loss": "cross_entropy", "n_rounds": 8}
+    return TwoWeakLearnerClassifier(**{**given, "validation_fraction": 0, "patience": None, **changes})
+
+
+def test_one_view_with_fixed_steps_is_logitboost():
+    """Friedman, Hastie and Tibshirani's Algorithm 3, with F = f/√2 in our one coordinate of two classes."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3)).astype(np.float32)
+    y = (x[:, 0] + x[:, 1] ** 2 + 0.5 * rng.normal(size=200) > 0.5).astype(int)
+    stumps = {"S": TreeLearner(max_depth=1, min_samples_leaf=1, engine="sklearn")}
+    fitted = boosted(learners=stumps, step="fixed", step_settings={"value": 1.0}, n_rounds=5)
+    fitted.fit(Views(S=Table.from_numeric(x)), y)
+
+    score = np.zeros(len(y))  # half the log-odds
+    for _ in range(5):
+        p = 1 / (1 + np.exp(-2 * score))
+        weight = p * (1 - p)
+        stump = DecisionTreeRegressor(max_depth=1).fit(x, (y - p) / weight, sample_weight=weight)
+        score += 0.5 * stump.predict(x)
+    expected = 1 / (1 + np.exp(-2 * score))
+    found = fitted.predict_proba(Views(S=Table.from_numeric(x)))[:, 1]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("target", ["newton", "gradient"])
+def test_the_risk_is_the_log_loss_and_never_rises(two_views, n_classes, target):
+    views, y = two_views(n_classes)
+    fitted = boosted(target=target).fit(views, y)
+    risks = [row["risk_train"] for row in fitted.history_]
+    assert np.all(np.diff(risks) <= 1e-12)
+    assert risks[0] < np.log(n_classes)
+    assert risks[-1] == pytest.approx(log_loss(y, fitted.predict_proba(views)))
+
+
+def test_labels_that_trees_separate_do_not_end_the_fit(two_views):
+    views, _ = two_views(2)
+    fitted = boosted(n_rounds=5).fit(views, views["S"].numeric[:, 0] > 0)
+    assert len(fitted.stages_) == 5
+    assert (fitted.predict(views) == (views["S"].numeric[:, 0] > 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"loss": "hinge"}, "unknown loss kind 'hinge'"),
+        ({"target": "second_order"}, "needs w_tilde"),
+    ],
+)
+def test_mistakes_get_one_sentence(two_views, changes, said):
+    views, y = two_views(2)
+    with pytest.raises(UsboostError, match=said):
+        boosted(**changes).fit(views, y)

@@ -1,7 +1,5 @@
 """Views that some rows lack: their learner is fitted to the others, and adds exactly 0 to these."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_views, reloaded
+from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Learner, PresentRows, Target, predict, prepare, trainer, weighted_sum
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.models.inspection.inspect import view_contributions, view_importance
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -118,27 +109,6 @@ def test_a_fit_is_that_of_the_rows_that_have_the_view_where_there_is_no_other() 
     np.testing.assert_allclose(
         with_them.predict_proba(views[~absent]), alone.predict_proba(views[~absent]), rtol=1e-4
     )
-
-
-def test_every_third_image_is_missing() -> None:
-    """As good as the table's part alone where there is none, and better where there is one."""
-    rng = np.random.default_rng(0)
-    n = 600
-    bright = rng.integers(0, 2, n)
-    pixels = rng.integers(0, 60, (n, 1, 8, 8)).astype(np.uint8)
-    pixels += (120 * bright[:, None, None, None]).astype(np.uint8)
-    number = rng.normal(size=(n, 1)) + 0.5 * bright[:, None]
-    absent = np.arange(n) % 3 == 0
-    images = Images(np.where(absent[:, None, None, None], 255, pixels).astype(np.uint8), absent=absent)
-    views = Views(U=images, S=Table.from_numeric(number))
-    network = NetworkLearner((4,), batch_size=64, backbone=Backbone("small_cnn", False, "all"), device="cpu")
-    fitted = model(network, n_rounds=10).fit(views[:400], bright[:400])
-    table = TwoWeakLearnerClassifier({"S": TreeLearner(max_depth=2)}, n_rounds=5, patience=None)
-    table.fit(views[:400], bright[:400])
-    right = fitted.predict(views[400:]) == bright[400:]
-    alone = table.predict(views[400:]) == bright[400:]
-    assert right[~absent[400:]].mean() > 0.95
-    assert right[absent[400:]].mean() > alone[absent[400:]].mean() - 0.05
 
 
 @pytest.mark.parametrize("sequential", [False, True])

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from usboost import Table, TreeLearner, UsboostError, Views
 from usboost.boosting.callbacks import History
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import Gradient, NewtonTarget
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.regression import Squared
 
@@ -90,15 +87,6 @@ def test_a_function_of_constant_learners_is_the_mapping() -> None:
         loop(given, 5, callbacks=[history]).run(views, y, (views, y))
         risks.append([(row["risk_train"], row["risk_val"], row["step_frame 1"]) for row in history.rounds])
     assert risks[0] == risks[1]
-
-
-def test_another_learner_of_the_same_view_prepares_it_anew() -> None:
-    views, y = data()
-    odd, even = Watched(max_depth=1), Watched(max_depth=3)
-    stages = loop(lambda t: {"frame 1": odd if t % 2 else even}).run(views, y)
-    assert (len(odd.alive), len(even.alive)) == (2, 2)
-    leaves = [len(stage.learners["frame 1"].trees[0].value) for stage in stages]
-    assert leaves[0] == leaves[2] == 2 < leaves[1]
 
 
 def test_a_round_sees_no_view_but_its_own() -> None:

@@ -1,14 +1,12 @@
 """The temperature against a grid and the literal formula; kept where rows that it did not see gain by it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from usboost.evaluation.calibration import calibrated, temperature_of, tempered
+from usboost.evaluation.calibration import calibrated, clip_lower, floor_of, temperature_of, tempered
 
 
 def drawn(n: int, classes: int, seed: int, overconfidence: float) -> tuple[np.ndarray, np.ndarray]:
@@ -116,3 +114,26 @@ def test_few_rows_and_certain_ones_are_no_error():
     wrong = np.arange(40) % 2
     wrong[:4] = 1 - wrong[:4]
     assert temperature_of(certain, wrong) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "floor"),
+    [
+        ([0, 0, 0, 5], 0.0),  # counts
+        ([1.0, 40, 90, 3000], 0.0),  # prices
+        ([11.0, 18, 22, 31], None),  # a summer's temperatures
+        ([-0.1, 40, 90], None),
+        ([-9.0, -5, -1], None),
+        ([0.0, 0, 0], 0.0),
+    ],
+)
+def test_where_numbers_come_near_0_and_never_below_it_that_is_their_end(
+    labels: list[float], floor: float | None
+):
+    assert floor_of(np.array(labels, dtype=np.float64)) == floor
+
+
+def test_nothing_is_below_the_floor() -> None:
+    numbers = np.array([-2.0, 0.5, 3.0])
+    np.testing.assert_array_equal(clip_lower(numbers, 0.0), [0, 0.5, 3])
+    assert clip_lower(numbers, None) is numbers

@@ -100,7 +100,7 @@ def test_every_name_is_known_printed_and_ranked_the_right_way_round() -> None:
     assert SCIKIT.keys() <= {*OF_CLASSES, *OF_TWO, *OF_NUMBERS}
     for name in [*OF_CLASSES, *OF_TWO, *OF_NUMBERS]:
         assert name.startswith("neg_") == (SCIKIT.get(name, name) in LOWER_IS_BETTER), name
-    with pytest.raises(UsboostError, match="unknown score 'neg_f1'; choose among accuracy, f1, auc"):
+    with pytest.raises(UsboostError, match=r"'neg_f1'.* accuracy, f1, auc"):
         check_metric("neg_f1", RANKING["classification"])
     for task, scores in RANKING.items():
         y = np.arange(4) % 2

@@ -1,7 +1,5 @@
 """Scores of groups of rows: those of the group's rows alone."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from usboost.evaluation.task import ALL, TASKS, score_slices, table_of, table_of_models

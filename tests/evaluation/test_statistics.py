@@ -1,7 +1,5 @@
 """The corrected t-test and Holm's adjustment against numbers worked out by hand and literal definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

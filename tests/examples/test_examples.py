@@ -1,7 +1,5 @@
 """The examples: each runs as a script in a folder of its own, prints what it says and leaves nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The library against the method in one page: the same learners, rounds and steps give the same model."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,17 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from usboost import NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier, Views
+from tests.tables import two
+from usboost import NetworkLearner, TreeLearner, TwoWeakLearnerClassifier
 from usboost.boosting.steps import Newton
 from usboost.losses.exponential import CodewordExponential
 
 PAGE = Path(__file__).parents[2] / "examples/nano.py"
 nano = SimpleNamespace(**runpy.run_path(str(PAGE)))
 ROUNDS, SEED = 12, 5
-
-
-def views(U: np.ndarray, S: np.ndarray) -> Views:
-    return Views(U=Table.from_numeric(U), S=Table.from_numeric(S))
 
 
 def test_it_is_one_page_and_stands_alone() -> None:
@@ -35,10 +30,10 @@ def test_the_librarys_rounds_are_the_pages() -> None:
     tree = TreeLearner(max_depth=3, min_samples_leaf=20, engine="sklearn")
     model = TwoWeakLearnerClassifier(
         {"U": network, "S": tree}, n_rounds=ROUNDS, validation_fraction=0, random_state=SEED
-    ).fit(views(U, S), c)
+    ).fit(two(U, S), c)
     assert len(model.history_) == model.best_round_ == ROUNDS
     f = np.zeros((len(U_new), 4))
-    staged = model.staged_predict(views(U_new, S_new))
+    staged = model.staged_predict(two(U_new, S_new))
     for row, answers, (g, h, epsilon, delta, risk) in zip(
         model.history_, staged, nano.boost(U, S, c, ROUNDS, seed=SEED)
     ):
@@ -46,7 +41,7 @@ def test_the_librarys_rounds_are_the_pages() -> None:
         assert (row["step_U"], row["step_S"]) == pytest.approx((epsilon, delta), rel=1e-4)
         f += epsilon * g(U_new) + delta * h(S_new)
         np.testing.assert_array_equal(answers, f.argmax(axis=1))
-    np.testing.assert_allclose(model.decision_function(views(U_new, S_new)), f, atol=1e-4)
+    np.testing.assert_allclose(model.decision_function(two(U_new, S_new)), f, atol=1e-4)
 
 
 def test_its_formulas_are_the_losses() -> None:

@@ -4,17 +4,13 @@ A probe fits twice, once with spoiled rows that the fit must not learn from, and
 last bit; then it spoils rows that it may learn from and wants another one, or it would prove nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.models.baselines.trees import LightGBMBaseline
+from usboost import LightGBMBaseline, Table, Views
 from usboost.table.columns.texts import holds_text
 from usboost.table.user_table import UserTable
 

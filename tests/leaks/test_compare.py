@@ -1,7 +1,5 @@
 """`compare`: a fold's test rows are in no model, encoder or decision to stop, and in its scores only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Encoders, medians and the choice of columns are learnt from training rows alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`fit` of a user's table: the rows that stop it are in no model, encoder or median."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

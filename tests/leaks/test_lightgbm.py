@@ -1,17 +1,13 @@
 """LightGBM stops on the validation rows, at the right round, and keeps that round."""
 
-from __future__ import annotations
-
 import lightgbm
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
 from tests.conftest import make_views
-from usboost.boosting.callbacks import Callback
+from usboost import Callback, LightGBMBaseline, Views
 from usboost.boosting.rounds import Round
-from usboost.data.views import Views
-from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.baselines.wrapper import NAME
 from usboost.models.methods.boosted_features import lightgbm_parameters
 

@@ -1,7 +1,5 @@
 """The pipeline's fits: test rows are in their scores only, in folds, splits and embeddings alike."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,8 @@ from tasks.fits import fit_cell as training
 from tasks.fits.cell import plan
 from tests.leaks.probes import training as rounds_of
 from tests.leaks.probes import watched
-from usboost.boosting.checkpoint import Checkpoint
+from usboost import Checkpoint, Images, Views
 from usboost.data.encoding import TableEncoder
-from usboost.data.images import Images
-from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.evaluation import metrics
 from usboost.learners.networks.backbones import Backbone, embedded

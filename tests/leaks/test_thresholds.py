@@ -1,7 +1,5 @@
 """A threshold is chosen on the validation rows, and the test rows have no say in it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

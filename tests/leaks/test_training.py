@@ -1,7 +1,5 @@
 """Rows that say when to stop, set aside or given, are not fitted to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,9 @@ from sklearn.model_selection import train_test_split
 from tests.conftest import make_views
 from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
-from usboost.data.views import Views
-from usboost.learners.tree_learner import TreeLearner
+from usboost import EarlyBoostClassifier, TreeLearner, Views
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:

@@ -1,18 +1,13 @@
 """Images are tuned on a fit's training rows and the rows that stop it; no others are seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
+from tests.tables import bright
+from usboost import Backbone
 from usboost.learners.networks import finetuning
-from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.methods.ensemble import EnsembleClassifier
@@ -23,14 +18,6 @@ from usboost.models.tuned_images import fit_weighted
 def one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 1)
     monkeypatch.setattr(finetuning, "FEWEST", 1)
-
-
-def rows(n: int, seed: int) -> tuple[Views, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 2
-    pixels = rng.integers(0, 255, (n, 3, 32, 32)).astype(np.uint8)
-    table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
-    return Views(U=Images(pixels), S=table), y
 
 
 def linear(cache: Path) -> LinearBaseline:
@@ -49,7 +36,7 @@ def test_each_fit_of_an_ensemble_is_tuned_on_the_rows_of_its_folds(
         return tuned(backbone, train, held, device)
 
     monkeypatch.setattr(finetuning, "tuned", spy)
-    (views, y), (beside, y_beside) = rows(36, 0), rows(16, 1)
+    (views, y), (beside, y_beside) = bright(36, 32, 3), bright(16, 32, 3, seed=1)
     model = EnsembleClassifier({"one": linear(tmp_path), "two": linear(tmp_path)}, folds=2)
     fit_weighted(model, (views, y, None), (beside, y_beside, None))
     every = set(map(bytes, image_digests(views["U"])))

@@ -17,9 +17,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
-from usboost.data.table import Table
+from usboost import Table, UsboostError
 from usboost.data.views import Frame
-from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.estimators import ClassifierLearner, FittedClassifiers
 
@@ -131,7 +130,7 @@ def test_arrays_and_back(estimator: Any, tmp_path: Path) -> None:
 def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
     view, signs, weights = frame()
     model, _ = fitted(GaussianNB(), view, Target(signs, weights))
-    with pytest.raises(UsboostError, match="a GaussianNB has no file form; use a single tree"):
+    with pytest.raises(UsboostError, match=r"GaussianNB .*use a single tree"):
         model.to_arrays()
     with pytest.raises(UsboostError, match="unknown kind of weak estimator 'spell'"):
         FittedClassifiers.from_arrays({}, {"rules": ["spell"]})
@@ -140,7 +139,7 @@ def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
 @pytest.mark.parametrize("estimator", [KNeighborsClassifier(), DecisionTreeRegressor()])
 def test_estimators_that_do_not_suit(estimator: Any) -> None:
     view, signs, weights = frame()
-    with pytest.raises(UsboostError, match="is not a classifier whose fit takes sample_weight"):
+    with pytest.raises(UsboostError, match="takes sample_weight"):
         fitted(estimator, view, Target(signs, weights))
 
 

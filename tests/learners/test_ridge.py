@@ -1,17 +1,13 @@
 """Ridge regression as a weak learner: against refits by hand, and against scikit-learn's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.errors import UsboostError
-from usboost.learners.base import Target, sum_one_by_one, weighted_sum
+from usboost import Images, Table, UsboostError
+from usboost.learners.base import Target, weighted_sum
 from usboost.learners.ridge import FittedRidge, RidgeLearner
 from usboost.learners.spectrum import GRID, Spectrum
 from usboost.testing import check_learner
@@ -159,17 +155,6 @@ def test_one_factorisation_serves_all_rounds(monkeypatch: pytest.MonkeyPatch) ->
     assert len(asked) == 4
 
 
-def test_many_at_once_are_the_sum() -> None:
-    x, rng = rows("tall"), np.random.default_rng(0)
-    learner = RidgeLearner(alpha=5.0)
-    prepared = learner.prepare(Table.from_numeric(x))
-    many = [learner.trainer(prepared, 3).fit(Target(rng.normal(size=(40, 3))), seed=0) for _ in range(5)]
-    steps = rng.normal(size=5).tolist()
-    np.testing.assert_allclose(
-        weighted_sum(many, steps, prepared), sum_one_by_one(many, steps, prepared), rtol=1e-4, atol=1e-5
-    )
-
-
 def test_categories_are_columns_and_one_that_is_new_is_none() -> None:
     codes = np.array([[1, 2], [3, 0], [2, 1], [0, 2]], dtype=np.int32)
     table = Table(np.arange(4, dtype=np.float32)[:, None], codes, (4, 3), ("x", "a", "b"))
@@ -182,16 +167,6 @@ def test_penalties_that_are_none(settings: dict[str, Any]) -> None:
     learner = RidgeLearner(**settings)
     with pytest.raises(UsboostError, match="penalty is 'loo' or positive"):
         learner.trainer(learner.prepare(Table.from_numeric(rows("tall"))), 1)
-
-
-def test_own_penalties_are_in_scikit_learns_units() -> None:
-    x, y = rows("tall"), targets(40)
-    fitted, _, _ = fit(RidgeLearner(alphas=(1e-9, 2e-9)), x, Target(x[:, :3].astype(float)))
-    assert set(fitted.alphas) <= {1e-9, 2e-9}
-    fixed, _, prepared = fit(RidgeLearner(alpha=4.0), x, Target(y))
-    np.testing.assert_allclose(
-        fixed.predict(prepared), Ridge(4.0, solver="svd").fit(x, y).predict(x), rtol=1e-5, atol=1e-5
-    )
 
 
 def test_mistakes_get_one_sentence() -> None:

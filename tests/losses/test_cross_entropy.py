@@ -1,7 +1,5 @@
 """Softmax cross-entropy: Newton targets against numpy's pseudo-inverse, the line against differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,47 +46,11 @@ def test_targets_are_the_pseudo_inverses(n_classes: int, seed: int, soft: bool) 
             )
 
 
-def test_curvature_of_one_hot_targets() -> None:
-    loss, f, y = problem(4, seed=3)
-    p = (loss.probabilities(f) * y).sum(axis=1)
-    expected = p * (1 - p) * 4 / 3
-    np.testing.assert_allclose(loss.curvature(loss.newton_target(f, y), f, y), expected, rtol=1e-9)
-
-
 def test_risk_is_the_mean_log_loss() -> None:
     loss, f, y = problem(3, seed=0)
     assert loss.risk(f, y) == pytest.approx(log_loss(y.argmax(axis=1), loss.probabilities(f)))
     assert loss.risk(np.zeros_like(f), y) == pytest.approx(np.log(3))
     np.testing.assert_allclose(loss.scores(f).sum(axis=1), 0, atol=1e-12)
-
-
-def test_line_and_its_derivatives() -> None:
-    loss, f, y = problem(4, seed=1)
-    rng = np.random.default_rng(2)
-    directions = [rng.normal(size=f.shape) for _ in range(2)]
-    line = loss.line(f, y, directions)
-    steps = np.array([0.3, -0.7])
-    assert line.risk(steps) == pytest.approx(loss.risk(f + 0.3 * directions[0] - 0.7 * directions[1], y))
-    risk, gradient, hessian = line.expand(steps)
-    h = 1e-4
-    moves = h * np.eye(2)
-    numeric = [(line.risk(steps + m) - line.risk(steps - m)) / (2 * h) for m in moves]
-    np.testing.assert_allclose(gradient, numeric, rtol=1e-6)
-    second = [
-        [
-            (
-                line.risk(steps + a + b)
-                - line.risk(steps + a - b)
-                - line.risk(steps - a + b)
-                + line.risk(steps - a - b)
-            )
-            / (4 * h * h)
-            for a in moves
-        ]
-        for b in moves
-    ]
-    np.testing.assert_allclose(hessian, second, rtol=1e-4)
-    assert risk == line.risk(steps)
 
 
 def test_newton_finds_gamma() -> None:
@@ -116,18 +78,3 @@ def test_an_all_zero_direction_is_refused() -> None:
     loss, f, y = problem(3, seed=0)
     with pytest.raises(UsboostError, match="outputs are all zero"):
         loss.line(f, y, [np.zeros_like(f)])
-
-
-@given(n_classes=st.integers(2, 5), seed=st.integers(0, 1000))
-def test_w_and_hessian_are_the_risks_derivatives(n_classes: int, seed: int) -> None:
-    loss, f, y = problem(n_classes, seed, n=3)
-    step = 1e-5
-    for i in range(len(f)):
-        one, label = f[i : i + 1], y[i : i + 1]
-        for d in range(n_classes - 1):
-            moved = np.zeros_like(one)
-            moved[0, d] = step
-            slope = (loss.risk(one + moved, label) - loss.risk(one - moved, label)) / (2 * step)
-            np.testing.assert_allclose(-loss.w(one, label)[0, d], slope, rtol=1e-5, atol=1e-8)
-            change = (loss.w(one - moved, label) - loss.w(one + moved, label)) / (2 * step)
-            np.testing.assert_allclose(loss.hessian(one, label)[0, d], change[0], rtol=1e-4, atol=1e-8)

@@ -1,7 +1,5 @@
 """Losses of regression against their formulas, finite differences, fine grids and linear programs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -147,14 +145,14 @@ def test_huber_is_between_the_squared_and_the_absolute_loss() -> None:
 
 def test_a_loss_without_curvature_has_no_newton_step() -> None:
     line = PiecewiseLinear.absolute().line(column(9, 0), column(9, 1), [column(9, 2)])
-    with pytest.raises(UsboostError, match="no second derivative; use the step rule 'closed'"):
+    with pytest.raises(UsboostError, match="use the step rule 'closed'"):
         Newton().search(line, 1, 0)
 
 
 def test_what_is_no_loss_is_refused() -> None:
     for name in REGRESSION_LOSSES:
         assert regression_loss(name).n_outputs == 1
-    with pytest.raises(UsboostError, match="unknown loss 'logistic'; choose one of squared, absolute"):
+    with pytest.raises(UsboostError, match=r"'logistic'.* squared, absolute"):
         regression_loss("logistic")
     for level in (0.0, 1.0, -1.0):
         with pytest.raises(UsboostError, match="quantile is a level between 0 and 1"):

@@ -1,7 +1,5 @@
 """The exponential loss on signs: the paper's formulas, the closed form against a numeric one, extremes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

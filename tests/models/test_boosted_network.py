@@ -12,58 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.base import clone
-from sklearn.datasets import load_iris
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from tests.boosting.test_rounds import Linear
+from usboost import NetworkLearner, Table, TreeLearner, UsboostError
 from usboost.learners.base import Target
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.regression import Squared
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 
 
-class LeastSquares:
-    """The linear "network" whose fit is exact: weighted least squares with an intercept, in float64."""
-
-    kind = "least squares"
-
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = scale
-
-    def prepare(self, view: Table) -> np.ndarray:
-        return np.column_stack([np.ones(len(view)), view.numeric.astype(np.float64)])
-
-    def trainer(self, prepared: np.ndarray, n_outputs: int) -> LeastSquares:
-        self.design = prepared
-        return self
-
-    def fit(self, target: Target, *, seed: int, start: Any) -> LeastSquares:
-        fitted = LeastSquares()
-        root = 1.0 if target.weights is None else np.sqrt(target.weights)[:, None]
-        fitted.coefficients = np.linalg.lstsq(self.design * root, target.values * root, rcond=None)[0]
-        fitted.coefficients *= self.scale
-        return fitted
-
-    def predict(self, prepared: np.ndarray) -> np.ndarray:
-        return prepared @ self.coefficients
-
-
-class Broken(LeastSquares):
+class Broken(Linear):
     """Fits, but gives `value` everywhere from a given round on."""
 
     def __init__(self, value: float, first: int) -> None:
         super().__init__(0.5)
-        self.value, self.first, self.fits = value, first, 0
+        self.value, self.first = value, first
 
-    def fit(self, target: Target, *, seed: int, start: Any) -> LeastSquares:
+    def fit(self, target: Target, *, seed: int, start: Any) -> Linear:
         fitted = super().fit(target, seed=seed, start=start)
-        self.fits += 1
-        if self.fits >= self.first:
+        if len(self.fits) >= self.first:
             fitted.coefficients = np.full_like(fitted.coefficients, 0.0)
             fitted.coefficients[0] = self.value
         return fitted
@@ -110,15 +80,6 @@ def test_the_loop_is_the_papers_algorithm_to_the_letter() -> None:
     np.testing.assert_allclose([row["risk_train"] * len(y) for row in model.history_], costs, rtol=1e-6)
 
 
-def test_gamma_0_is_equation_3_and_not_the_misprint() -> None:
-    X, y = curve()
-    model = BoostedNetworkRegressor(network(), n_rounds=1).fit(X, y)
-    (h,) = outputs(model, X)
-    assert model.gammas_[0] == pytest.approx((y * h).sum() / (h * h).sum(), rel=1e-9)
-    misprint = ((y - h) * h).sum() / (h * h).sum()
-    assert model.gammas_[0] == pytest.approx(misprint + 1)
-
-
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_gamma_is_the_numeric_minimum_along_every_network(loss: str) -> None:
     X, y = classes()
@@ -144,41 +105,26 @@ def test_the_cost_never_rises(loss: str, weighted: bool) -> None:
     assert model.history_[-1]["accuracy_train"] == pytest.approx(model.score(X, y))
 
 
-def test_one_round_of_exact_least_squares_is_the_solution() -> None:
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-2, -3.0, 1e6])
+def test_one_round_of_least_squares_is_the_solution_at_any_scale(scale: float) -> None:
     X, y = curve()
-    model = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
+    model = BoostedNetworkRegressor(Linear(scale), n_rounds=1).fit(X, y)
     design = np.column_stack([np.ones(len(X)), X])
     solution = np.linalg.lstsq(design, y, rcond=None)[0]
-    np.testing.assert_allclose(model.predict(X), design @ solution, atol=1e-10)
-    np.testing.assert_allclose(model.gammas_, [1.0], rtol=1e-12)
-    np.testing.assert_allclose(design.T @ (y - model.predict(X)), 0, atol=1e-9)
+    np.testing.assert_allclose(model.predict(X), design @ solution, atol=1e-9)
+    assert model.gammas_[0] == pytest.approx(1 / scale)
 
 
-def test_gamma_undoes_the_scale_of_a_network() -> None:
-    X, y = curve()
-    exact = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
-    for scale in (1e-6, 1e-2, -3.0, 1e6):
-        scaled = BoostedNetworkRegressor(LeastSquares(scale), n_rounds=1).fit(X, y)
-        assert scaled.gammas_[0] == pytest.approx(1 / scale)
-        np.testing.assert_allclose(scaled.predict(X), exact.predict(X), atol=1e-9)
-
-
-def test_a_full_rank_fit_is_reached_in_one_round_and_the_next_says_so() -> None:
-    """As many samples as coefficients: the residual is 0, and a network fitted to 0 has no γ."""
-    X = np.array([[1.0], [3.0]])
-    y = np.array([2.0, 8.0])  # 3 x − 1
-    model = BoostedNetworkRegressor(LeastSquares(), n_rounds=1).fit(X, y)
-    np.testing.assert_allclose(model.predict(X), y, atol=1e-12)
-    np.testing.assert_allclose(model.predict(np.array([[2.0]])), [5.0])
+def test_a_residual_of_0_has_no_gamma() -> None:
     constant, stump = np.array([4.0, 4.0]), TreeLearner(1, min_samples_leaf=1, engine="sklearn")
-    with pytest.raises(UsboostError, match=r"round 2: a weak learner's outputs are all zero"):
-        BoostedNetworkRegressor(stump, n_rounds=5).fit(X, constant)
+    with pytest.raises(UsboostError, match=r"round 2: .* all zero"):
+        BoostedNetworkRegressor(stump, n_rounds=5).fit(np.array([[1.0], [3.0]]), constant)
 
 
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_a_network_without_output_is_a_clear_error(loss: str) -> None:
     X, y = classes()
-    with pytest.raises(UsboostError, match="round 3: a weak learner's outputs are all zero"):
+    with pytest.raises(UsboostError, match=r"round 3: .* all zero"):
         BoostedNetworkClassifier(loss, Broken(0.0, first=3), n_rounds=5).fit(X, y)
 
 
@@ -186,25 +132,14 @@ def test_a_network_without_output_is_a_clear_error(loss: str) -> None:
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_a_network_that_diverges_names_the_round(loss: str, value: float) -> None:
     X, y = classes()
-    with pytest.raises(UsboostError, match="round 2: the weak learner of view 'x' gives NaN or infinity"):
+    with pytest.raises(UsboostError, match=r"round 2: .*'x'.* NaN"):
         BoostedNetworkClassifier(loss, Broken(value, first=2), n_rounds=5).fit(X, y)
-
-
-def test_cross_entropy_with_equal_counts_fits_the_plain_newton_target() -> None:
-    """The general form to the letter: least squares of −(∇²L)⁻¹∇L, here with an exact linear fit."""
-    X, y = classes()
-    model = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=1, weighted=False).fit(X, y)
-    design = np.column_stack([np.ones(len(X)), X.astype(np.float32)])
-    newton = 3 * np.eye(3)[y] - 1  # (e_c − 1/M) / p_c at p = 1/3
-    h = design @ np.linalg.lstsq(design, newton, rcond=None)[0]
-    scores = model.decision_function(X)
-    np.testing.assert_allclose(scores, model.gammas_[0] * h, rtol=1e-6, atol=1e-8)
 
 
 def test_cross_entropy_by_default_counts_samples_by_their_curvature() -> None:
     """Two rounds of weighted least squares by hand; the second round's curvatures differ between samples."""
     X, y = classes()
-    model = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=2).fit(X, y)
+    model = BoostedNetworkClassifier("cross_entropy", Linear(), n_rounds=2).fit(X, y)
     design = np.column_stack([np.ones(len(X)), X.astype(np.float32)])
     unit, scores = np.eye(3)[y], np.zeros((len(X), 3))
     for gamma in model.gammas_:
@@ -215,7 +150,7 @@ def test_cross_entropy_by_default_counts_samples_by_their_curvature() -> None:
         h = design @ np.linalg.lstsq(root * design, root * newton, rcond=None)[0]
         scores = scores + gamma * h
     np.testing.assert_allclose(model.decision_function(X), scores, rtol=1e-5, atol=1e-6)
-    equal = BoostedNetworkClassifier("cross_entropy", LeastSquares(), n_rounds=2, weighted=False)
+    equal = BoostedNetworkClassifier("cross_entropy", Linear(), n_rounds=2, weighted=False)
     assert np.abs(equal.fit(X, y).decision_function(X) - scores).max() > 1e-3
 
 
@@ -303,12 +238,6 @@ def test_scikit_learns_tools() -> None:
     assert not np.array_equal(other.predict_proba(X), equal[0])
 
 
-def test_iris() -> None:
-    X, y = load_iris(return_X_y=True)
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    assert cross_val_score(BoostedNetworkClassifier(n_rounds=5), X, y, cv=folds).mean() > 0.93
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -336,9 +265,9 @@ def test_data_that_do_not_suit() -> None:
     ):
         with pytest.raises(UsboostError, match=said):
             fit(data, y)
-    with pytest.raises(UsboostError, match="X has 3 features, but BoostedNetworkClassifier is expecting 4"):
+    with pytest.raises(UsboostError, match=r"3 features.*expecting 4"):
         fit(X, y).predict(X[:, :3])
-    with pytest.raises(UsboostError, match="X has 3 columns but the model was trained on 4"):
+    with pytest.raises(UsboostError, match=r"3 columns.* on 4"):
         fit(X, y).predict(Table.from_numeric(X[:, :3]))
     regress = BoostedNetworkRegressor(network(), n_rounds=1).fit
     for target, said in (

@@ -1,7 +1,5 @@
 """Renaming the classes renames the answers and changes nothing else, for every boosting model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,12 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.conftest import make_views
+from usboost import BoostedNetworkClassifier, NetworkLearner, TreeLearner, TwoWeakLearnerClassifier
 from usboost.learners.base import FittedLearner
 from usboost.learners.networks import learner as networks
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.methods.boosted_network import BoostedNetworkClassifier
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 METHODS: dict[str, dict[str, Any]] = {
     "2WL": {},

@@ -1,7 +1,5 @@
 """Many classes, and categories of many levels: what a fit takes must not explode."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -142,5 +140,5 @@ def test_a_forest_of_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves = [sum(tree.value.size for tree in each.trees_) for each in (whole, small)]
     assert 16 * leaves[1] <= 8 * 3 * 24 * 30 < 16 * leaves[0]
     monkeypatch.setattr(trees, "MOST_CLASSES", 23)
-    with pytest.raises(Unsuited, match="takes up to 23 classes, not 24; fit another model, logistic say"):
+    with pytest.raises(Unsuited, match=r"23 classes, not 24.*logistic"):
         ForestBaseline(**settings).fit({"S": table}, y)

@@ -10,25 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from usboost.boosting.callbacks import Callback
-from usboost.datasets.sequences import digits_rows
-from usboost.errors import UsboostError
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
-
-
-def sequences(
-    n_classes: int, n: int = 90, frames: int = 6, d: int = 2, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % n_classes
-    centres = rng.normal(size=(n_classes, frames, d))
-    return centres[y] + 1.2 * rng.normal(size=(n, frames, d)), y
+from tests.tables import sequences
+from usboost import Callback, EarlyBoostClassifier, UsboostError
 
 
 def ragged(
@@ -285,16 +272,6 @@ def test_nothing_but_perfect_frames_stays_finite() -> None:
     assert model.history_[-1]["risk_train"] == 0
 
 
-def test_one_frame_is_one_classifier() -> None:
-    X, y = sequences(3, frames=1)
-    model = EarlyBoostClassifier(tree()).fit(X, y)
-    assert model.alphas_.shape == model.errors_.shape == (1,)
-    assert model.r_.shape == (1, 3)
-    univariate = EarlyBoostClassifier(tree()).fit(X[:, :, 0], y)
-    assert univariate.n_features_in_ == 1
-    assert univariate.predict(X[:, :, 0]).shape == (90,)
-
-
 def test_a_class_missing_from_training_is_never_answered() -> None:
     X, y = sequences(4)
     seen = y != 2
@@ -302,7 +279,7 @@ def test_a_class_missing_from_training_is_never_answered() -> None:
     assert model.classes_.tolist() == [0, 1, 3]
     assert 2 not in model.predict(X)
     assert model.predict_proba(X).shape == (90, 3)
-    with pytest.raises(UsboostError, match=r"label .*2.* is not among the classes seen in training"):
+    with pytest.raises(UsboostError, match=r"label .*2.* is not among"):
         EarlyBoostClassifier().fit(X[seen], y[seen], (X, y))
 
 
@@ -312,41 +289,11 @@ def test_what_is_logged() -> None:
     model = EarlyBoostClassifier().fit(X, y, (held[:, :4], y_held))
     assert len(model.history_) == 6
     row = model.history_[3]
-    assert set(row) >= {
-        "alpha",
-        "error",
-        "r_0",
-        "r_1",
-        "r_2",
-        "risk_train",
-        "risk_val",
-        "accuracy_val",
-        "seconds",
-    }
+    assert set(row) >= {"alpha", "error", "r_0", "r_1", "r_2", "risk_train", "risk_val", "seconds"}
     assert row["accuracy_val"] == pytest.approx(model.score(held[:, :4], y_held))
     assert model.history_[5]["accuracy_val"] == row["accuracy_val"]  # no further frames there
     assert row["accuracy_train"] == pytest.approx(model.score(X[:, :4], y))
     assert [r["alpha"] for r in model.history_] == model.alphas_.tolist()
-
-
-def test_a_callback_may_stop_the_fit() -> None:
-    class Stop(Callback):
-        def on_round(self, round_: Any) -> bool:
-            return round_.index == 2
-
-    X, y = sequences(2)
-    model = EarlyBoostClassifier(callbacks=[Stop()]).fit(X, y)
-    assert model.n_frames_ == 2
-    whole = EarlyBoostClassifier().fit(X, y)
-    np.testing.assert_array_equal(model.predict(X[:, :2]), whole.predict(X[:, :2]))
-
-
-@pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)])
-def test_other_weak_classifiers(estimator: Any) -> None:
-    X, y = sequences(3, n=150)
-    model = EarlyBoostClassifier(estimator).fit(X, y)
-    assert model.score(X, y) > 0.7
-    np.testing.assert_array_equal(model.predict(X), clone(model).fit(X, y).predict(X))
 
 
 def test_scikit_learns_tools() -> None:
@@ -394,11 +341,3 @@ def test_data_that_do_not_suit() -> None:
         model.predict(np.zeros((1, 7, 2)))
     with pytest.raises(UsboostError, match="3 features but the model was trained on 2"):
         model.predict(np.zeros((1, 6, 3)))
-
-
-def test_digits_by_rows_get_clearer_with_every_row() -> None:
-    data = digits_rows()
-    model = EarlyBoostClassifier().fit(data.X_train, data.y_train, (data.X_test, data.y_test))
-    curve = [row["accuracy_val"] for row in model.history_]
-    assert curve[-1] > 0.8
-    assert curve[-1] > curve[3] > curve[1]

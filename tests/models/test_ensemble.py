@@ -1,7 +1,5 @@
 """Greedy weights against all weights; an ensemble of fits to folds, from files, and what it falls back to."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time
@@ -12,8 +10,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
+from tests.conftest import reloaded
+from tests.tables import one
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
@@ -29,9 +28,19 @@ from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
 
+X, Y = load_wine(return_X_y=True)
+WINE = one(X)
 
-def views(x: np.ndarray) -> dict[str, Table]:
-    return {"S": Table.from_numeric(x.astype(np.float32))}
+
+def noisy() -> tuple:
+    """Rows where a linear model and trees each know something."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 5))
+    score = 1.5 * x[:, 0] + x[:, 3] + 3 * (x[:, 1] > 0.3) * (x[:, 2] > 0) + rng.normal(size=400)
+    return one(x), (score > 1).astype(int)
+
+
+NOISY, Z = noisy()
 
 
 def members() -> dict:
@@ -115,31 +124,27 @@ def test_equal_models_are_no_blend():
 
 
 def test_classes(tmp_path):
-    x, y = load_wine(return_X_y=True)
-    names = np.array(["red", "rose", "white"])[y]
-    model = EnsembleClassifier(members(), folds=3).fit(views(x), names)
+    names = np.array(["red", "rose", "white"])[Y]
+    model = EnsembleClassifier(members(), folds=3).fit(WINE, names)
     assert "prior" not in model.weights_ and sum(model.weights_.values()) == pytest.approx(1)
-    found = model.predict_proba(views(x))
-    assert np.allclose(found.sum(axis=1), 1) and (model.predict(views(x)) == names).mean() > 0.97
+    found = model.predict_proba(WINE)
+    assert np.allclose(found.sum(axis=1), 1) and (model.predict(WINE) == names).mean() > 0.97
     assert set(model.full_refits_) == set(model.weights_)
     expected = sum(
-        weight * np.mean([each.predict_proba(views(x)) for each in model.fits_[name]], axis=0) / 2
-        + weight * model.full_refits_[name][0].predict_proba(views(x)) / 2
+        weight * np.mean([each.predict_proba(WINE) for each in model.fits_[name]], axis=0) / 2
+        + weight * model.full_refits_[name][0].predict_proba(WINE) / 2
         for name, weight in model.weights_.items()
     )
     np.testing.assert_allclose(found, expected)
     assert model.members_["prior"].without is None
-    assert row_losses(y, model.out_of_fold_).mean() == pytest.approx(model.blend_loss_, rel=1e-12)
-    held = inner_folds(y, 3, 0)[0][1]
-    seen = blended(
-        {m: fits[0].predict_proba(views(x[held])) for m, fits in model.fits_.items()}, model.weights_
-    )
+    assert row_losses(Y, model.out_of_fold_).mean() == pytest.approx(model.blend_loss_, rel=1e-12)
+    held = inner_folds(Y, 3, 0)[0][1]
+    seen = blended({m: fits[0].predict_proba(WINE[held]) for m, fits in model.fits_.items()}, model.weights_)
     np.testing.assert_allclose(model.out_of_fold_[held], seen)
     weighed = {name: each.weight for name, each in model.members_.items() if each.weight}
     assert weighed == model.weights_ and model.blend_loss_ <= min(model.losses_.values())
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views(x)), found)
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(WINE), found)
     assert again.members_ == model.members_ and again.blend_loss_ == model.blend_loss_
     on_disk = sum(file.stat().st_size for file in (tmp_path / "model").glob("m*/**/*") if file.is_file())
     assert 0 < sum(again.bytes_.values()) <= on_disk and set(again.bytes_) == set(model.weights_)
@@ -155,10 +160,9 @@ class Slow(Callback):
 
 def test_a_member_far_behind_is_fitted_to_one_fold_alone(tmp_path):
     """One that has no weight either, but is level, is fitted to all."""
-    x, y = load_wine(return_X_y=True)
     linear = LinearBaseline(("S",))
     model = EnsembleClassifier({"prior": PriorBaseline(), "linear": linear, "again": linear}, folds=3)
-    model.fit(views(x), y)
+    model.fit(WINE, Y)
     assert {name: each.fits for name, each in model.members_.items()} == {"prior": 1, "linear": 3, "again": 3}
     assert model.weights_ == {"linear": 1.0} and set(model.losses_) == {"linear", "again"}
     assert model.members_["prior"].left_out == "it adds nothing to the others on the first fold's rows"
@@ -168,50 +172,46 @@ def test_a_member_far_behind_is_fitted_to_one_fold_alone(tmp_path):
 
 def test_no_fold_is_fitted_once_enough_rows_are_held_out(monkeypatch):
     """Rows of the other folds have no prediction of a fit that did not see them."""
-    x, y = noisy()
-    held = [rows for _, rows in inner_folds(y, 5, 0)]
+    held = [rows for _, rows in inner_folds(Z, 5, 0)]
     for enough, folds in ((1, 3), (240, 3), (241, 4), (400, 5), (401, 5)):
         monkeypatch.setattr("usboost.models.methods.ensemble.ENOUGH", enough)
-        model = EnsembleClassifier(several(), folds=5).fit(views(x), y)
+        model = EnsembleClassifier(several(), folds=5).fit(NOISY, Z)
         assert {len(fits) for fits in model.fits_.values()} == {folds}
         known = np.flatnonzero(~np.isnan(model.out_of_fold_[:, 0]))
         np.testing.assert_array_equal(known, np.sort(np.concatenate(held[:folds])))
-        assert row_losses(y[known], model.out_of_fold_[known]).mean() == pytest.approx(model.blend_loss_)
+        assert row_losses(Z[known], model.out_of_fold_[known]).mean() == pytest.approx(model.blend_loss_)
 
 
 def test_of_many_rows_there_is_one_fold_and_one_fit_to_all(monkeypatch):
-    x, y = noisy()
-    first = len(inner_folds(y, 3, 0)[0][1])
+    first = len(inner_folds(Z, 3, 0)[0][1])
     for plenty, folds in ((first, 1), (first + 1, 3)):
         monkeypatch.setattr("usboost.models.methods.ensemble.PLENTY", plenty)
-        model = EnsembleClassifier({"lgbm": several()["lgbm"]}, folds=3, repeats=3).fit(views(x), y)
+        model = EnsembleClassifier({"lgbm": several()["lgbm"]}, folds=3, repeats=3).fit(NOISY, Z)
         assert len(model.fits_["lgbm"]) == folds == len(model.full_refits_["lgbm"])
 
 
 def test_time_is_shared_and_never_overrun_by_more_than_a_round():
-    x, y = load_wine(return_X_y=True)
     quick_first = {
         "linear": LinearBaseline(("S",)),
         "lgbm": LightGBMBaseline(("S",), n_trees=300, patience=300),
     }
     model = EnsembleClassifier(quick_first, folds=5, callbacks=[Slow(), TimeLimit(6)])
     began = time.monotonic()
-    model.fit(views(x), y)
+    model.fit(WINE, Y)
     assert time.monotonic() - began < 12  # of all that there is to fit it would be a minute
     linear, lgbm = model.members_["linear"], model.members_["lgbm"]
     assert lgbm.cut and 1 <= lgbm.fits < 5 and not linear.cut and linear.fits >= lgbm.fits
-    assert np.isfinite(model.predict_proba(views(x))).all()
-    short = EnsembleClassifier(quick_first, folds=5, callbacks=[TimeLimit(0)]).fit(views(x), y)
+    assert np.isfinite(model.predict_proba(WINE)).all()
+    short = EnsembleClassifier(quick_first, folds=5, callbacks=[TimeLimit(0)]).fit(WINE, Y)
     assert short.weights_ == {"linear": 1.0} and len(short.fits_["linear"]) == 1
     assert short.members_["lgbm"].fits == 0 and short.members_["lgbm"].loss is None
     assert not short.full_refits_ and set(model.full_refits_) <= set(model.weights_)
 
 
 def test_one_model_for_fast_predictions(tmp_path):
-    x, y = load_wine(return_X_y=True)
-    blend = EnsembleClassifier(members(), folds=3).fit(views(x), y)
+    blend = EnsembleClassifier(members(), folds=3).fit(WINE, Y)
     model = EnsembleClassifier(members(), folds=3, fast_predict=True, callbacks=[TimeLimit(1000)])
-    model.fit(views(x), y)
+    model.fit(WINE, Y)
     best = min(blend.losses_, key=blend.losses_.__getitem__)
     assert (
         blend.losses_.items() <= model.losses_.items()
@@ -219,9 +219,8 @@ def test_one_model_for_fast_predictions(tmp_path):
         and model.n_estimators_ == 1
     )
     assert model.fits_[best][0].best_round_ and model.alone_ > 0
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views(x)), model.predict_proba(views(x)))
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(WINE), model.predict_proba(WINE))
     assert again.alone_ == model.alone_
 
 
@@ -230,7 +229,7 @@ def test_a_class_of_one_row_is_always_fitted_to():
     y = y.copy()
     y[5] = 3
     model = EnsembleClassifier({"linear": LinearBaseline(("S",)), "prior": PriorBaseline()}, folds=4)
-    assert model.fit(views(x), y).predict_proba(views(x)).shape == (178, 4)
+    assert model.fit(one(x), y).predict_proba(one(x)).shape == (178, 4)
 
 
 def test_no_fit_sees_the_rows_it_is_judged_by():
@@ -238,20 +237,19 @@ def test_no_fit_sees_the_rows_it_is_judged_by():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
     model = EnsembleClassifier({"forest": ForestBaseline(("S",), n_trees=30, leaf_sizes=(1,))}, folds=5)
-    assert model.fit(views(x), y).losses_["forest"] > 0.6
+    assert model.fit(one(x), y).losses_["forest"] > 0.6
 
 
 def test_members_that_are_kept_are_fitted_to_all_rows_as_far_as_their_folds_went():
-    x, y = load_wine(return_X_y=True)
     both = {"lgbm": LightGBMBaseline(("S",), n_trees=200, patience=5), "linear": LinearBaseline(("S",))}
-    model = EnsembleClassifier(both, folds=3).fit(views(x), y)
+    model = EnsembleClassifier(both, folds=3).fit(WINE, Y)
     assert model.n_estimators_ == sum(3 + 1 for _ in model.weights_)
     for name in model.weights_:
         middle = sorted(each.best_round_ for each in model.fits_[name])[1]
         alone = next(fit for fit in model.fits_[name] if fit.best_round_ == middle).for_all_rows()
-        expected = alone.fit(views(x), y).predict_proba(views(x))
+        expected = alone.fit(WINE, Y).predict_proba(WINE)
         (whole,) = model.full_refits_[name]
-        np.testing.assert_array_equal(whole.predict_proba(views(x)), expected)
+        np.testing.assert_array_equal(whole.predict_proba(WINE), expected)
         assert model.members_[name].full_refits == 1 and model.members_[name].fits == 3
 
 
@@ -263,17 +261,8 @@ def several() -> dict:
     }
 
 
-def noisy() -> tuple[np.ndarray, np.ndarray]:
-    """Rows where a linear model and trees each know something."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(400, 5))
-    score = 1.5 * x[:, 0] + x[:, 3] + 3 * (x[:, 1] > 0.3) * (x[:, 2] > 0) + rng.normal(size=400)
-    return x, (score > 1).astype(int)
-
-
 def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
-    x, y = noisy()
-    model = EnsembleClassifier(several(), folds=3, repeats=3, checkpoint=tmp_path / "kept").fit(views(x), y)
+    model = EnsembleClassifier(several(), folds=3, repeats=3, checkpoint=tmp_path / "kept").fit(NOISY, Z)
     assert set(model.weights_) == {"lgbm", "linear"}  # else this test tests nothing
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 3, "linear": 1}
     assert {name: each.full_refits for name, each in model.members_.items()} == {"lgbm": 3, "linear": 1}
@@ -281,32 +270,30 @@ def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
     typical = sorted(model.fits_["lgbm"], key=lambda fit: fit.best_round_)[1]
     drawn = []
     for k, whole in enumerate(model.full_refits_["lgbm"]):
-        alone = typical.for_all_rows().set_params(random_state=1000 * k).fit(views(x), y)
-        drawn.append(whole.predict_proba(views(x)))
-        np.testing.assert_array_equal(drawn[-1], alone.predict_proba(views(x)))
+        alone = typical.for_all_rows().set_params(random_state=1000 * k).fit(NOISY, Z)
+        drawn.append(whole.predict_proba(NOISY))
+        np.testing.assert_array_equal(drawn[-1], alone.predict_proba(NOISY))
     assert not np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[1], drawn[2])
     parts = {
-        "lgbm": np.mean([fit.predict_proba(views(x)) for fit in model.fits_["lgbm"]], axis=0) / 4
+        "lgbm": np.mean([fit.predict_proba(NOISY) for fit in model.fits_["lgbm"]], axis=0) / 4
         + sum(drawn) / 4,
-        "linear": np.mean([fit.predict_proba(views(x)) for fit in model.fits_["linear"]], axis=0) / 2
-        + model.full_refits_["linear"][0].predict_proba(views(x)) / 2,
+        "linear": np.mean([fit.predict_proba(NOISY) for fit in model.fits_["linear"]], axis=0) / 2
+        + model.full_refits_["linear"][0].predict_proba(NOISY) / 2,
     }
-    found = model.predict_proba(views(x))
+    found = model.predict_proba(NOISY)
     np.testing.assert_allclose(found, blended(parts, model.weights_))
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views(x)), found)
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(NOISY), found)
     assert again.members_ == model.members_ and again.n_estimators_ == 10
     # members that were fitted before a kill come from their files, and can be fitted again
     resumed = EnsembleClassifier(several(), folds=3, repeats=3, checkpoint=tmp_path / "kept")
-    np.testing.assert_array_equal(resumed.fit(views(x), y).predict_proba(views(x)), found)
+    np.testing.assert_array_equal(resumed.fit(NOISY, Z).predict_proba(NOISY), found)
 
 
 def test_further_fits_to_all_rows_wait_for_the_first_of_every_member():
     """Six fits are let go to their end: two folds of both members, and one to all rows of each."""
-    x, y = noisy()
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[StopLast(2 * 2 + 2)])
-    model.fit(views(x), y)
+    model.fit(NOISY, Z)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
 
 
@@ -322,19 +309,17 @@ class Left(Callback):
 
 def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
     """A first one is made where there is time for it, a second one where some is left then."""
-    x, y = noisy()
     monkeypatch.setattr("usboost.models.methods.ensemble.SPARE", 1e6)
-    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
+    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(NOISY, Z)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
     monkeypatch.setattr("usboost.models.methods.ensemble.SPARE", 0.0)
-    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(views(x), y)
+    model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(NOISY, Z)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 2, "linear": 1}
 
 
 @pytest.mark.parametrize("gone", ["whole", "members", "bytes", "alone"])
 def test_a_file_that_says_less_is_refused(gone, tmp_path):
-    x, y = noisy()
-    persistence.save(EnsembleClassifier(several(), folds=2).fit(views(x), y), tmp_path / "model")
+    persistence.save(EnsembleClassifier(several(), folds=2).fit(NOISY, Z), tmp_path / "model")
     path = tmp_path / "model/model.json"
     document = json.loads(path.read_text())
     assert document["whole"] == {"lgbm": 1, "linear": 1}
@@ -346,14 +331,13 @@ def test_a_file_that_says_less_is_refused(gone, tmp_path):
 
 def test_members_of_before_are_read(tmp_path):
     """Whose number of fits to all rows was called "whole"."""
-    x, y = noisy()
-    model = EnsembleClassifier(several(), folds=2).fit(views(x), y)
+    model = EnsembleClassifier(several(), folds=2).fit(NOISY, Z)
     persistence.save(model, tmp_path / "model")
     path = tmp_path / "model/model.json"
     path.write_text(path.read_text().replace('"full_refits"', '"whole"').replace('"refit_full"', '"whole"'))
     found = persistence.load(tmp_path / "model")
     assert found.members_ == model.members_ and found.refit_full == model.refit_full
-    np.testing.assert_array_equal(found.predict_proba(views(x)), model.predict_proba(views(x)))
+    np.testing.assert_array_equal(found.predict_proba(NOISY), model.predict_proba(NOISY))
 
 
 class ForFewRows(LinearBaseline):
@@ -374,24 +358,22 @@ def test_time_for_all_rows_is_by_the_rows_of_the_last_fit():
 
 
 def test_fewer_rows_than_folds():
-    x, y = load_wine(return_X_y=True)
     rows = [0, 1, 100, 177]
-    model = EnsembleRegressor({"prior": PriorBaselineRegressor()}, folds=5).fit(views(x[rows]), y[rows] * 1.0)
+    model = EnsembleRegressor({"prior": PriorBaselineRegressor()}, folds=5).fit(WINE[rows], Y[rows] * 1.0)
     assert len(model.fits_["prior"]) == 4
     with pytest.raises(UsboostError, match="one row only"):
-        EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit(views(x[:1]), y[:1] * 1.0)
+        EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit(WINE[:1], Y[:1] * 1.0)
 
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_fits_to_other_rows_too_are_added_later(fast):
     """As far as the fits to folds went; these and the weights stay."""
-    x, y = load_wine(return_X_y=True)
-    names, rows = np.array(["red", "rose", "white"])[y], np.arange(0, len(y), 2)
+    names, rows = np.array(["red", "rose", "white"])[Y], np.arange(0, len(Y), 2)
     given = {"folds": 3, "fast_predict": fast}
-    model = EnsembleClassifier(members(), **given, refit_full=False).fit(views(x[rows]), names[rows])
-    weights, found = dict(model.weights_), model.predict_proba(views(x))
+    model = EnsembleClassifier(members(), **given, refit_full=False).fit(WINE[rows], names[rows])
+    weights, found = dict(model.weights_), model.predict_proba(WINE)
     assert not model.full_refits_ and not any(each.full_refits for each in model.members_.values())
-    assert model.add_full_refits(views(x), names) and model.refit_full
+    assert model.add_full_refits(WINE, names) and model.refit_full
     assert model.weights_ == weights
     name = next(iter(weights))
     if fast:
@@ -400,56 +382,46 @@ def test_fits_to_other_rows_too_are_added_later(fast):
     else:
         assert set(model.full_refits_) == set(weights) and all(model.members_[m].full_refits for m in weights)
         (added,) = model.full_refits_[name]
-        halves = sum(w * model.full_refits_[m][0].predict_proba(views(x)) for m, w in weights.items())
-        np.testing.assert_allclose(model.predict_proba(views(x)), (found + halves) / 2)
+        halves = sum(w * model.full_refits_[m][0].predict_proba(WINE) for m, w in weights.items())
+        np.testing.assert_allclose(model.predict_proba(WINE), (found + halves) / 2)
         again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
-        again.fit(views(x), y)
-        np.testing.assert_array_equal(added.predict_proba(views(x)), again.predict_proba(views(x)))
+        again.fit(WINE, Y)
+        np.testing.assert_array_equal(added.predict_proba(WINE), again.predict_proba(WINE))
     with pytest.raises(UsboostError, match="refit_full=False"):
-        model.add_full_refits(views(x), names)
+        model.add_full_refits(WINE, names)
 
 
 def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
-    x, y = load_wine(return_X_y=True)
     model = EnsembleClassifier({"few": ForFewRows(("S",)), "prior": PriorBaseline()}, folds=3)
-    model.fit(views(x), y)
+    model.fit(WINE, Y)
     assert not model.full_refits_ and model.n_estimators_ == 3 and not model.members_["few"].full_refits
 
 
 def test_for_fast_predictions_the_best_member_that_is_made_for_all_rows_is_kept():
-    x, y = load_wine(return_X_y=True)
     both = {"few": ForFewRows(("S",)), "lgbm": LightGBMBaseline(("S",), n_trees=5), "prior": PriorBaseline()}
-    model = EnsembleClassifier(both, folds=3, fast_predict=True).fit(views(x), y)
+    model = EnsembleClassifier(both, folds=3, fast_predict=True).fit(WINE, Y)
     assert min(model.losses_, key=model.losses_.__getitem__) == "few"
     assert model.weights_ == {"lgbm": 1.0} and model.n_estimators_ == 1
     (kept,) = model.fits_["lgbm"]
-    np.testing.assert_array_equal(model.predict_proba(views(x)), kept.predict_proba(views(x)))
+    np.testing.assert_array_equal(model.predict_proba(WINE), kept.predict_proba(WINE))
     with pytest.raises(Unsuited, match="up to 130 rows"):
-        EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True).fit(views(x), y)
+        EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True).fit(WINE, Y)
 
 
 def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
-    x, y = load_wine(return_X_y=True)
-    rows = np.random.default_rng(0).permutation(len(y))[:100]
+    rows = np.random.default_rng(0).permutation(len(Y))[:100]
     model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True, refit_full=False)
-    found = model.fit(views(x[rows]), y[rows]).predict_proba(views(x))
-    assert not model.add_full_refits(views(x), y) and not model.refit_full
-    np.testing.assert_array_equal(model.predict_proba(views(x)), found)
-    table = read_table(FrameRows(pd.DataFrame(x).rename(columns=str).assign(y=y)), TableSpec(label="y"))
-    others = np.setdiff1d(np.arange(len(y)), rows)
+    found = model.fit(WINE[rows], Y[rows]).predict_proba(WINE)
+    assert not model.add_full_refits(WINE, Y) and not model.refit_full
+    np.testing.assert_array_equal(model.predict_proba(WINE), found)
+    table = read_table(FrameRows(pd.DataFrame(X).rename(columns=str).assign(y=Y)), TableSpec(label="y"))
+    others = np.setdiff1d(np.arange(len(Y)), rows)
     encoding = table.fit_encoding(rows)
     single = ForFewRows(("S",)).fit(table.views(encoding, rows), table.labels[rows])
-    first = (
-        single,
-        table,
-        (WeightedRows(rows, None, None), WeightedRows(others, None, None)),
-        encoding,
-        1.0,
-        None,
-    )
-    assert refit(None, ()).fit(*first) is None
+    parts = WeightedRows(rows, None, None), WeightedRows(others, None, None)
+    assert refit(single, table, parts, encoding, 1.0, wanted=None) is None
     with pytest.raises(Unsuited, match="up to 130 rows"):
-        refit(True, ()).fit(*first)
+        refit(single, table, parts, encoding, 1.0, wanted=True)
 
 
 class StopLast(Callback):
@@ -466,11 +438,10 @@ class StopLast(Callback):
 
 
 def test_a_fit_to_all_rows_that_is_asked_to_stop_is_left_out():
-    x, y = load_wine(return_X_y=True)
     one = {"lgbm": LightGBMBaseline(("S",), n_trees=60)}
-    folds = EnsembleClassifier(one, folds=3, callbacks=[StopLast(3)]).fit(views(x), y)
+    folds = EnsembleClassifier(one, folds=3, callbacks=[StopLast(3)]).fit(WINE, Y)
     assert not folds.full_refits_ and folds.n_estimators_ == 3 and not folds.members_["lgbm"].full_refits
-    assert EnsembleClassifier(one, folds=3, callbacks=[StopLast(4)]).fit(views(x), y).full_refits_
+    assert EnsembleClassifier(one, folds=3, callbacks=[StopLast(4)]).fit(WINE, Y).full_refits_
 
 
 def test_a_fit_to_all_rows_chooses_nothing():
@@ -478,7 +449,7 @@ def test_a_fit_to_all_rows_chooses_nothing():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 4)), rng.integers(0, 2, 300)
     by_heart = {"forest": ForestBaseline(("S",), n_trees=30, leaf_sizes=(1,)), "prior": PriorBaseline()}
-    model = EnsembleClassifier(by_heart, folds=5).fit(views(x), y)
+    model = EnsembleClassifier(by_heart, folds=5).fit(one(x), y)
     assert model.weights_.get("forest", 0.0) < 0.3 and model.blend_loss_ > 0.69
 
 
@@ -486,16 +457,14 @@ def test_numbers(tmp_path):
     x, y = load_diabetes(return_X_y=True)
     both = {"ridge": RidgeBaseline(("S",)), "lgbm": LightGBMBaselineRegressor(("S",), n_trees=60)}
     train, test = np.arange(len(y)) % 4 > 0, np.arange(len(y)) % 4 == 0
-    model = EnsembleRegressor(both, folds=3).fit(views(x[train]), y[train])
-    assert model.score(views(x[test]), y[test]) > 0.4
-    persistence.save(model, tmp_path / "model")
-    again = persistence.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict(views(x[test])), model.predict(views(x[test])))
+    model = EnsembleRegressor(both, folds=3).fit(one(x[train]), y[train])
+    assert model.score(one(x[test]), y[test]) > 0.4
+    again = reloaded(model, tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(one(x[test])), model.predict(one(x[test])))
 
 
 def test_a_changed_file_of_a_member_is_seen(tmp_path: Path):
-    x, y = load_wine(return_X_y=True)
-    persistence.save(EnsembleClassifier(members(), folds=2).fit(views(x), y), tmp_path / "model")
+    persistence.save(EnsembleClassifier(members(), folds=2).fit(WINE, Y), tmp_path / "model")
     path = tmp_path / "model/model.json"
     document = json.loads(path.read_text())
     for change in ({"linear": 0.5}, {"linear": -1.0, "forest": 2.0}, {"gone": 1.0}):

@@ -1,7 +1,5 @@
 """scikit-learn's own checks of what an estimator must do, on every public class."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +9,10 @@ from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.baselines.linear import RidgeBaseline
+from usboost import BoostedFeatures, EarlyBoostClassifier, NetworkLearner, RidgeBaseline, TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor

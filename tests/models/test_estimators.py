@@ -1,7 +1,5 @@
 """What every estimator owes scikit-learn's tools and a user who looks at a fitted one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +19,12 @@ from sklearn.model_selection import (
 
 from tests.conftest import make_views, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
+from usboost import BoostedFeatures, Checkpoint, Images, SplitColumns, Table, TreeLearner, UsboostError, Views
 from usboost.boosting.callbacks import Callback, History, ShowRounds
-from usboost.boosting.checkpoint import Checkpoint
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.split_columns import SplitColumns
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:
@@ -99,18 +90,6 @@ def test_every_kind_of_view_is_cut_as_scikit_learn_cuts() -> None:
     np.testing.assert_array_equal(views[rows, ...]["image"].pixels, pixels[rows])
     assert views[-1]["table"].numeric.tolist() == [[22.0, 23.0]]
     assert len(views[[3, 4], ...]) == 2
-
-
-@pytest.mark.parametrize("name", ON_VIEWS)
-def test_clones_and_parameters(name: str) -> None:
-    model = ON_VIEWS[name](random_state=3, callbacks=[History()])
-    copy = clone(model)
-    assert copy is not model
-    assert copy.get_params()["random_state"] == 3
-    assert copy.set_params(random_state=4).random_state == 4
-    assert model.random_state == 3
-    for key, value in model.get_params(deep=False).items():
-        assert getattr(model, key) is value
 
 
 @pytest.mark.parametrize("name", ON_VIEWS)

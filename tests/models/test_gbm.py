@@ -7,8 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from tests.conftest import make_views, reloaded
 from tests.small_models import on_features
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import Table, UsboostError
 from usboost.models.methods.bfv_network import BFV
 from usboost.models.methods.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
 
@@ -60,12 +59,6 @@ def test_identity_against_sklearns_gbm(n_classes):
     np.testing.assert_allclose(
         features.transform(table)[:, 2 * gbm.estimators_.shape[1]], column, rtol=1e-4, atol=1e-6
     )
-
-
-def test_chunks_are_the_features():
-    views, y = make_views(n=250)
-    gbm = BoostedFeatures(n_trees=5).fit(views["S"], y).gbm_
-    np.testing.assert_array_equal(np.concatenate(list(gbm.chunks(views["S"], 60))), gbm.features(views["S"]))
 
 
 def test_out_of_fold_features_do_not_know_their_label():

@@ -1,7 +1,5 @@
 """Gains that trees keep, the importances made of them, and models from before there were any."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -13,14 +11,10 @@ from safetensors.numpy import load_file, save_file
 
 from tests.conftest import make_views, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost import LightGBMBaseline, Table, TreeLearner, UsboostError, Views
 from usboost.learners.base import Target
 from usboost.learners.tree import Tree
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models import persistence
-from usboost.models.baselines.trees import LightGBMBaseline
 
 
 def gains_by_brute_force(

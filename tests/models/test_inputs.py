@@ -1,18 +1,11 @@
 """What learners read: images as embeddings or as their principal components, of the training rows alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tests.conftest import reloaded
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
+from tests.tables import bright
+from usboost import Backbone, Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -20,11 +13,7 @@ from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 @pytest.fixture
 def images(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 200)
-    pixels = rng.integers(0, 120, (200, 1, 8, 8)).astype(np.uint8)
-    pixels[y == 1, :, :4] += 100
-    return Views(U=Images(pixels), S=Table.from_numeric(rng.normal(size=(200, 2)))), y, untrained
+    return *bright(200), untrained
 
 
 def test_components_are_those_of_the_rows_fitted_to() -> None:

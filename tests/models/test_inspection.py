@@ -1,7 +1,5 @@
 """Contributions, importances, calibration and worst samples against what is computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,12 +8,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import mutual_info_score
 
 from tests.small_models import boosting, lgbm, network
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost import Table, TreeLearner, TwoWeakLearnerRegressor, UsboostError, Views
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.task import TASKS
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.inspection import inspect as inspection
 from usboost.models.inspection.inspect import (
     calibration,
@@ -25,7 +20,6 @@ from usboost.models.inspection.inspect import (
     view_importance,
     worst_samples,
 )
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
 
 def test_contributions_are_steps_times_output_sizes(two_views):
@@ -156,27 +150,6 @@ def test_worst_samples_are_the_surest_mistakes():
     assert found["p_true"].tolist() == [0.01, 0.2]
     assert found["predicted"].tolist() == [0, 1]
     assert len(worst_samples(y, p)) == 3
-
-
-def test_informative_columns_are_those_that_go_with_the_class():
-    rng = np.random.default_rng(2)
-    y = rng.integers(0, 3, 600)
-    frame = pd.DataFrame(
-        {
-            "noise": rng.normal(size=600),
-            "constant": 1.0,
-            "each its own": [str(k) for k in range(600)],
-            "category": pd.Categorical(np.array(["x", "y", "z"])[y]),
-            "number": y + rng.normal(size=600),
-            "missing": np.where(y == 1, np.nan, 1.0),
-            "infinite": np.where(y == 2, np.inf, rng.normal(size=600)),
-            "weak": pd.Series(np.where(rng.random(600) < 0.3, y, rng.integers(0, 3, 600)), dtype="category"),
-        }
-    )
-    found = informative_columns(frame, y, n=5)
-    assert found[0] == "category"
-    assert set(found) == {"category", "number", "missing", "infinite", "weak"}
-    assert informative_columns(frame[["noise"]], y) == ["noise"]
 
 
 @pytest.mark.parametrize("seed", range(8))

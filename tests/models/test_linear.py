@@ -1,7 +1,5 @@
 """Logistic regression as an external baseline: scikit-learn's, of the penalty with the lowest loss."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -11,14 +9,9 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from tests.conftest import make_views, reloaded
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.ridge import RidgeLearner
-from usboost.learners.tree_learner import TreeLearner
+from usboost import RidgeLearner, Table, TreeLearner, TwoWeakLearnerClassifier, UsboostError, Views
 from usboost.models.baselines.linear import LinearBaseline, Multinomial
 from usboost.models.inspection.inspect import view_contributions
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -51,30 +44,6 @@ def test_it_is_scikit_learns_on_standardised_numbers_and_indicators(n_classes: i
     assert model.best_round_ == best + 1
     assert [row["risk_val"] for row in model.history_] == pytest.approx(losses, abs=1e-4)
     np.testing.assert_allclose(model.predict_proba(test), probabilities[best], atol=1e-3)
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_saved_one_predicts_the_same(tmp_path, n_classes: int) -> None:
-    views, y = make_views(n_classes)
-    labels = np.array(list("abcd"))[y]
-    model = LinearBaseline().fit(views, labels)
-    again = reloaded(model, tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
-    np.testing.assert_array_equal(again.predict(views), model.predict(views))
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_out_of_fold_scores_are_those_of_fits_without_the_row(n_classes: int) -> None:
-    """A row's label has no say in its own score; any other's has."""
-    views, y = make_views(n_classes, n=120)
-    model = LinearBaseline(penalties=(0.01,)).fit(views, y)
-    scores = model.out_of_fold(views, y)
-    assert scores.shape == (120, n_classes)
-    np.testing.assert_allclose(scores.sum(axis=1), 0, atol=1e-6)
-    turned = y.copy()
-    turned[7] = (y[7] + 1) % n_classes
-    others = np.flatnonzero(np.abs(model.out_of_fold(views, turned) - scores).max(axis=1) > 1e-9)
-    assert len(others) > 60 or 7 not in others
 
 
 def test_classes_that_a_fold_has_not_seen_are_unlikely() -> None:

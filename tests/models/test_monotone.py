@@ -1,23 +1,18 @@
 """LightGBM's predictions of a number that never fall, or rise, as a column grows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.fit.conftest import accepted, run
-from usboost import LightGBMBaselineRegressor, Table, UsboostError, Views
+from tests.tables import one
+from usboost import LightGBMBaselineRegressor, UsboostError
 from usboost.fit import bundle
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 3)).astype(np.float32)
 Y = np.sin(3 * X[:, 0]) + X[:, 0] - X[:, 1] + 0.3 * X[:, 0] * X[:, 2] + 0.5 * RNG.normal(size=500)
 NAMES = ("rooms", "age", "other")
-
-
-def views(x):
-    return Views(S=Table.from_numeric(x, NAMES))
 
 
 def steps(predict, x, column):
@@ -30,11 +25,11 @@ def steps(predict, x, column):
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_swept_over_its_range(loss):
-    free = LightGBMBaselineRegressor(views=("S",), n_trees=60, loss=loss).fit(views(X), Y)
+    free = LightGBMBaselineRegressor(views=("S",), n_trees=60, loss=loss).fit(one(X, *NAMES), Y)
     held = LightGBMBaselineRegressor(
         views=("S",), n_trees=60, loss=loss, monotone={"rooms": "+", "age": "-"}
-    ).fit(views(X), Y)
-    of_free, of_held = (lambda x, model=model: model.predict(views(x)) for model in (free, held))
+    ).fit(one(X, *NAMES), Y)
+    of_free, of_held = (lambda x, model=model: model.predict(one(x, *NAMES)) for model in (free, held))
     assert steps(of_free, X, 0).min() < -0.01 and steps(of_free, X, 1).max() > 0.01
     assert steps(of_held, X, 0).min() >= 0 and steps(of_held, X, 1).max() <= 0
     assert steps(of_held, X, 0).max() > 0.01
@@ -52,7 +47,7 @@ def test_swept_over_its_range(loss):
 )
 def test_what_cannot_be_promised(given, said):
     with pytest.raises(UsboostError, match=said):
-        LightGBMBaselineRegressor(views=("S",), n_trees=5, **given).fit(views(X), Y)
+        LightGBMBaselineRegressor(views=("S",), n_trees=5, **given).fit(one(X, *NAMES), Y)
 
 
 def test_by_the_command_on_a_table_with_gaps(tmp_path):

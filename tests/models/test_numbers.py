@@ -4,41 +4,16 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.baselines.trees import LightGBMBaseline
-from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
-from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-
-
-def network(**changes):
-    return NetworkLearner(**{"hidden": (5,), "batch_size": 64, "device": "cpu", **changes})
-
-
-def two_branches(**changes):
-    settings = {"dnn1": (4,), "dnn2": (4,), "dnn3": (4,), "n_epochs": 2, "device": "cpu"}
-    return TwoBranchNetworkClassifier(**{**settings, **changes})
-
-
-def boosting(**changes):
-    learners = {"U": network(), "S": TreeLearner(min_samples_leaf=2)}
-    return TwoWeakLearnerClassifier(**{"learners": learners, "n_rounds": 3, **changes})
-
+from tests.small_models import boosting, lgbm, network, on_features, two_branches
+from usboost import Table, TreeLearner, UsboostError, Views
 
 MODELS = {
     "2wl": boosting,
     "2wl2o": lambda **changes: boosting(target="second_order", **changes),
     "2wl-newton": lambda **changes: boosting(target="newton", **changes),
     "two branches": two_branches,
-    "bfv_dnn": lambda **changes: BoostedFeatureNetworkClassifier(
-        BoostedFeatures(n_trees=4), two_branches(), **changes
-    ),
-    "lgbm": lambda **changes: LightGBMBaseline(n_trees=4, **changes),
+    "bfv_dnn": on_features,
+    "lgbm": lgbm,
 }
 LABELS = {
     "strings": lambda y: np.array(["no", "maybe", "yes"])[y],
@@ -117,16 +92,14 @@ def test_numbers_that_are_no_classes_are_refused():
 def test_a_risk_that_explodes_names_the_round():
     views, y = make_views(2, n=100)
     model = boosting(step="fixed", step_settings={"value": 1e3}, n_rounds=50, validation_fraction=0)
-    with pytest.raises(
-        UsboostError, match=r"round \d+: the risk is no longer finite \(steps \[1000.0, 1000.0\]\)"
-    ):
+    with pytest.raises(UsboostError, match=r"round \d+: .*1000.0, 1000.0"):
         model.fit(views, y)
 
 
 def test_a_network_that_diverges_names_the_round():
     views, y = make_views(2, n=100)
     wild = {"U": network(optimizer="sgd", learning_rate=1e30, epochs=3), "S": TreeLearner()}
-    with pytest.raises(UsboostError, match=r"round 1: the weak learner of view 'U' gives NaN or infinity"):
+    with pytest.raises(UsboostError, match=r"round 1: .*'U'.* NaN"):
         boosting(learners=wild).fit(views, y)
     with pytest.raises(UsboostError, match=r"no longer finite in epoch \d+"):
         two_branches(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)

@@ -1,19 +1,13 @@
 """Maps of where a model looks in images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.conftest import contents
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import Backbone, Images, LightGBMBaseline, Table, Views
 from usboost.learners.networks import embeddings
-from usboost.learners.networks.backbones import Backbone
-from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inspection.attribution import occlusions
 
 SIDE = 16

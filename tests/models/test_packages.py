@@ -1,7 +1,5 @@
 """Other packages as members of an ensemble, by a stand-in that learns when it predicts."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 
@@ -10,8 +8,8 @@ import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
 from tests.conftest import reloaded
+from tests.tables import one
 from usboost.cli.options import OUTSIDE
-from usboost.data.table import Table
 from usboost.errors import Unsuited, UsboostError
 from usboost.models import build as builders
 from usboost.models import persistence
@@ -79,21 +77,17 @@ def tabicl(tmp_path, monkeypatch):
     sys.modules.pop("tabicl", None)
 
 
-def views(x: np.ndarray) -> dict[str, Table]:
-    return {"S": Table.from_numeric(x.astype(np.float32))}
-
-
 def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
     assert "tabicl" in installed()
     for load, cls in ((load_wine, PackageClassifier), (load_diabetes, PackageRegressor)):
         x, y = load(return_X_y=True)
-        held = views(x[:20]), y[:20]
-        model = cls("tabicl", ("S",), random_state=3).fit(views(x[20:]), y[20:], held)
+        held = one(x[:20]), y[:20]
+        model = cls("tabicl", ("S",), random_state=3).fit(one(x[20:]), y[20:], held)
         assert model.estimator_.random_state == 3 and len(model.rows_[0]) == len(x) - 20
         again = reloaded(model, tmp_path / "m")
-        np.testing.assert_array_equal(again.predict(views(x)), model.predict(views(x)))
+        np.testing.assert_array_equal(again.predict(one(x)), model.predict(one(x)))
     monkeypatch.setattr("usboost.models.baselines.packages.find_spec", lambda name: None)
-    with pytest.raises(UsboostError, match="needs tabicl, which is not installed; `pip install tabicl`"):
+    with pytest.raises(UsboostError, match="`pip install tabicl`"):
         persistence.load(tmp_path / "m")
 
 
@@ -104,11 +98,11 @@ def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
     assert "tabicl" not in builders.build("good", Parts(), 4).members
     x, y = load_wine(return_X_y=True)
     two = {"prior": PriorBaseline(), "tabicl": PackageClassifier("tabicl", ("S",))}
-    fitted = EnsembleClassifier(two, folds=3).fit(views(x), y)
+    fitted = EnsembleClassifier(two, folds=3).fit(one(x), y)
     assert fitted.members_["tabicl"].fits == 3 and "tabicl" in fitted.weights_
     # it is judged by rows that it has not learnt from: a neighbour of itself would be certain
     rng = np.random.default_rng(0)
-    noise = EnsembleClassifier(two, folds=3).fit(views(rng.normal(size=(200, 3))), rng.integers(0, 2, 200))
+    noise = EnsembleClassifier(two, folds=3).fit(one(rng.normal(size=(200, 3))), rng.integers(0, 2, 200))
     assert noise.weights_ == {"prior": 1.0} and noise.members_["tabicl"].left_out
 
 
@@ -121,15 +115,15 @@ def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
     )
     alone = PackageClassifier("tabicl", ("S",))
     with pytest.raises(Unsuited, match="tabicl takes up to 2 classes here, not 3"):
-        alone.fit(views(x), y)
-    fitted = EnsembleClassifier({"tabicl": alone, "prior": PriorBaseline()}, folds=3).fit(views(x), y)
+        alone.fit(one(x), y)
+    fitted = EnsembleClassifier({"tabicl": alone, "prior": PriorBaseline()}, folds=3).fit(one(x), y)
     assert fitted.weights_ == {"prior": 1.0} and "2 classes" in fitted.members_["tabicl"].left_out
     with pytest.raises(UsboostError, match="takes up to 2 classes"):
-        EnsembleClassifier({"tabicl": alone}, folds=3).fit(views(x), y)
+        EnsembleClassifier({"tabicl": alone}, folds=3).fit(one(x), y)
     monkeypatch.setattr(import_module("tabicl").TabICLClassifier, "fit", lambda self, x, y: 1 / 0)
     monkeypatch.setitem(PACKAGES, "tabicl", Package(PACKAGES["tabicl"].classes))
     with pytest.raises(Unsuited, match="tabicl: division by zero"):
-        alone.fit(views(x), y)
+        alone.fit(one(x), y)
 
 
 def test_a_package_more_is_one_entry(tmp_path, monkeypatch):
@@ -141,12 +135,12 @@ def test_a_package_more_is_one_entry(tmp_path, monkeypatch):
     monkeypatch.setitem(PACKAGES, "means", entry)
     x, y = load_diabetes(return_X_y=True)
     check_outside("means", "regression")
-    outside("means", "regression", views=("S",)).fit(views(x), y)
-    model = PackageRegressor("means", ("S",)).fit(views(x), y)
-    np.testing.assert_allclose(model.predict(views(x)), y.mean() + 2 * y.std())
+    outside("means", "regression", views=("S",)).fit(one(x), y)
+    model = PackageRegressor("means", ("S",)).fit(one(x), y)
+    np.testing.assert_allclose(model.predict(one(x)), y.mean() + 2 * y.std())
     persistence.save(model, tmp_path / "m")
     assert (tmp_path / "m" / "means.json").read_text().endswith("2.0")
-    np.testing.assert_array_equal(persistence.load(tmp_path / "m").predict(views(x)), model.predict(views(x)))
+    np.testing.assert_array_equal(persistence.load(tmp_path / "m").predict(one(x)), model.predict(one(x)))
 
 
 def test_the_command_line_names_the_packages_of_the_table():

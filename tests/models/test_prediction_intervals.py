@@ -1,7 +1,5 @@
 """Intervals hold as many new targets as they promise, whatever the regressor makes of the data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +7,9 @@ import pytest
 from sklearn.model_selection import train_test_split
 
 from tests.conftest import reloaded
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.baselines.linear import RidgeBaseline
+from usboost import PredictionIntervals, RidgeBaseline, Table, TreeLearner, UsboostError, Views, load
 from usboost.models.baselines.trees import LightGBMBaselineRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
-from usboost.models.persistence import load
-from usboost.models.prediction_intervals import PredictionIntervals
 
 
 def data(n: int, seed: int) -> tuple[Views, np.ndarray]:

@@ -1,7 +1,5 @@
 """Nothing inside a fit sees across a group, or is judged by rows that are not later."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,18 +7,14 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import BoostedFeatures, PredictionIntervals, Table, TreeLearner, Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor, ScikitBaseline
 from usboost.models.baselines.trees import ForestBaseline, LightGBMBaseline
-from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-from usboost.models.prediction_intervals import PredictionIntervals
 
 
 class _Noting:
@@ -211,7 +205,7 @@ def test_decisions_are_calibrated_by_other_groups():
     half = len(y) // 2
     held = views[half:], y[half:]
     ScikitBaseline(LinearSVC(), ("S",)).fit(views[:half], y[:half], held, groups=groups[:half])
-    with pytest.raises(Unsuited, match="decisions of a LinearSVC cannot be calibrated"):
+    with pytest.raises(Unsuited, match=r"LinearSVC .*calibrated"):
         ScikitBaseline(LinearSVC(), ("S",)).fit(views, groups, groups=groups)
 
 

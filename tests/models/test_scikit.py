@@ -1,17 +1,13 @@
 """Other packages' estimators on views."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVC, LinearSVC
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost import Table, UsboostError, Views
 from usboost.fit.trials import space_of
 from usboost.models.baselines.packages import ScikitBaseline, ScikitBaselineRegressor, check_outside, outside
 
@@ -42,22 +38,6 @@ def test_it_reads_the_standardised_matrix_and_learns_from_validation_rows_too():
     p = model.predict_proba(new)
     assert p.shape == (20, 2) and np.allclose(p.sum(axis=1), 1)
     assert np.array_equal(np.argsort(p[:, 1]), np.argsort(expected))
-
-
-def test_weights_of_validation_rows_count_beside_equal_training_rows():
-    views, y, _ = table()
-    heavy, ones = np.full(40, 50.0), np.ones(80)
-    p = {
-        key: ScikitBaseline(LogisticRegression(), ("S",))
-        .fit(views[:80], y[:80], (views[80:], y[80:], *held), weights)
-        .predict_proba(views)
-        for key, held, weights in (("equal", (heavy,), ones), ("none", (heavy,), None), ("plain", (), None))
-    }
-    almost = ScikitBaseline(LogisticRegression(), ("S",))
-    almost.fit(views[:80], y[:80], (views[80:], y[80:], heavy), np.append(ones[:79], 1 + 1e-9))
-    np.testing.assert_array_equal(p["equal"], p["none"])
-    np.testing.assert_allclose(p["equal"], almost.predict_proba(views), atol=1e-4)
-    assert np.abs(p["equal"] - p["plain"]).max() > 0.05
 
 
 def test_a_number_in_its_own_units():

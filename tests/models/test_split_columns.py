@@ -1,9 +1,5 @@
 """A plain matrix for classifiers on views, in scikit-learn's pipelines and searches."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,21 +9,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
-from usboost.models.baselines.trees import LightGBMBaseline
+from tests.small_models import boosting
+from usboost import LightGBMBaseline, SplitColumns, Table, TreeLearner, UsboostError, Views
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
-from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.split_columns import SplitColumns
-
-
-def boosting(**changes: Any) -> TwoWeakLearnerClassifier:
-    network = NetworkLearner((5,), batch_size=64, device="cpu")
-    learners = {"U": network, "S": TreeLearner(min_samples_leaf=5)}
-    return TwoWeakLearnerClassifier(**{"learners": learners, "n_rounds": 4, **changes})
 
 
 def test_a_matrix_is_dealt_out_to_the_views() -> None:
@@ -66,7 +50,7 @@ def test_columns_given_by_number_or_name() -> None:
             SplitColumns(boosting(), views).fit(frame, y)
     with pytest.raises(UsboostError, match="not a StandardScaler"):
         SplitColumns(StandardScaler()).fit(X, y)
-    with pytest.raises(UsboostError, match=r"wrap the classifier in usboost\.models\.split_columns"):
+    with pytest.raises(UsboostError, match=r"usboost\.models\.split_columns"):
         boosting().fit(X, y)
 
 

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from usboost import Backbone, Images, Table, Views, load, save
 from usboost.boosting.callbacks import TimeLimit
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
 from usboost.learners.networks import embeddings, finetuning
-from usboost.learners.networks.backbones import Backbone
 from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.persistence import load, save
 from usboost.models.tuned_images import fit_weighted, tune_images
 
 CPU = torch.device("cpu")

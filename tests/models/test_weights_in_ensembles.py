@@ -1,14 +1,11 @@
 """What rows count for in an ensemble: in weights, in the choice of one model, in the fits inside."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
 
-from usboost.data.table import Table
-from usboost.data.views import Views
+from tests.tables import crossed
 from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
@@ -113,15 +110,9 @@ def test_rows_that_all_members_have_predicted() -> None:
     assert rows.tolist() == [0, 1, 3, 4] and seen["two"].tolist() == [0.0, 2.0, 6.0, 8.0]
 
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(150, 4)).astype(np.float32)
-Z = X[:, 0] + X[:, 1] + RNG.normal(size=150)
+VIEWS, Z = crossed(150, noise=1.0)
 Y = np.digitize(Z, [-0.5, 0.8])
-COUNTS = RNG.integers(1, 6, 150)
-
-
-def views(rows: Any = slice(None)) -> Views:
-    return Views(S=Table.from_numeric(X[rows]))
+COUNTS = np.random.default_rng(0).integers(1, 6, 150)
 
 
 def test_one_model_for_fast_predictions_is_that_of_the_weights() -> None:
@@ -129,12 +120,12 @@ def test_one_model_for_fast_predictions_is_that_of_the_weights() -> None:
     ridge = RidgeBaseline(("S",), penalties=(1.0,))
     for refit_full in (True, False):
         model = EnsembleRegressor({"ridge": ridge}, folds=3, fast_predict=True, refit_full=refit_full)
-        found = model.fit(views(), Z, sample_weight=COUNTS)
+        found = model.fit(VIEWS, Z, sample_weight=COUNTS)
         if not refit_full:
-            assert model.add_full_refits(views(), Z, COUNTS.astype(float))
-        expected = RidgeBaseline(("S",), penalties=(1.0,)).fit(views(rows), Z[rows]).predict(views())
-        np.testing.assert_allclose(found.predict(views()), expected, atol=1e-5)
-        plain = RidgeBaseline(("S",), penalties=(1.0,)).fit(views(), Z).predict(views())
+            assert model.add_full_refits(VIEWS, Z, COUNTS.astype(float))
+        expected = RidgeBaseline(("S",), penalties=(1.0,)).fit(VIEWS[rows], Z[rows]).predict(VIEWS)
+        np.testing.assert_allclose(found.predict(VIEWS), expected, atol=1e-5)
+        plain = RidgeBaseline(("S",), penalties=(1.0,)).fit(VIEWS, Z).predict(VIEWS)
         assert np.abs(plain - expected).max() > 1e-2
 
 
@@ -142,9 +133,9 @@ def test_fits_to_folds_stop_on_rows_as_they_count() -> None:
     """The risk that a member was chosen by is the weighted loss of the fold that it has not seen."""
     model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=(0.1,))}, folds=3)
     weights = np.where(Y == 1, 5.0, 1.0)
-    model.fit(views(), Y, sample_weight=weights)
+    model.fit(VIEWS, Y, sample_weight=weights)
     for fit, (_, held) in zip(model.fits_["linear"], inner_folds(Y, 3, 0), strict=True):
-        losses = row_losses(Y[held], fit.predict_proba(views(held)))
+        losses = row_losses(Y[held], fit.predict_proba(VIEWS[held]))
         expected = float(np.average(losses, weights=weights[held]))
         assert fit.history_[0]["risk_val"] == pytest.approx(expected, rel=1e-6)
         assert losses.mean() != pytest.approx(expected, rel=1e-2)
@@ -158,13 +149,13 @@ def test_the_penalty_of_a_fold_turns_with_the_weights() -> None:
     penalties, turned = (1.0, 0.1, 0.01, 0.001), 0
     weights = np.where(np.abs(Z - 0.8) < 0.4, 20.0, 1.0)
     model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=penalties)}, folds=4)
-    model.fit(views(), Y, sample_weight=weights)
+    model.fit(VIEWS, Y, sample_weight=weights)
     for fit, (train, held) in zip(model.fits_["linear"], inner_folds(Y, 4, 0), strict=True):
         losses = []
         for penalty in penalties:
             alone = LinearBaseline(("S",), penalties=(penalty,), validation_fraction=0)
-            alone.fit(views(train), Y[train], sample_weight=weights[train])
-            losses.append(row_losses(Y[held], alone.predict_proba(views(held))))
+            alone.fit(VIEWS[train], Y[train], sample_weight=weights[train])
+            losses.append(row_losses(Y[held], alone.predict_proba(VIEWS[held])))
         best = int(np.argmin([np.average(each, weights=weights[held]) for each in losses]))
         assert fit.penalty_ == penalties[best]
         turned += best != int(np.argmin([each.mean() for each in losses]))
@@ -177,10 +168,9 @@ def test_the_seed_draws_the_folds() -> None:
 
     def folds(seed: int, **related: Any) -> list[list[int]]:
         model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=(0.1,))}, folds=3)
-        model.set_params(random_state=seed).fit(views(), Y, **related)
+        model.set_params(random_state=seed).fit(VIEWS, Y, **related)
         at = [
-            np.abs(model.out_of_fold_ - fit.predict_proba(views())).max(axis=1)
-            for fit in model.fits_["linear"]
+            np.abs(model.out_of_fold_ - fit.predict_proba(VIEWS)).max(axis=1) for fit in model.fits_["linear"]
         ]
         return [np.flatnonzero(each < 1e-12).tolist() for each in at]
 

@@ -13,21 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from usboost import (
-    BoostedNetworkClassifier,
-    NetworkLearner,
-    RidgeBaseline,
-    Table,
-    TreeLearner,
-    TwoWeakLearnerClassifier,
-    TwoWeakLearnerRegressor,
-    UsboostError,
-    Views,
-)
-from usboost.boosting.callbacks import Callback
+from usboost import Callback, RidgeBaseline, Table, TreeLearner, UsboostError, Views, fit_sharded
 from usboost.boosting.rounds import Round, digest_of
+from usboost.learners.networks.learner import NetworkLearner
 from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.sharded import fit_sharded
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 MEET = 20
 """Seconds in which ranks come to a fit."""

@@ -1,7 +1,5 @@
 """The command in shards: the same model from any number of ranks; a hostile start is one sentence."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

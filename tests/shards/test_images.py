@@ -1,7 +1,5 @@
 """Images of which each shard reads its own: the same model from any number of ranks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ from tests.fit.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
 from tests.table.test_shards import shards, written
-from usboost import Backbone, NetworkLearner, UsboostError
-from usboost.models.sharded import fit_sharded
+from usboost import Backbone, NetworkLearner, UsboostError, fit_sharded
 from usboost.table.shards import read_shard
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -97,7 +94,7 @@ def test_shards_read_the_images_of_their_rows(tmp_path: Path) -> None:
         (misfits,) = each.sample.misfits
         assert (misfits.count, misfits.given, "row 62" in misfits.error) == (1, 58, True)
     written(path, made.assign(photo=None), group=15)
-    with pytest.raises(UsboostError, match="column 'photo' holds no image at all: every row is empty"):
+    with pytest.raises(UsboostError, match="column 'photo'"):
         shards(lambda: read_shard(path, spec), 4)
 
 

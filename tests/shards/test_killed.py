@@ -1,7 +1,5 @@
 """A rank of a fit is killed in a random round, and the fit goes on; see `benchmarks.robustness.kill`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

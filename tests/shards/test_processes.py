@@ -1,7 +1,5 @@
 """The same model, bit for bit, in any number of processes; and what is said when one of them fails."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path
@@ -9,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
-from usboost.boosting.checkpoint import Checkpoint
-from usboost.models.sharded import fit_sharded
+from usboost import Checkpoint, fit_sharded
 
 QUICK = ("2wl_newton", "linear_trees")
 

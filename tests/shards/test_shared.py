@@ -1,7 +1,5 @@
 """What shards ask of each other, against the same asked of all rows at once."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time
@@ -16,17 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
-from usboost import (
-    LightGBMBaseline,
-    RidgeLearner,
-    Table,
-    TreeLearner,
-    TwoWeakLearnerClassifier,
-    TwoWeakLearnerRegressor,
-    UsboostError,
-)
-from usboost.boosting.callbacks import Callback
-from usboost.boosting.checkpoint import Checkpoint
+from usboost import Callback, Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, fit_sharded
 from usboost.boosting.loop import fit_error
 from usboost.boosting.rounds import Round
 from usboost.boosting.steps import shared_line, shared_risk
@@ -41,14 +29,21 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.losses.regression import Huber, Squared
+from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import Projection
-from usboost.models.sharded import fit_sharded
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.shards import collective as here_module
 from usboost.shards.collective import grouped_quantiles, world
 from usboost.shards.threads import Link, ShardStopped, run
 
 N = CUTS[-1]
 RNG = np.random.default_rng(7)
+Counts = np.ndarray | None
+weighted = pytest.mark.parametrize("counts", [None, RNG.integers(1, 4, N) / 2], ids=["plain", "weighted"])
+
+
+def of(counts: Counts, rows: slice) -> Counts:
+    return None if counts is None else counts[rows]
 
 
 def each(work: Callable[[slice], Any]) -> list[Any]:
@@ -62,7 +57,7 @@ def each(work: Callable[[slice], Any]) -> list[Any]:
     return [found[shard] for shard in sorted(found)]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted
 @pytest.mark.parametrize(
     ("loss", "y"),
     [
@@ -72,14 +67,13 @@ def each(work: Callable[[slice], Any]) -> list[Any]:
         (Huber(0.7), RNG.normal(size=(N, 1))),
     ],
 )
-def test_risks_and_lines_are_those_of_all_rows(loss: Any, y: np.ndarray, weighted: bool) -> None:
+def test_risks_and_lines_are_those_of_all_rows(loss: Any, y: np.ndarray, counts: Counts) -> None:
     d = loss.n_outputs
     f, directions = RNG.normal(size=(N, d)), [RNG.normal(size=(N, d)) for _ in range(2)]
-    counts = RNG.integers(1, 4, N) / 2 if weighted else None
     steps = np.array([0.3, -0.1])
 
     def work(rows: slice) -> tuple[Any, ...]:
-        own = None if counts is None else counts[rows]
+        own = of(counts, rows)
         line = shared_line(loss, f[rows], y[rows], [each[rows] for each in directions], own)
         return (
             shared_risk(loss, f[rows], y[rows], own),
@@ -97,16 +91,15 @@ def test_risks_and_lines_are_those_of_all_rows(loss: Any, y: np.ndarray, weighte
             np.testing.assert_allclose(found[-1], line.minimiser(), atol=1e-5)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted
 @pytest.mark.parametrize("loss", [PiecewiseLinear.absolute(), PiecewiseLinear.quantile(0.8)])
-def test_quantiles_of_leaves_and_steps_are_those_of_all_rows(loss: PiecewiseLinear, weighted: bool) -> None:
+def test_quantiles_of_leaves_and_steps_are_those_of_all_rows(loss: PiecewiseLinear, counts: Counts) -> None:
     residual, groups = RNG.normal(size=N).round(1), RNG.choice([0, 1, 3], N)
     f, directions = np.zeros((N, 1)), [RNG.normal(size=(N, 1)) for _ in range(2)]
     y = residual[:, None]
-    counts = RNG.integers(1, 4, N) / 2 if weighted else None
 
     def work(rows: slice) -> tuple[Any, ...]:
-        own = None if counts is None else counts[rows]
+        own = of(counts, rows)
         line = shared_line(loss, f[rows], y[rows], [each[rows] for each in directions], own)
         steps = line.minimiser()  # type: ignore[attr-defined]
         return loss.constants(residual[rows], groups[rows], 4, own), steps, line.risk(steps)
@@ -155,33 +148,31 @@ def test_sums_in_the_order_of_a_number_reach_an_amount_at_the_same_row() -> None
         assert found.tolist() == [smallest(0), smallest(1), smallest(2), 0.0]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted
 @pytest.mark.parametrize("kind", ["metric", "weights"])
-def test_what_is_trimmed_is_the_lightest_of_all_rows(kind: str, weighted: bool) -> None:
+def test_what_is_trimmed_is_the_lightest_of_all_rows(kind: str, counts: Counts) -> None:
     weights, values = RNG.random((N, 2)), RNG.normal(size=(N, 2))
-    counts = RNG.integers(1, 4, N) / 2 if weighted else None
     metric = weights[:, :, None] * np.eye(2)
 
     def work(rows: slice) -> np.ndarray:
-        own = None if counts is None else counts[rows]
+        own = of(counts, rows)
         target = Target(values[rows], counts=own)
-        of = {"weights": weights[rows]} if kind == "weights" else {"metric": metric[rows]}
-        found = trimmed(replace(target, **of), 0.3).left_out  # type: ignore[arg-type]
+        more = {"weights": weights[rows]} if kind == "weights" else {"metric": metric[rows]}
+        found = trimmed(replace(target, **more), 0.3).left_out  # type: ignore[arg-type]
         assert found is not None
         return found
 
     assert np.array_equal(np.concatenate(each(work)), work(slice(None)))
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
+@weighted
+def test_scores_and_statistics_are_those_of_all_rows(counts: Counts) -> None:
     y, predicted = RNG.integers(0, 3, (2, N))
     values, outputs = RNG.normal(size=(N, 3)), RNG.normal(size=(N, 3)).astype(np.float32)
-    counts = RNG.integers(1, 4, N) / 2 if weighted else None
     metric = np.einsum("nij,nkj->nik", *[RNG.normal(size=(N, 3, 3))] * 2)
 
     def all_of(rows: slice) -> list[Any]:
-        own = None if counts is None else counts[rows]
+        own = of(counts, rows)
         v = values[rows, 0]
         targets = [
             Target(values[rows], counts=own),
@@ -203,22 +194,22 @@ def test_scores_and_statistics_are_those_of_all_rows(weighted: bool) -> None:
     for found in each(all_of):
         np.testing.assert_allclose(found, wanted, rtol=1e-9)
     # by n instead of n − 1 as with weights
-    errors = each(lambda rows: error_of_mean(values[rows, 0], None if counts is None else counts[rows]))
+    errors = each(lambda rows: error_of_mean(values[rows, 0], of(counts, rows)))
     np.testing.assert_allclose(errors, error_of_mean(values[:, 0], counts), rtol=1e-2)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@weighted
 @pytest.mark.parametrize(("width", "sparse"), [(7, False), (7, True), (N + 3, False)])
-def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, weighted: bool) -> None:
+def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, counts: Counts) -> None:
     x = RNG.normal(size=(N, width)).astype(np.float32)
     if sparse:
         x[:, 2:] = x[:, 2:] > 1
-    y, counts = x[:, :1] + RNG.normal(size=(N, 1)), RNG.integers(1, 4, N) / 2 if weighted else None
+    y = x[:, :1] + RNG.normal(size=(N, 1))
     alphas = np.array([np.inf, 100.0, 1.0])
 
     def work(rows: slice) -> tuple[Solution, np.ndarray]:
         own = csr_array(x[rows]) if sparse else x[rows]
-        spectrum = Spectrum(own, counts=None if counts is None else counts[rows])
+        spectrum = Spectrum(own, counts=of(counts, rows))
         return spectrum.solve(y[rows], alphas), spectrum.path(y[rows, 0], alphas)[0]
 
     whole, path = work(slice(None))
@@ -231,13 +222,12 @@ def test_ridge_regressions_are_those_of_all_rows(width: int, sparse: bool, weigh
     np.testing.assert_allclose(left_out, whole.left_out, atol=1e-5)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_principal_components_are_those_of_all_rows(weighted: bool) -> None:
+@weighted
+def test_principal_components_are_those_of_all_rows(counts: Counts) -> None:
     x = (RNG.normal(size=(N, 6)) @ RNG.normal(size=(6, 9))).astype(np.float32)
     table = replace(Table.from_numeric(x), absent=np.isin(np.arange(N), [5, *range(400, 600)]))
-    counts = RNG.integers(1, 4, N) / 2 if weighted else None
     whole = Projection.fit(table, 4, counts)
-    for found in each(lambda rows: Projection.fit(table[rows], 4, None if counts is None else counts[rows])):
+    for found in each(lambda rows: Projection.fit(table[rows], 4, of(counts, rows))):
         np.testing.assert_allclose(found.mean, whole.mean, atol=1e-5)
         np.testing.assert_allclose(found.axes, whole.axes, atol=1e-5)
     with pytest.raises(UsboostError, match="no training row has an image"):
@@ -380,7 +370,7 @@ def test_the_first_mistake_is_told_and_ends_all_shards() -> None:
     with pytest.raises(UsboostError, match=r"part-5\.parquet cannot be read"):
         fit_sharded(TwoWeakLearnerClassifier(n_rounds=2), rows)
     other = views.with_view("S", views["U"])
-    with pytest.raises(UsboostError, match="the form of the rows of shard 4 is not that of shard 0"):
+    with pytest.raises(UsboostError, match="shard 4 is not that of shard 0"):
         fit_sharded(boosted(), lambda shard: parts(other if shard == 4 else views, y)(shard))
     with pytest.raises(UsboostError, match="one class; two classes are needed"):
         fit_sharded(boosted(), parts(views, np.full(len(y), "a")))

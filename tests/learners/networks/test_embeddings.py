@@ -1,7 +1,5 @@
 """Embeddings: of real images, computed once, found again after a kill, by whatever process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

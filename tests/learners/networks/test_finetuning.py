@@ -1,7 +1,5 @@
 """A backbone's last block trained on what the frozen rest gave once; rows without an image."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -10,17 +8,11 @@ import pytest
 import torch
 
 from tests.conftest import reloaded
-from usboost.data.images import Images
-from usboost.data.table import Table
-from usboost.data.views import Views
+from usboost import Backbone, Images, NetworkLearner, Table, TreeLearner, Views, load, save
 from usboost.learners.base import Target
 from usboost.learners.networks import embeddings
-from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.learner import NetworkLearner
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.persistence import load, save
 
 
 def squares(n: int = 64, seed: int = 0) -> tuple[Views, np.ndarray]:

@@ -11,11 +11,10 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from tests.conftest import contents, encoded, make_views, reloaded
+from tests.tables import bright, sequences
+from usboost import Backbone, NetworkLearner, TreeLearner, UsboostError, Views, load, save
 from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
-from usboost.data.table import Table
-from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.learners.base import Target
 from usboost.learners.networks.architectures import (
     SmallCNN,
@@ -24,12 +23,9 @@ from usboost.learners.networks.architectures import (
     save_backbone,
     weights_file,
 )
-from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.image_network import ImageNetwork
 from usboost.learners.networks.inputs import TableLinear, dense_network, initialise
-from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.train import make_optimizer
-from usboost.learners.tree_learner import TreeLearner
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_features import BoostedFeatures
@@ -37,7 +33,6 @@ from usboost.models.methods.boosted_network import BoostedNetworkClassifier, Boo
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
-from usboost.models.persistence import load, save
 
 
 def test_the_lookup_layer_is_a_dense_one_hot_layer():
@@ -125,7 +120,7 @@ def test_a_round_has_so_many_batches_whatever_the_number_of_rows():
     np.testing.assert_array_equal(fitted(changed, batches_per_round=(0, 4)), fitted(batches_per_round=(0, 4)))
     assert not np.array_equal(fitted(batches_per_round=(0, 4)), fitted(batches_per_round=(0, 5)))
     for steps in ((0, 0), (5, 4), (-1, 4)):
-        with pytest.raises(UsboostError, match="batches_per_round are the least and the most, not"):
+        with pytest.raises(UsboostError, match="batches_per_round"):
             fitted(batches_per_round=steps)
 
 
@@ -174,35 +169,12 @@ def test_two_branches_by_hand(fusion):
     np.testing.assert_allclose(model.predict_proba(views), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_best_epoch_is_restored():
-    views, y = make_views(2, n=300)
-    held, y_held = make_views(2, n=200, seed=5)
-    model = TwoBranchNetworkClassifier(n_epochs=12, patience=None, learning_rate=0.01, device="cpu")
-    model.fit(views, y, (held, y_held))
-    best = model.history_[model.best_round_ - 1]
-    assert best["f1_val"] == max(row["f1_val"] for row in model.history_)
-    assert model.score(held, y_held) == pytest.approx(best["accuracy_val"])
-
-
-def test_a_diverging_network_is_an_error():
-    views, y = make_views(2, n=100)
-    with pytest.raises(UsboostError, match="no longer finite in epoch"):
-        TwoBranchNetworkClassifier(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)
-
-
-def made_images(n=60, channels=1, seed=0):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n)
-    pixels = rng.integers(0, 120, (n, channels, 24, 24)).astype(np.uint8)
-    pixels[y == 1, :, 6:18, 6:18] += 100
-    return Images(pixels), y
-
-
 def test_streamed_images_train_the_same_network():
 
     import pyarrow as pa
 
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     files = [encoded(image) for image in images.pixels[:, 0]]
     streamed = EncodedImages(pa.array(files, pa.binary()), channels=1, height=24, width=24)
     learner = NetworkLearner(hidden=(4,), batch_size=16, device="cpu")
@@ -232,7 +204,7 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
     path = weights_file(name)[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(whole.state_dict(), path)
-    images, _ = made_images(n=2, channels=3)
+    images = bright(2, 24, 3)[0]["U"]
     backbone = Backbone(name, pretrained=True, finetune="none", size=64)
     got = backbone.embed(images, torch.device("cpu"))
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -265,62 +237,41 @@ def test_weights_that_would_run_code_are_refused(tmp_path):
         read_weights("vgg16", str(path))
 
 
-def fitted_models():
-    net = {"hidden": (4,), "batch_size": 64, "device": "cpu"}
-    two = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
-    return {
-        "2wl": TwoWeakLearnerClassifier({"U": NetworkLearner(**net), "S": TreeLearner()}, n_rounds=3),
-        "1wl_s": TwoWeakLearnerClassifier({"S": TreeLearner(engine="sklearn")}, n_rounds=3),
-        "baseline": two,
-        "bfv_dnn": BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=6), clone(two)),
-        "lgbm": LightGBMBaseline(n_trees=20, num_leaves=5),
-    }
-
-
-def plain_models():
-    net = NetworkLearner(hidden=(6,), epochs=3, batch_size=32, device="cpu")
-    return {
-        "bnn": BoostedNetworkClassifier(learner=net, n_rounds=3),
-        "bnn cross-entropy": BoostedNetworkClassifier(loss="cross_entropy", learner=net, n_rounds=3),
-        "earlyboost": EarlyBoostClassifier(),
-        "earlyboost logistic": EarlyBoostClassifier(LogisticRegression()),
-    }
+NET = NetworkLearner(hidden=(6,), epochs=3, batch_size=32, device="cpu")
+TWO = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
+MODELS = {
+    "2wl": TwoWeakLearnerClassifier({"U": NET, "S": TreeLearner()}, n_rounds=3),
+    "1wl_s": TwoWeakLearnerClassifier({"S": TreeLearner(engine="sklearn")}, n_rounds=3),
+    "baseline": TWO,
+    "bfv_dnn": BoostedFeatureNetworkClassifier(BoostedFeatures(n_trees=6), TWO),
+    "lgbm": LightGBMBaseline(n_trees=20, num_leaves=5),
+    "bnn": BoostedNetworkClassifier(learner=NET, n_rounds=3),
+    "bnn cross-entropy": BoostedNetworkClassifier(loss="cross_entropy", learner=NET, n_rounds=3),
+    "bnn of numbers": BoostedNetworkRegressor(learner=NET, n_rounds=2),
+    "earlyboost": EarlyBoostClassifier(),
+    "earlyboost logistic": EarlyBoostClassifier(LogisticRegression()),
+}
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("name", ["2wl", "1wl_s", "baseline", "bfv_dnn", "lgbm"])
+@pytest.mark.parametrize("name", MODELS)
 def test_a_model_comes_back_from_its_folder_as_it_was(name, n_classes, tmp_path):
-    views, y = make_views(n_classes, n=200)
-    names = np.array(["a", "b", "c"])
-    model = fitted_models()[name].fit(views, names[y])
+    x, y = make_views(n_classes, n=200)
+    if name.startswith("bnn"):
+        x = x["S"]
+    elif name.startswith("early"):
+        x, y = sequences(n_classes, n=150, frames=4)
+    numbers = name == "bnn of numbers"
+    model = clone(MODELS[name]).fit(x, y * 1.5 if numbers else np.array(["a", "b", "c"])[y])
     again = reloaded(model, tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
-    np.testing.assert_array_equal(again.predict(views), model.predict(views))
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    if not numbers:
+        np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
     assert type(again) is type(model)
 
 
-@pytest.mark.parametrize("name", plain_models())
-def test_models_of_plain_arrays_come_back(name, tmp_path):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(150, 4, 2)) if name.startswith("early") else rng.normal(size=(150, 5))
-    y = np.array(["a", "b", "c"])[np.digitize(x.reshape(150, -1)[:, 0], [-0.4, 0.4])]
-    model = plain_models()[name].fit(x, y)
-    again = reloaded(model, tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
-    assert again.predict(x).tolist() == model.predict(x).tolist()
-
-
-def test_a_regressor_comes_back(tmp_path):
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(100, 3)), rng.normal(size=100)
-    net = NetworkLearner(hidden=(6,), batch_size=32, device="cpu")
-    model = BoostedNetworkRegressor(learner=net, n_rounds=2).fit(x, y)
-    np.testing.assert_array_equal(reloaded(model, tmp_path / "model").predict(x), model.predict(x))
-
-
 def test_images_and_a_table_come_back(tmp_path):
-    images, y = made_images(n=80)
-    views = Views(U=images, S=make_views(n=80)[0]["S"])
+    views, y = bright(80, 24)
     model = TwoWeakLearnerClassifier(
         {
             "U": NetworkLearner(
@@ -398,7 +349,8 @@ def test_images_that_are_too_small_are_refused(side, size):
 
 
 def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     learner = NetworkLearner((4,), epochs=3, device="cpu")
     prepared = learner.prepare(images)
     fitted = learner.trainer(prepared, 1).fit(Target(y[:, None].astype(float)), seed=0)
@@ -424,7 +376,8 @@ def test_a_small_cnn_starts_from_the_weights_of_another_network(tmp_path):
 
 @pytest.mark.parametrize("kind", ["lgbm", "joined", "head"])
 def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp_path):
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     learner = NetworkLearner((4,), epochs=1, device="cpu")
     fitted = learner.trainer(learner.prepare(images), 1).fit(Target(y[:, None].astype(float)), seed=0)
     weights = tmp_path / "somewhere" / "small.safetensors"
@@ -432,8 +385,6 @@ def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp
     save_backbone(fitted.weights, weights)
     frozen = Backbone("small_cnn", pretrained=str(weights), finetune="head")
     network = NetworkLearner((4,), backbone=frozen, device="cpu")
-    table = Table.from_numeric(np.random.default_rng(0).normal(size=(len(y), 2)).astype(np.float32))
-    views = Views(U=images, S=table)
     model = {
         "lgbm": lambda: LightGBMBaseline(backbone=frozen, n_trees=3, device="cpu"),
         "joined": lambda: TwoWeakLearnerClassifier(
@@ -455,7 +406,8 @@ def test_a_model_on_frozen_images_keeps_the_weights_it_was_fitted_with(kind, tmp
 @pytest.mark.parametrize("there", [True, False])
 def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path):
     """A file of bfloat16, or none any more: the network's own weights count."""
-    images, y = made_images()
+    views, y = bright(60, 24)
+    images = views["U"]
     weights = {name: tensor.bfloat16() for name, tensor in SmallCNN(1).state_dict().items()}
     first = tmp_path / "first.pth"
     torch.save(weights, first)

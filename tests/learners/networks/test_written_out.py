@@ -6,10 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usboost.data.table import Table
+from usboost import NetworkLearner, Table
 from usboost.learners.networks import written_out as by_hand
 from usboost.learners.networks.inputs import TableRows, initialise, table_network
-from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.networks.train import make_optimizer, run, run_epoch
 
 

@@ -6,17 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import make_views
+from usboost import NetworkLearner, TreeLearner, UsboostError
 from usboost.boosting.loop import ensemble_scores
 from usboost.boosting.rounds import Stage
-from usboost.errors import UsboostError
 from usboost.learners import forest
 from usboost.learners import tree as tree_module
 from usboost.learners.base import Target, sum_one_by_one, weighted_sum
 from usboost.learners.forest import Forest
 from usboost.learners.networks import written_out
-from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree import Tree
-from usboost.learners.tree_learner import TreeLearner
 
 
 def grown(n_trees, depth, n_outputs=1, engine="lightgbm", n=400):
@@ -46,15 +44,6 @@ def test_leaf_values_are_each_trees_predictions(monkeypatch, depth, block):
     total = Forest(trees).weighted_sum(matrix, weights)
     np.testing.assert_allclose(total[:, 0], expected.astype(float) @ weights, rtol=1e-12, atol=1e-12)
     assert depth < 10 or max(len(tree.value) for tree in trees) > 256
-
-
-@pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])
-def test_rounds_of_trees_together_are_rounds_one_by_one(engine):
-    fitted, prepared = grown(6, 3, n_outputs=2, engine=engine)
-    steps = [0.3, 1.0, -0.2, 0.0, 2.5, 1e-3]
-    np.testing.assert_allclose(
-        weighted_sum(fitted, steps, prepared), sum_one_by_one(fitted, steps, prepared), rtol=1e-12, atol=1e-12
-    )
 
 
 @settings(max_examples=25)

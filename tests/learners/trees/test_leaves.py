@@ -1,13 +1,10 @@
 """Leaves that a loss fills: of the rows that the tree was fitted to, in every engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from usboost.data.table import Table
+from usboost import Table, TreeLearner
 from usboost.learners.base import LeafValues, PresentTrainer, Target, prepare
-from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.testing import example_table
 

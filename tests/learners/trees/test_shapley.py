@@ -1,7 +1,5 @@
 """Shapley values of trees against all subsets of columns."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from math import factorial
 

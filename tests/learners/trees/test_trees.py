@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views
-from usboost.data.table import Table
-from usboost.errors import UsboostError
+from usboost import Table, UsboostError
 from usboost.learners.base import Target
-from usboost.learners.forest import FittedTrees
-from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import LightGBMTrainer, TreeLearner
 
 
@@ -101,16 +98,6 @@ def test_rounds_do_not_depend_on_each_other():
         if index == 2:
             assert len(kept.trees[0].feature) == 0
             np.testing.assert_allclose(kept.predict(prepared), 0.25)
-
-
-def test_depth_is_limited_and_arrays_round_trip():
-    views, _ = make_views(n=400)
-    rng = np.random.default_rng(5)
-    trees, predicted, prepared = fitted(views["S"], rng.normal(size=(400, 2)), max_depth=2)
-    assert all(len(tree.value) <= 4 for tree in trees.trees)
-    again = FittedTrees.from_arrays(*trees.to_arrays())
-    np.testing.assert_array_equal(again.predict(prepared), predicted)
-    assert isinstance(again.trees[0], Tree)
 
 
 def test_mistakes():
