@@ -201,7 +201,7 @@ def means_of(case: str) -> pd.Series:
 
 def by_trials(means: pd.Series, model: str) -> str:
     """Return the settings that the table has of a model: those of the lower log-loss of first fits."""
-    first = means[model].xs("first", level="fits") if model != "best" else means[model].droplevel("fits")
+    first = means[model].xs("first", level="fits") if model != OURS[0] else means[model].droplevel("fits")
     return str(first.idxmin())
 
 
@@ -213,7 +213,7 @@ def log_losses(case: str) -> dict[str, tuple[float, str]]:
     """
     means, table = means_of(case), {}
     for model in means.index.get_level_values("model").unique():
-        if model in ("linear_trees", "crossed"):
+        if model in OURS[1:3]:
             tried = [name for name in ("folds", "tuned") if name in means[model]]
             named = {f"`{model}`": "own"} | ({f"`{model}`, tuned": tried[0]} if tried else {})
         else:
@@ -250,7 +250,7 @@ def costs() -> str:
         rows, means = rows_of(KEPT / f"{case}.jsonl"), means_of(case)
         heads += [f"{case}: {columns[0]}", *columns[1:]]
         for model in (*OURS, *OTHERS):
-            settings = "own" if model in ("linear_trees", "crossed") else by_trials(means, model)
+            settings = "own" if model in OURS[1:3] else by_trials(means, model)
             own = rows[(rows["model"] == model) & (rows["settings"] == settings)]
             table[f"`{model}`"] += [cell(own, *COLUMNS[name], 3).split(" ±")[0] for name in columns]
     return table_of(heads, [[label, *line] for label, line in table.items()])

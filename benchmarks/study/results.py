@@ -148,7 +148,7 @@ def claims(frame: pd.DataFrame) -> str:
         lines.append([name, *texts])
     varied = ["variation of BFV+DNN"]
     for dataset, own in parts.items():
-        f1 = own.loc[own["model"] == "bfv_dnn", "f1"]
+        f1 = own.loc[own["model"] == CLAIMED[0], "f1"]
         limit = f"{VARIATION[dataset]:g}".replace("0.", ".") if VARIATION[dataset] > 1e-4 else ".0001"
         varied.append(f"{number(f1.std() / f1.mean(), 4)} (< {limit})")
     return table_of(["F1, % over (published)", *map(dataset_name, parts)], [*lines, varied])

@@ -261,6 +261,9 @@ _ENTRIES = (
 CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 """Every model by name, in the order of the tables."""
 
+PRIOR = "prior"
+"""What every model has to be better than."""
+
 BASELINE = "baseline"
 """The reference of relative improvements."""
 

@@ -69,7 +69,7 @@ def metric_of(dataset: str) -> str:
 RIVALS = (catalogue.BASELINE, "lgbm")
 """The models that every dataset's best is compared with and tested against."""
 
-REFERENCES = (*RIVALS, "prior")
+REFERENCES = (*RIVALS, catalogue.PRIOR)
 """With them the one whose score is shown only: that a model differs from the prior is no news."""
 
 
@@ -235,7 +235,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
             for row in table3(part, "test", metric).itertuples():
                 if row.value_seeds:
                     cells[row.model][metric] = (number(row.value_mean), _spread(row.value_std, 4))
-                    behind = metric == "log_loss" and row.model != "prior" and prior
+                    behind = metric == "log_loss" and row.model != catalogue.PRIOR and prior
                     if behind and ranking.worse_than_prior(row.value_mean, behind):
                         worse.append(row.model)
         fits = part.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
