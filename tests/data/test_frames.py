@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import refuses
 from usboost.data.table import Table
 from usboost.data.views import Frame, Views, as_sequences, frame_name
-from usboost.errors import UsboostError
 
 
 def test_forms_of_the_same_sequences() -> None:
@@ -70,16 +70,13 @@ def test_frames_are_cut_by_rows() -> None:
     ],
 )
 def test_mistakes_are_named(X: object, said: str) -> None:
-    with pytest.raises(UsboostError, match=said):
-        as_sequences(X)
+    refuses(said, as_sequences, X)
 
 
 def test_what_a_model_was_trained_on_must_fit() -> None:
     x = np.zeros((2, 4, 3))
-    with pytest.raises(UsboostError, match="the frames have 3 features but the model was trained on 2"):
-        as_sequences(x, n_features=2)
-    with pytest.raises(UsboostError, match="a sequence has 4 frames but the model was trained on 3; give it"):
-        as_sequences(x, n_features=3, n_frames=3)
+    refuses("the frames have 3 features but the model was trained on 2", as_sequences, x, n_features=2)
+    refuses("4 frames but the model was trained on 3", as_sequences, x, n_features=3, n_frames=3)
     assert as_sequences(x, 3, 9).n_frames == 4
 
 
@@ -88,5 +85,4 @@ def test_frames_are_read_in_the_order_of_their_numbers():
     for name in (frame_name, lambda t: f"frame {t}", lambda t: f"t{t}"):
         views = Views({name(t): Table.from_numeric([[float(t)]]) for t in (10, 2, 1, 999, 1000, 11)})
         assert as_sequences(views).values[0, :, 0].tolist() == [1, 2, 10, 11, 999, 1000]
-    with pytest.raises(UsboostError, match="view 'last' is no frame"):
-        as_sequences(Views(last=Table.from_numeric([[1.0]])))
+    refuses("view 'last' is no frame", as_sequences, Views(last=Table.from_numeric([[1.0]])))

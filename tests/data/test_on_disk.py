@@ -7,11 +7,11 @@ import os
 import numpy as np
 import pytest
 
+from tests.conftest import refuses
 from tests.shards import cases
 from usboost.boosting.checkpoint import _digest, identity_of
 from usboost.data.table import Table
 from usboost.data.views import Views
-from usboost.errors import UsboostError
 from usboost.files import arrays
 from usboost.learners.histogram import Bins
 from usboost.models.sharded import fit_sharded
@@ -68,10 +68,8 @@ def test_columns_of_one_kind_or_no_rows_are_a_table_too(made):
 
 
 def test_parts_have_the_same_columns_and_there_is_one():
-    with pytest.raises(UsboostError, match="not all the same columns"):
-        Table.on_disk([table(5), table(5, (4, 301))])
-    with pytest.raises(UsboostError, match="one part at least"):
-        Table.on_disk([])
+    refuses("not all the same columns", Table.on_disk, [table(5), table(5, (4, 301))])
+    refuses("one part at least", Table.on_disk, [])
 
 
 def test_what_is_made_of_it_is_on_disk_and_as_in_memory(small):
@@ -145,8 +143,7 @@ def test_a_checkpoint_knows_the_rows_wherever_they_are(made):
 
 
 def test_a_full_disk_and_no_folder_are_told_in_a_sentence(small, tmp_path, monkeypatch):
-    with pytest.raises(UsboostError, match=r"rows cannot be kept in .*nowhere.*TMPDIR"):
-        Table.on_disk(cut(table(5)), tmp_path / "nowhere")
+    refuses(r"rows cannot be kept in .*nowhere.*TMPDIR", Table.on_disk, cut(table(5)), tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError):  # of what parts are read from
         Table.on_disk((Table.from_numeric(np.load(tmp_path / "x.npy")) for _ in range(2)), tmp_path)
     found = Table.on_disk(cut(table(50)), tmp_path)
@@ -155,5 +152,4 @@ def test_a_full_disk_and_no_folder_are_told_in_a_sentence(small, tmp_path, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(UsboostError, match=f"rows cannot be kept in {tmp_path} .No space left"):
-        found.matrix()
+    refuses(f"rows cannot be kept in {tmp_path} .No space left", found.matrix)

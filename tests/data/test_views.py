@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from tests.conftest import make_views
+from tests.conftest import make_views, refuses
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -12,14 +12,11 @@ from usboost.errors import UsboostError
 
 def test_rows_that_do_not_match_are_refused():
     views, _ = make_views(n=20)
-    with pytest.raises(UsboostError, match=r"rows do not match: U has 20, S has 19"):
-        Views(U=views["U"], S=views["S"][:19])
-    with pytest.raises(UsboostError, match="numeric columns have 3 rows but categorical ones 2"):
-        Table(np.zeros((3, 1), np.float32), np.zeros((2, 1), np.int32), (2,))
+    refuses(r"rows do not match: U has 20, S has 19", Views, U=views["U"], S=views["S"][:19])
+    refuses("3 rows .* 2", Table, np.zeros((3, 1), np.float32), np.zeros((2, 1), np.int32), (2,))
     with pytest.raises(UsboostError, match="unknown view 'V'"):
         views["V"]
-    with pytest.raises(UsboostError, match="at least one view"):
-        Views()
+    refuses("at least one view", Views)
 
 
 def test_slices_masks_and_folds_cut_every_view_alike():

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import published
+from tests.conftest import published, refuses
 from usboost.data.encoding import TableEncoder
 from usboost.datasets import census
 from usboost.datasets.census_demo import write_demo
@@ -175,10 +175,8 @@ def test_a_damaged_or_missing_file_is_named(demo: Path, tmp_path: Path) -> None:
     flipped[len(whole) // 2] ^= 0xFF
     for damaged in (whole[: len(whole) // 2], whole[:-4], bytes(flipped)):
         path.write_bytes(damaged)
-        with pytest.raises(UsboostError, match=r"cut\.gz is a damaged or truncated gzip file"):
-            census.read(path)
-    with pytest.raises(UsboostError, match=r"none\.gz cannot be read: No such file"):
-        census.read(tmp_path / "none.gz")
+        refuses(r"cut\.gz is a damaged or truncated gzip file", census.read, path)
+    refuses(r"none\.gz cannot be read: No such file", census.read, tmp_path / "none.gz")
     with pytest.raises(UsboostError, match="split must be ci_a or ci_b, not 'ci_c'"):
         census.prepare(demo / TRAIN, demo / TEST, split="ci_c", seed=0)  # type: ignore[arg-type]
 

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import published
+from tests.conftest import published, refuses
 from usboost.datasets import covertype, image_encoding, shapes, store
 from usboost.datasets.store import Prepared
-from usboost.errors import UsboostError
 from usboost.evaluation.folds import stream
 
 SIZE = 24
@@ -109,12 +108,9 @@ def test_a_limit_keeps_the_shares_and_work_is_used_again(raw: Path, tmp_path: Pa
 def test_the_raw_file_may_be_named_itself(raw: Path, made: Prepared, tmp_path: Path) -> None:
     named = prepare(raw / "covtype.data", tmp_path / "w", rows=50)
     assert named.card["sources"] == made.card["sources"]
-    with pytest.raises(UsboostError, match=r"holds neither covtype\.data nor covtype\.data\.gz"):
-        prepare(tmp_path, tmp_path / "w")
-    with pytest.raises(UsboostError, match=r"absent\.data cannot be read"):
-        prepare(tmp_path / "absent.data", tmp_path / "w")
-    with pytest.raises(UsboostError, match="9 rows cannot be split"):
-        prepare(raw, tmp_path / "w", rows=9)
+    refuses(r"holds neither covtype\.data nor covtype\.data\.gz", prepare, tmp_path, tmp_path / "w")
+    refuses(r"absent\.data cannot be read", prepare, tmp_path / "absent.data", tmp_path / "w")
+    refuses("9 rows cannot be split", prepare, raw, tmp_path / "w", rows=9)
 
 
 def test_the_real_covertype(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from tests.conftest import refuses
 from usboost.datasets import covertype
 from usboost.datasets.sampling import switch_labels
 from usboost.errors import UsboostError
@@ -83,16 +84,14 @@ def test_read_refuses_a_row_in_no_area(raw: Path) -> None:
     for field in range(11, 15):
         _change(raw, 9, field, "0")
 
-    with pytest.raises(UsboostError, match=r"line 9: exactly one of wilderness_area_1 \.\."):
-        covertype.read(raw)
+    refuses(r"line 9: exactly one of wilderness_area_1 \.\.", covertype.read, raw)
 
 
 def test_read_refuses_a_blank_line_in_the_middle(raw: Path) -> None:
     lines = raw.read_text().splitlines()
     raw.write_text("\n".join([*lines[:4], "", *lines[4:]]))
 
-    with pytest.raises(UsboostError, match="line 5: 1 fields instead of 55"):
-        covertype.read(raw)
+    refuses("line 5: 1 fields instead of 55", covertype.read, raw)
 
 
 def test_read_refuses_what_is_no_whole_file(raw: Path, tmp_path: Path) -> None:
@@ -106,10 +105,8 @@ def test_read_refuses_what_is_no_whole_file(raw: Path, tmp_path: Path) -> None:
         ("cut", raw.read_bytes()[:-40], "line 300: .. fields instead of 55"),
     ):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(UsboostError, match=message):
-            covertype.read(tmp_path / name)
-    with pytest.raises(UsboostError, match="cannot be read"):
-        covertype.read(tmp_path / "absent")
+        refuses(message, covertype.read, tmp_path / name)
+    refuses("cannot be read", covertype.read, tmp_path / "absent")
 
 
 @given(st.lists(st.integers(1, 7), min_size=3, max_size=60).filter(lambda y: len(set(y)) > 2))
@@ -128,10 +125,8 @@ def test_three_largest_keeps_the_most_frequent(y: list[int]) -> None:
 
 def test_three_largest_refuses_too_few_classes_and_other_lengths() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3]})
-    with pytest.raises(UsboostError, match="2 classes, but three are needed"):
-        covertype.three_largest(frame, [1, 2, 2])
-    with pytest.raises(UsboostError, match="3 rows but there are 2 labels"):
-        covertype.three_largest(frame, [1, 2])
+    refuses("2 classes, but three are needed", covertype.three_largest, frame, [1, 2, 2])
+    refuses("3 rows but there are 2 labels", covertype.three_largest, frame, [1, 2])
 
 
 @given(n=st.integers(10, 500), seed=st.integers(0, 2**32))
@@ -151,8 +146,7 @@ def test_split_has_the_paper_s_sizes_and_depends_on_the_seed() -> None:
     assert (
         covertype.split_80_10_10(100, 0)["val"].tolist() != covertype.split_80_10_10(100, 1)["val"].tolist()
     )
-    with pytest.raises(UsboostError, match="9 rows cannot be split"):
-        covertype.split_80_10_10(9, 0)
+    refuses("9 rows cannot be split", covertype.split_80_10_10, 9, 0)
 
 
 @given(
@@ -187,8 +181,7 @@ def test_switch_labels_refuses_what_cannot_be() -> None:
         ([-1, 1], {}, "labels range from -1 to 1"),
         ([0, 0], {"n_classes": 1}, "n_classes is 1"),
     ):
-        with pytest.raises(UsboostError, match=message):
-            switch_labels(y, **options, seed=0)
+        refuses(message, switch_labels, y, **options, seed=0)
 
 
 def test_demo_is_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
@@ -199,8 +192,7 @@ def test_demo_is_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
 
     assert one.read_bytes() == again.read_bytes() != other.read_bytes()
     assert [path.name for path in one.parent.iterdir()] == ["covtype.data"]
-    with pytest.raises(UsboostError, match="rows is 49"):
-        covertype.write_demo(tmp_path, rows_train=40, rows_test=9, seed=0)
+    refuses("rows is 49", covertype.write_demo, tmp_path, rows_train=40, rows_test=9, seed=0)
 
 
 def test_smallest_demo_holds_the_three_classes(tmp_path: Path) -> None:

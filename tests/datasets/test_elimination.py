@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
+from tests.conftest import refuses
 from usboost.data.table import Table
 from usboost.datasets.census import PARAMETERS, ROUNDS, Elimination, backward_elimination
-from usboost.errors import UsboostError
 
 
 def table(n: int, seed: int, noise: int = 2) -> tuple[Table, np.ndarray]:
@@ -114,14 +114,9 @@ def test_one_column_is_kept_as_it_is() -> None:
 
 def test_what_cannot_be_eliminated_is_refused() -> None:
     data, y = table(100, seed=0)
-    with pytest.raises(UsboostError, match="100 rows but there are 99 labels"):
-        backward_elimination(data, y[:-1], seed=0)
-    with pytest.raises(UsboostError, match="two classes"):
-        backward_elimination(data, np.zeros(100, dtype=int), seed=0)
-    with pytest.raises(UsboostError, match="every class"):
-        backward_elimination(data, np.eye(100, dtype=int)[0], seed=0)
-    with pytest.raises(UsboostError, match="at least one column"):
-        backward_elimination(Table.from_numeric(np.empty((100, 0))), y, seed=0)
+    refuses("100 rows but there are 99 labels", backward_elimination, data, y[:-1], seed=0)
+    refuses("two classes", backward_elimination, data, np.zeros(100, dtype=int), seed=0)
+    refuses("every class", backward_elimination, data, np.eye(100, dtype=int)[0], seed=0)
+    refuses("at least one column", backward_elimination, Table.from_numeric(np.empty((100, 0))), y, seed=0)
     for wrong in ({"rows": 3}, {"candidates": 0}, {"tolerance": -0.1}, {"at_most": 0}):
-        with pytest.raises(UsboostError, match="needs rows >= 4"):
-            backward_elimination(data, y, seed=0, **wrong)
+        refuses("needs rows >= 4", backward_elimination, data, y, seed=0, **wrong)

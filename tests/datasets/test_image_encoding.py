@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from usboost.data.images import EncodedImages
 from usboost.datasets import image_encoding
 from usboost.datasets.image_encoding import encode_files, encoding
@@ -80,14 +80,12 @@ def test_missing_and_skipped_images_are_null(tmp_path: Path, files: list[Path]) 
     np.testing.assert_array_equal(pixels(made, 3, 8)[rows], expected)
 
     files[10].write_bytes(b"no image")
-    with pytest.raises(UsboostError, match=r"010\.img is no image"):
-        encode_files({"train": items}, tmp_path / "w", **options)
+    refuses(r"010\.img is no image", encode_files, {"train": items}, tmp_path / "w", **options)
     made = encode_files({"train": items}, tmp_path / "w", skip_unreadable=True, **options)["train"]
     nulls = [pq.read_table(path)["image"].null_count for path in made]
     assert nulls == [1, 1, 0]
     # what was skipped is not taken for whole afterwards
-    with pytest.raises(UsboostError, match=r"010\.img is no image"):
-        encode_files({"train": items}, tmp_path / "w", **options)
+    refuses(r"010\.img is no image", encode_files, {"train": items}, tmp_path / "w", **options)
 
 
 def test_larger_images_are_jpeg_and_close(tmp_path: Path) -> None:
@@ -228,8 +226,7 @@ def test_bad_images_are_named_and_the_others_not_lost(
     options: dict[str, Any] = {"size": 8, "channels": 3, "shard_rows": 30, "workers": workers}
     good = {k: files[k].read_bytes() for k in (40, 41, 100)}
     files[41].write_bytes(b"")
-    with pytest.raises(UsboostError, match=r"^\S*041\.img is empty"):
-        encode_files({"train": files}, tmp_path / "w", **options)
+    refuses(r"^\S*041\.img is empty", encode_files, {"train": files}, tmp_path / "w", **options)
     files[40].write_bytes(good[40][:100])
     files[100].write_bytes(b"no image")
     with pytest.raises(UsboostError) as caught:
@@ -249,10 +246,15 @@ def test_bad_images_are_named_and_the_others_not_lost(
 
 def test_a_wrong_folder_of_images_is_soon_given_up(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    with pytest.raises(UsboostError, match="or more images cannot be used"):
-        encode_files(
-            {"train": [b"text"] * 5000}, tmp_path, size=8, channels=3, progress=lambda *c: calls.append(c)
-        )
+    refuses(
+        "or more images cannot be used",
+        encode_files,
+        {"train": [b"text"] * 5000},
+        tmp_path,
+        size=8,
+        channels=3,
+        progress=lambda *c: calls.append(c),
+    )
     assert calls[-1][0] <= 1024
 
 
@@ -260,7 +262,7 @@ def test_missing_values_in_a_table_are_named(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"image": pa.array([image(0), None], pa.binary())}), path)
     rows = [ParquetRow(path, "image", k) for k in range(2)]
-    with pytest.raises(UsboostError, match=r"t\.parquet, row 2, column 'image' is empty"):
+    with pytest.raises(UsboostError, match=r"t\.parquet, row 2, .*'image'"):
         encode_files({"train": rows}, tmp_path / "w", size=8, channels=3)
 
 
@@ -282,6 +284,5 @@ def test_wrong_parameters_are_refused(tmp_path: Path, options: dict[str, Any], m
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("precious")
-    with pytest.raises(UsboostError, match="train is a file"):
-        encode_files({"train": [image(0)]}, tmp_path, size=8, channels=3)
+    refuses("train is a file", encode_files, {"train": [image(0)]}, tmp_path, size=8, channels=3)
     assert (tmp_path / "train").read_text() == "precious"

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.conftest import refuses
 from usboost.data.progress import spread
 from usboost.errors import UsboostError
 
@@ -49,5 +50,4 @@ def test_jobs_are_taken_only_a_few_ahead() -> None:
 def test_an_error_comes_back_as_it_was(workers: int) -> None:
     results = spread(_refuse_five, range(100), workers)
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
-    with pytest.raises(UsboostError, match="job 5 cannot be done"):
-        next(results)
+    refuses("job 5 cannot be done", next, results)

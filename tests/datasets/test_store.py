@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import contents
+from tests.conftest import contents, refuses
 from usboost.data.encoding import TableEncoder
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
 from usboost.datasets.store import Prepared, describe, read, read_card, read_frame, write
-from usboost.errors import UsboostError
 
 VIEWS = {"U": ["age", "colour"], "S": ["shape"]}
 CLASSES = ["no", "yes"]
@@ -157,8 +156,7 @@ def test_a_folder_that_comes_neither_in_nor_back_is_kept(
 
 def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "toy").write_text("precious")
-    with pytest.raises(UsboostError, match="toy is a file"):
-        write(prepared(), tmp_path / "toy")
+    refuses("toy is a file", write, prepared(), tmp_path / "toy")
     assert (tmp_path / "toy").read_text() == "precious"
 
 
@@ -173,27 +171,22 @@ def rewrite(folder: Path, split: str, frame: pd.DataFrame) -> None:
 
 def test_a_missing_file_or_split_is_named(folder: Path) -> None:
     (folder / "val.parquet").unlink()
-    with pytest.raises(UsboostError, match=r"val\.parquet is missing"):
-        read(folder, "val")
-    with pytest.raises(UsboostError, match="no split 'dev'; its splits are train, val, test"):
-        read(folder, "dev")
+    refuses(r"val\.parquet is missing", read, folder, "val")
+    refuses("no split 'dev'; its splits are train, val, test", read, folder, "dev")
 
 
 def test_rows_and_values_are_those_of_the_card(folder: Path) -> None:
     frame = read_frame(folder, "train")
     rewrite(folder, "train", frame.iloc[:-1])
-    with pytest.raises(UsboostError, match=r"train\.parquet has 39 rows but the card says 40"):
-        read(folder, "train")
+    refuses(r"train\.parquet has 39 rows but the card says 40", read, folder, "train")
     frame.iloc[::-1].to_parquet(folder / "train.parquet", index=False)
-    with pytest.raises(UsboostError, match=r"train\.parquet is not the file the card describes"):
-        read(folder, "train")
+    refuses(r"train\.parquet is not the file the card describes", read, folder, "train")
 
 
 @pytest.mark.parametrize("column", ["age", "shape", "label"])
 def test_a_missing_column_is_named(folder: Path, column: str) -> None:
     rewrite(folder, "train", read_frame(folder, "train").drop(columns=column))
-    with pytest.raises(UsboostError, match=rf"train\.parquet lacks .*'{column}'"):
-        read(folder, "train")
+    refuses(rf"train\.parquet lacks .*'{column}'", read, folder, "train")
 
 
 @pytest.mark.parametrize(
@@ -212,16 +205,14 @@ def test_a_wrong_card_is_named(folder: Path, text: str | None, message: str) -> 
     if text is not None:
         path.write_text(text)
     for reader in (read_card, lambda folder: read(folder, "train"), lambda folder: read_frame(folder, "val")):
-        with pytest.raises(UsboostError, match=message):
-            reader(folder)
+        refuses(message, reader, folder)
 
 
 def test_a_view_without_an_encoder_is_named(folder: Path) -> None:
     card = read_card(folder)
     del card["encoders"]["S"]
     (folder / "card.json").write_text(json.dumps(card))
-    with pytest.raises(UsboostError, match="no encoder for view 'S'"):
-        read(folder, "train")
+    refuses("no encoder for view 'S'", read, folder, "train")
 
 
 def test_no_dataset_is_written_with_a_number_json_cannot_hold(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from tests.conftest import refuses
 from tests.fit.conftest import ROLES, accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
@@ -192,8 +193,7 @@ def test_it_says_what_runs(signs, jobs):
 
 
 def test_too_few_rows_of_a_class(signs):
-    with pytest.raises(UsboostError, match="class 'minus' of 'y' has 150 rows, too few for 151 folds"):
-        folds_of(signs, 151, 1, 0)
+    refuses("class 'minus' of 'y' has 150 rows, too few for 151 folds", folds_of, signs, 151, 1, 0)
 
 
 def test_markdown_says_what_it_means(signs):

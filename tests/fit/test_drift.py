@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import refuses
 from tests.fit.conftest import accepted
-from usboost.errors import UsboostError
 from usboost.fit import bundle
 from usboost.fit.card import Card, ImagesEntry
 from usboost.fit.drift import compare
@@ -97,5 +97,4 @@ def test_missing_images_are_counted(card, tmp_path, image):
 )
 def test_a_table_that_cannot_be_compared_is_refused(card, tmp_path, table, said):
     table.to_csv(tmp_path / "requests.csv", index=False)
-    with pytest.raises(UsboostError, match=said):
-        compare(card, rows(N, 0), {}, tmp_path / "requests.csv")
+    refuses(said, compare, card, rows(N, 0), {}, tmp_path / "requests.csv")

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import refuses
 from tests.fit.conftest import ROLES, accepted, numbers, refused
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.fit import bundle
 from usboost.fit.explain import names_of
 from usboost.fit.predict import score_table
@@ -76,8 +77,7 @@ def test_a_model_that_cannot_be_explained(plain, tmp_path):
     assert said.startswith("single rows of logistic cannot be explained")
     accepted("report", tmp_path / "m", table, "--out", tmp_path / "r.html")
     assert "Single rows explained" not in (tmp_path / "r.html").read_text()
-    with pytest.raises(UsboostError, match="logistic"):
-        MultimodalClassifier.load(tmp_path / "m").explain(pd.read_csv(table))
+    refuses("logistic", MultimodalClassifier.load(tmp_path / "m").explain, pd.read_csv(table))
 
 
 def test_the_report_explains_a_right_a_wrong_and_an_uncertain_row(plain, tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from sklearn.model_selection import cross_val_score
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from tests.fit.conftest import accepted, run
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostWarning
 from usboost.fit import bundle
 
 RNG = np.random.default_rng(0)
@@ -128,8 +128,7 @@ def test_images_that_cannot_be_read_count_as_missing(table, model):
     without.loc[[2, 5], "photo"] = None
     np.testing.assert_array_equal(model.predict_proba(rows), model.predict_proba(without))
     assert model.score(rows, y) == model.score(without, y)
-    with pytest.raises(UsboostError, match="row 3, column 'photo' is no image"):
-        model.predict_frame(rows, strict=True)
+    refuses("row 3, column 'photo' is no image", model.predict_frame, rows, strict=True)
     kept = MultimodalClassifier("logistic", images="photo", size=16, skip_unreadable=True, refit=False)
     assert np.isfinite(cross_val_score(kept, rows, y, cv=3)).all()
     (one,) = told(lambda: model.predict(rows.iloc[[2]]))
@@ -180,10 +179,8 @@ def test_a_column_of_which_nothing_can_be_read_is_another(table, model, tmp_path
         ),
         ("photo", 7.5, "the image column 'photo' must hold paths or bytes, not double"),
     ):
-        with pytest.raises(UsboostError, match=message):
-            model.predict(frame.assign(**{column: values}))
-    with pytest.raises(UsboostError, match="lacks column 'day'"):
-        model.predict(frame.drop(columns="day"))
+        refuses(message, model.predict, frame.assign(**{column: values}))
+    refuses("lacks column 'day'", model.predict, frame.drop(columns="day"))
     (said,) = told(lambda: model.predict(frame.assign(a=[np.inf, *frame["a"][1:]])))
     assert said == "column 'a': 1 of 60 values is no number and counts as missing, in row 1, inf"
 

@@ -146,12 +146,6 @@ def test_a_column_of_which_training_had_no_category_is_named(plain, tmp_path):
         assert result.stderr == f"note: column 'colour': {expected}\n"
 
 
-def test_an_empty_table_is_called_empty(plain, tmp_path):
-    path = tmp_path / "t.csv"
-    path.touch()
-    assert refused("predict", plain[0], path, "--out", tmp_path / "p.csv") == f"{path} is empty"
-
-
 def test_a_row_without_image(model, demo, tmp_path):
     frame = pd.read_csv(demo).head(6)
     frame.loc[2, "image"] = None

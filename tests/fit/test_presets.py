@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from tests.conftest import refuses
 from tests.fit.conftest import accepted, numbers, refused
-from usboost import MultimodalClassifier, UsboostError
+from usboost import MultimodalClassifier
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.fit import bundle
 from usboost.models import catalogue
@@ -59,8 +60,7 @@ def test_what_cannot_be_asked_for(table, tmp_path):
     both = refused(*fit, "--model", "lgbm", "--preset", "good")
     assert both == "the model lgbm and the preset good are given; leave one of them out"
     assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
-    with pytest.raises(UsboostError, match="unknown preset 'slow'; choose among fast, good, best"):
-        catalogue.resolve_model(None, "slow")
+    refuses("unknown preset 'slow'; choose among fast, good, best", catalogue.resolve_model, None, "slow")
 
 
 def test_the_estimator_knows_them_too(table):

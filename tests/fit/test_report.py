@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from html.parser import HTMLParser
 
@@ -222,24 +221,6 @@ def test_intervals_without_a_class():
     found = intervals(np.zeros(20, int), np.full((20, 2), 0.5), draws=50)
     assert np.isnan(found["auc"]).all()
     assert found["log_loss"] == pytest.approx((np.log(2),) * 3)
-
-
-def test_the_card_describes_the_model(model, demo):
-    card = json.loads((model / "card.json").read_text())
-    assert card["classes"] == ["mixed", "plates", "wedges"] and card["label"] == "batch"
-    assert card["columns"] == {
-        "weight": "number",
-        "hardness": "number",
-        "colour": "category",
-        "line": "category",
-    }
-    assert card["rows"] == {"train": 120, "val": 0} and card["table"] == demo.name
-    assert card["images"] == {
-        "columns": ["image"],
-        "size": [32, 32],
-        "channels": 3,
-        "aspect": "crop",
-    }
 
 
 def test_importance_and_calibration(model, fresh, tmp_path):

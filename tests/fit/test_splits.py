@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import refuses
 from tests.fit.conftest import accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Divisible
@@ -32,8 +33,7 @@ def some_rows(draw) -> Divisible:
 @given(some_rows(), st.integers(2, 4), st.integers(0, 5))
 def test_folds_keep_their_promises(rows, folds, seed):
     if rows.times is not None and len(np.unique(rows.times)) < folds + 2:
-        with pytest.raises(UsboostError, match="different times"):
-            list(rows.folds(folds, 1, seed))
+        refuses("different times", list, rows.folds(folds, 1, seed))
         return
     found = list(rows.folds(folds, 2, seed))
     once = rows.times is not None or rows.splits is not None
@@ -83,8 +83,7 @@ def test_the_share_that_is_held_out(known, codes):
     [({"groups": np.zeros(40, int)}, "there is one group"), ({"times": np.zeros(40)}, "the same time")],
 )
 def test_one_group_or_time_is_refused(known, message):
-    with pytest.raises(UsboostError, match=message):
-        Divisible(40, **known).hold_out(0)
+    refuses(message, Divisible(40, **known).hold_out, 0)
 
 
 def test_fewer_parts_than_folds_are_refused():
@@ -103,8 +102,7 @@ def test_a_comparison_needs_test_rows_and_a_fit_does_not():
     rows = Divisible(40, splits=np.array(["train", "val"])[np.arange(40) % 2])
     train, held = rows.hold_out(0)
     assert train.tolist() == list(range(0, 40, 2)) and held.tolist() == list(range(1, 40, 2))
-    with pytest.raises(UsboostError, match="needs rows whose `split` is test"):
-        list(rows.folds(5, 1, 0))
+    refuses("needs rows whose `split` is test", list, rows.folds(5, 1, 0))
 
 
 def test_an_auc_without_rows_of_a_class_is_explained(tmp_path):

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import refuses
 from tests.report import MODELS, write_results
-from usboost.errors import UsboostError
 from usboost.models import catalogue
 from usboost.report import figures
 from usboost.report.results import read_trace
@@ -68,8 +68,7 @@ def test_models_without_finite_values_are_left_out() -> None:
     traces = {"2wl": _trace(0, 5), "2wl2o": _trace(0, 5).assign(seconds=np.nan)}
     drawn = figures.draw(traces, "CT")
     assert set(drawn) == {"order", "learners", "steps"} and _legend(drawn["order"]) == ["2WL"]
-    with pytest.raises(UsboostError, match="2wl, 2wl2o has finite values of epsilon or delta"):
-        figures.steps(traces, "CT")
+    refuses("2wl, 2wl2o has finite values of epsilon or delta", figures.steps, traces, "CT")
 
 
 def test_one_step_is_enough_for_the_step_figure() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import make_views
+from tests.conftest import make_views, refuses
 from tests.report import write_cell
 from tests.small_models import boosting, lgbm
 from usboost.errors import UsboostError
@@ -96,8 +96,7 @@ def test_of_a_number_what_is_written_is_what_is_shown(tmp_path: Path) -> None:
     errors = np.abs(pd.read_csv(tmp_path / "worst.csv").eval("predicted - true"))
     np.testing.assert_allclose(errors, np.sort(np.abs(predicted - y))[::-1][:12], rtol=1e-3)
     (tmp_path / "predicted.csv").write_text("row\n1\n")
-    with pytest.raises(UsboostError, match="train this model again"):
-        read(tmp_path)
+    refuses("train this model again", read, tmp_path)
 
 
 def test_nothing_kept_is_nothing_shown(tmp_path: Path) -> None:
@@ -131,8 +130,7 @@ def test_a_path_cannot_leave_the_folder(kept: Path, tmp_path: Path) -> None:
     document = json.loads((kept / FILE).read_text())
     document["shown"][0]["image"] = "../secret.png"
     (kept / FILE).write_text(json.dumps(document))
-    with pytest.raises(UsboostError, match="is damaged"):
-        read(kept)
+    refuses("is damaged", read, kept)
 
 
 def test_a_page_escapes_what_comes_from_the_data(kept: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
-from tests.conftest import contents
+from tests.conftest import contents, refuses
 from tests.report import write_cell
 from tests.serving import Server, serving
 from usboost.datasets import store
@@ -76,8 +76,7 @@ def test_one_changed_bit_of_a_model_is_seen(tmp_path: Path, file: str) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UsboostError, match=rf"{file} is not the file that was saved"):
-        persistence.load(tmp_path / "model")
+    refuses(rf"{file} is not the file that was saved", persistence.load, tmp_path / "model")
 
 
 def test_a_model_saved_before_digests_were_kept_is_read(tmp_path: Path) -> None:
@@ -119,8 +118,7 @@ def test_a_wrong_card(toy: Path, change: str) -> None:
     CARDS[change](card)
     (toy / "card.json").write_text(json.dumps(card))
     before = contents(toy)
-    with pytest.raises(UsboostError, match=str(toy)):
-        store.read(toy, "train")
+    refuses(str(toy), store.read, toy, "train")
     assert contents(toy) == before
 
 
@@ -129,12 +127,10 @@ def test_a_wrong_card(toy: Path, change: str) -> None:
 )
 def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
     (toy / "card.json").write_bytes(data)
-    with pytest.raises(UsboostError, match=r"card\.json"):
-        store.read(toy, "train")
+    refuses(r"card\.json", store.read, toy, "train")
     (toy / "card.json").unlink()
     (toy / "card.json").mkdir()
-    with pytest.raises(UsboostError, match=r"card\.json cannot be read"):
-        store.read_card(toy)
+    refuses(r"card\.json cannot be read", store.read_card, toy)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +139,7 @@ def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
 def test_a_model_json_that_is_none(tmp_path: Path, data: bytes) -> None:
     persistence.save(valid_inputs.models()["2wl"][0], tmp_path / "model")
     (tmp_path / "model" / "model.json").write_bytes(data)
-    with pytest.raises(UsboostError, match=r"model\.json"):
-        persistence.load(tmp_path / "model")
+    refuses(r"model\.json", persistence.load, tmp_path / "model")
 
 
 def test_boosted_features_cut_short(tmp_path: Path) -> None:
@@ -154,8 +149,7 @@ def test_boosted_features_cut_short(tmp_path: Path) -> None:
     write_features(iter([np.ones((50, 3), dtype=np.float32)]), path)
     assert len(read_features(tmp_path, "train", 50)) == 50
     cut(path, 0.7)
-    with pytest.raises(UsboostError, match=str(path)):
-        read_features(tmp_path, "train", 50)
+    refuses(str(path), read_features, tmp_path, "train", 50)
 
 
 def test_weights_cut_short(tmp_path: Path) -> None:
@@ -163,15 +157,13 @@ def test_weights_cut_short(tmp_path: Path) -> None:
 
     torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, tmp_path / "w.pth")
     cut(tmp_path / "w.pth", 0.6)
-    with pytest.raises(UsboostError, match=str(tmp_path / "w.pth")):
-        read_weights("vgg16", str(tmp_path / "w.pth"))
+    refuses(str(tmp_path / "w.pth"), read_weights, "vgg16", str(tmp_path / "w.pth"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"digest": 1}', '{"path": 3}'])
 def test_a_damaged_pointer_to_raw_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "source.json").write_text(text)
-    with pytest.raises(UsboostError, match=r"source\.json is damaged"):
-        _raw(tmp_path)
+    refuses(r"source\.json is damaged", _raw, tmp_path)
 
 
 # Downloads.
@@ -240,12 +232,10 @@ def read_only() -> Iterator[Path]:
 def test_a_folder_that_cannot_be_written(server: Server) -> None:
     model = valid_inputs.models()["2wl"][0]
     with read_only() as folder:
-        with pytest.raises(UsboostError, match=f"{folder / 'kept'} cannot be written"):
-            persistence.save(model, folder / "kept")
+        refuses(f"{folder / 'kept'} cannot be written", persistence.save, model, folder / "kept")
         with pytest.raises(UsboostError, match="cannot be written"), replacing(folder / "new" / "deep"):
             raise AssertionError("nothing can be written here")
-        with pytest.raises(UsboostError, match="cannot be written"):
-            find_source("kept", remote(server, None), folder=None, cache=folder)
+        refuses("cannot be written", find_source, "kept", remote(server, None), folder=None, cache=folder)
         assert contents(folder) == {"kept/a": b"before"}
 
 
@@ -253,8 +243,7 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     scores = {"val": {"f1": 0.5}, "test": {"f1": 0.5}}
     write_cell(tmp_path, "ct", "2wl", [{"seed": 0, "scores": scores}], "demo")
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(UsboostError, match="out"):
-        write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
+    refuses("out", write_pages, tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
     assert (tmp_path / "out").read_text() == "a file"
 
 

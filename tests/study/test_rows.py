@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.study.rows import Predicted, drawn, draws, row, spread
-from usboost.errors import UsboostError
+from tests.conftest import refuses
 from usboost.evaluation import metrics
 
 
@@ -68,5 +68,4 @@ def test_more_classes_have_no_threshold():
 
 def test_other_rows_are_refused():
     other = Predicted(fit().y[::-1], fit().probabilities, 0.5)
-    with pytest.raises(UsboostError, match="test rows"):
-        row([fit()], [other], {}, {})
+    refuses("test rows", row, [fit()], [other], {}, {})

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import refuses
 from usboost.datasets.sources import sha256
-from usboost.errors import UsboostError
 from usboost.table.files import digest
 from usboost.table.source import TableFile
 
@@ -113,15 +113,13 @@ def test_other_folders_are_told(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_one_table(tmp_path: Path, parts: dict[str, list[int]], message: str) -> None:
-    with pytest.raises(UsboostError, match=message):
-        TableFile.open(divided(tmp_path, **parts))
+    refuses(message, TableFile.open, divided(tmp_path, **parts))
 
 
 def test_a_folder_that_leads_back_to_itself(tmp_path: Path) -> None:
     divided(tmp_path, a=[1])
     (tmp_path / "year=2020").symlink_to(tmp_path, target_is_directory=True)
-    with pytest.raises(UsboostError, match="column 'year' is in the path twice"):
-        TableFile.open(tmp_path)
+    refuses("column 'year' is in the path twice", TableFile.open, tmp_path)
 
 
 def test_the_digest_covers_the_folders(tmp_path: Path) -> None:
