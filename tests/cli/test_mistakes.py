@@ -104,24 +104,6 @@ def test_images_that_are_not_there(demo, tmp_path):
     assert "is not a path inside" in refused(*fit, "--skip-unreadable", "--out", tmp_path / "m3")
 
 
-@pytest.mark.parametrize("command", ["fit", "compare"])
-def test_a_table_without_any_image(command, demo, tmp_path):
-    frame = pd.read_csv(demo)
-    path = written(tmp_path / "t.csv", frame)
-    out = ("--out", tmp_path / "out")
-    assert refused(command, path, *ROLES, *out) == (
-        f"{path}: column 'image' holds no image at all: no file {tmp_path / 'images/00000.png'}, "
-        "say; correct it"
-    )
-    written(path, frame.assign(image=None))
-    assert refused(command, path, *ROLES, *out) == (
-        f"{path}: column 'image' holds no image at all: every row is empty; correct it"
-    )
-    written(path, frame.assign(image=np.where(frame.index == 3, "images/", None)))
-    (tmp_path / "images").mkdir()
-    assert "is not a file" in refused(command, path, *ROLES, *out)
-
-
 def test_only_a_model_is_replaced(table, tmp_path):
     fit = ("fit", table, "--label", "kind", "--model", "lgbm", "--rounds", 3, "--out")
     folder = tmp_path / "mine"

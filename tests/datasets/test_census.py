@@ -221,14 +221,6 @@ def test_ci_b_keeps_what_the_elimination_keeps(ci_a: Prepared, ci_b: Prepared) -
         pd.testing.assert_frame_equal(ci_a.splits[name], ci_b.splits[name])
 
 
-def test_only_the_training_file_decides(demo: Path, tmp_path: Path, ci_b: Prepared) -> None:
-    write_demo(tmp_path, rows_train=200, rows_test=300, seed=99)
-    other = census.prepare(demo / TRAIN, tmp_path / TEST, split="ci_b", seed=0, candidates=2)
-    assert other.views == ci_b.views
-    assert other.card["encoders"] == ci_b.card["encoders"]
-    assert other.card["elimination"] == ci_b.card["elimination"]
-
-
 @pytest.mark.parametrize("name", ["ci_a", "ci_b"])
 def test_the_card_says_what_was_made_of_what(demo: Path, name: str, request: pytest.FixtureRequest) -> None:
     prepared: Prepared = request.getfixturevalue(name)

@@ -195,13 +195,6 @@ def test_demo_is_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
     refuses("rows is 49", covertype.write_demo, tmp_path, rows_train=40, rows_test=9, seed=0)
 
 
-def test_smallest_demo_holds_the_three_classes(tmp_path: Path) -> None:
-    _, labels = covertype.read(covertype.write_demo(tmp_path, rows_train=50, rows_test=0, seed=0))
-
-    assert len(labels) == 50
-    assert {1, 2, 3} <= set(labels.tolist())
-
-
 def test_demo_has_the_real_imbalance_and_something_to_learn(tmp_path: Path) -> None:
     frame, labels = covertype.read(covertype.write_demo(tmp_path, rows_train=6_000, rows_test=0, seed=3))
     np.testing.assert_allclose(

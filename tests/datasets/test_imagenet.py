@@ -91,14 +91,6 @@ def test_the_demo_is_the_digits_in_tiny_imagenets_layout(raw: Path, tmp_path: Pa
     refuses("must be 20 or more", imagenet.write_demo, tmp_path, rows_train=200, rows_test=5, seed=1)
 
 
-def test_more_digits_than_there_are_become_all(tmp_path: Path) -> None:
-    imagenet.write_demo(tmp_path, rows_train=6000, rows_test=3000, seed=0)
-    with zipfile.ZipFile(tmp_path / "tiny-imagenet-200.zip") as archive:
-        names = [name for name in archive.namelist() if name.endswith(".JPEG")]
-    assert len(names) == len(set(names)) == 1796
-    assert sum("/train/" in name for name in names) == 898
-
-
 def test_the_card_says_what_stands_in(made: Prepared) -> None:
     assert made.card["images_from"] == "scikit-learn digits stand in for ImageNet"
     assert made.classes == ["digit 0 to 4", "digit 5 to 9"]

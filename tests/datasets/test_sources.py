@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.serving import Server, serving
-from usboost.datasets import sources
 from usboost.datasets.sources import RemoteFile, content_sha256, find_source, sha256
 from usboost.errors import UsboostError
 
@@ -88,17 +87,6 @@ def test_wrong_content_is_final_and_not_kept(
         fetch()
     assert not isinstance(caught.value.__cause__, OSError)
     assert server.asked == 1
-    assert leftovers(tmp_path) == []
-
-
-def test_a_transfer_cut_short_is_tried_again_and_never_kept(
-    server: Server, fetch: Callable[..., Path], tmp_path: Path
-) -> None:
-    server.answers = [(200, CONTENT, 1000)]
-    with pytest.raises(UsboostError, match=r"put raw\.gz into \$USBOOST_DATA/census/") as caught:
-        fetch()
-    assert isinstance(caught.value.__cause__, OSError)
-    assert server.asked == sources.ATTEMPTS
     assert leftovers(tmp_path) == []
 
 

@@ -69,28 +69,6 @@ def test_folds_partition_and_keep_shares(signs):
     assert not np.array_equal(folds[0].test, folds[5].test)
 
 
-def test_encoders_learn_from_the_rows_fitted_to_only(tmp_path):
-    frame = numbers(60)
-    path = tmp_path / "table.csv"
-    frame.to_csv(path, index=False)
-    seen = []
-
-    class Spy(Noisy):
-        def fit(self, X, y, validation=None):
-            seen.append((X["S"].numeric[:, 0].astype(float), len(y)))
-            return super().fit(X, y)
-
-    table = read_table(path, TableSpec(label="kind"))
-    compare(table, {"spy": lambda seed: Spy()}, folds=3)
-    folds = folds_of(table, 3, 1, 0)
-    assert len(seen) == 3
-    for (values, n), fold in zip(seen, folds, strict=True):
-        assert n == len(fold.train)
-        # standardised by these rows' own mean and deviation: nobody else's would give 0 and 1
-        assert values.mean() == pytest.approx(0, abs=1e-5)
-        assert values.std() == pytest.approx(1, abs=1e-5)
-
-
 def test_useless_models_stand_out_and_equal_ones_do_not(signs):
     models = {
         "good": lambda seed: Noisy(0.10, random_state=1),

@@ -17,7 +17,7 @@ from tasks.fits.features import read_features, write_features
 from tests.conftest import contents, refuses
 from tests.report import write_cell
 from tests.serving import Server, serving
-from usboost.datasets import store
+from usboost.datasets import sources, store
 from usboost.datasets.sources import RemoteFile, find_source
 from usboost.errors import UsboostError
 from usboost.files import replacing
@@ -107,6 +107,7 @@ CARDS: dict[str, Callable[[dict], object]] = {
     "channels of 7": lambda card: card["images"].update(channels=7),
     "no shards": lambda card: card["images"]["splits"]["train"].pop("shards"),
     "a shard without digest": lambda card: card["images"]["splits"]["train"]["shards"][0].pop("sha256"),
+    "a view without an encoder": lambda card: card["encoders"].pop("S"),
     "no class": lambda card: card.update(classes=["only"]),
     "format 99": lambda card: card.update(format=99),
 }
@@ -129,6 +130,7 @@ def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
     (toy / "card.json").write_bytes(data)
     refuses(r"card\.json", store.read, toy, "train")
     (toy / "card.json").unlink()
+    refuses(r"card\.json is missing; prepare the dataset", store.read, toy, "train")
     (toy / "card.json").mkdir()
     refuses(r"card\.json cannot be read", store.read_card, toy)
 
@@ -190,6 +192,7 @@ def test_a_download_that_breaks_off(server: Server, tmp_path: Path, sent: int) -
     with pytest.raises(UsboostError, match=r"raw\.data is missing and could not be downloaded") as error:
         find_source("census", remote(server, None), folder=None, cache=tmp_path)
     assert isinstance(error.value.__cause__, OSError)  # so that a task tries again later
+    assert server.asked == sources.ATTEMPTS and "put raw.data into $USBOOST_DATA/census/" in str(error.value)
     assert contents(tmp_path) == {"census/other.data": b"there before"}
     server.answers = [(200, CONTENT, None)]
     find_source("census", remote(server, None), folder=None, cache=tmp_path)

@@ -26,7 +26,7 @@ from usboost.report.inspection import PER_CLASS, sample_images
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.columns.encoding import Encoding
-from usboost.table.prepared import ROW, SPLITS, read_prepared
+from usboost.table.prepared import SPLITS, read_prepared
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
 
@@ -266,35 +266,11 @@ def test_without_images_both_views_are_the_whole_table(tmp_path: Path) -> None:
     assert views["S"].names == ("age", "age_missing", "pay", "same", "town")
 
 
-def test_nothing_is_filled_before_a_fit(tmp_path: Path) -> None:
-    split = np.resize(["train", "train", "val", "test", "train"], 200)
-    age = np.arange(200.0)
-    age[[0, 1, 2, 3]] = np.nan
-    late = np.arange(200.0)
-    late[2] = np.nan  # a row of val: the training split holds all of them
-    town = np.where(np.arange(200) % 5 == 0, None, "Oslo")
-    path = plain(tmp_path, age=age, late=late, never=np.full(200, np.nan), town=town, s=split)
-    made = made_of(path, split="s")
-    for name, frame in made.splits.items():
-        rows = split == name
-        np.testing.assert_array_equal(frame["age"], age[rows])
-        assert frame["town"].isna().tolist() == [value is None for value in town[rows]]
-        assert list(frame) == ["age", "pay", "town", "same", "late", "never", store.LABEL, ROW]
-        assert frame[ROW].tolist() == np.flatnonzero(rows).tolist()
-    json.dumps(made.card, allow_nan=False)
-    store.write(made, tmp_path / "p")
-    own, train = read_prepared(tmp_path / "p"), split == "train"
-    encoding = own.fit_encoding(np.flatnonzero(train))
-    assert encoding.imputation["age"] == {"value": np.nanmedian(age[train]), "indicator": True}
-    assert encoding.imputation["late"] == {"value": np.median(late[train]), "indicator": False}
-    assert encoding.imputation["never"] == {"value": 0, "indicator": True}
-    (categories,) = (each for each in encoding.encoders["S"].categorical if each.name == "town")
-    assert categories.values == ("Oslo", None)
-
-
 def test_new_rows_are_completed_as_the_training_rows(tmp_path: Path) -> None:
-    own = read_table(plain(tmp_path, age=GAPS), TableSpec(label="y"))
+    own = read_table(plain(tmp_path, age=GAPS, never=np.full(200, np.nan)), TableSpec(label="y"))
     rule = own.fit_encoding(np.arange(150)).imputation
+    assert rule.pop("never") == {"value": 0, "indicator": True}
+    assert rule["age"] == {"value": np.nanmedian(GAPS[:150]), "indicator": True}
     rows = pd.DataFrame(
         {"age": [np.nan, 3.0], "pay": [1.0, np.nan], "town": ["Oslo", None], "same": [7.0, 8.0]}
     )
