@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 from sklearn.base import is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.inspection import permutation_importance
@@ -19,8 +20,10 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tests.conftest import refuses
+from tests.fit.conftest import accepted
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.errors import option
+from usboost.evaluation.metrics import rmse
 from usboost.fit import bundle
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.table.spec import TableSpec
@@ -323,3 +326,99 @@ def test_prices_are_never_predicted_below_zero(tmp_path):
     assert other.bundle_.card.floor is None and raw.min() < 0
     np.testing.assert_allclose(found["prediction"], np.maximum(raw, 0), atol=1e-6)
     assert model.scores_["rmse"] < other.scores_["rmse"]
+
+
+def table(n: int = 80) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["fruit", "tool"], n)
+    noun = [rng.choice({"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}[each]) for each in kind]
+    title = [f"{rng.choice(['big', 'red', 'old'])} {each} {k}" for k, each in enumerate(noun)]
+    return pd.DataFrame(
+        {"title": title, "noun": noun, "width": rng.normal(size=n), "key": [f"k{k}" for k in range(n)]}
+    ).assign(kind=kind)
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    path, model = tmp_path / "t.csv", tmp_path / "model"
+    table().to_csv(path, index=False)
+    roles = (path, "--label", "kind", "--text", "noun")
+    fitted = accepted("fit", *roles, "--rounds", 3, "--out", model)
+    assert fitted.stderr.count("64 components of character n-grams") == 2
+    assert "column 'key' is left out: each row has its own value" in fitted.stderr
+    accepted("predict", model, path, "--out", tmp_path / "p.csv")
+    assert (pd.read_csv(tmp_path / "p.csv")["label"] == table()["kind"]).mean() > 0.9
+    accepted("report", model, path, "--label", "kind", "--out", tmp_path / "r.html")
+    assert "__text_" not in (tmp_path / "r.html").read_text()
+    accepted("compare", *roles, "--models", "lgbm,logistic", "--folds", 2, "--rounds", 3)
+
+
+def test_the_estimators(tmp_path: Path) -> None:
+    X = table().drop(columns="kind")
+    classifier = MultimodalClassifier(rounds=3, text="noun").fit(X, table()["kind"])
+    assert classifier.bundle_.card.columns == {"title": "text", "noun": "text", "width": "number"}
+    classifier.save(tmp_path / "model")
+    loaded = MultimodalClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
+    y = X["title"].str.contains("apple") * 10.0 + X["width"]
+    regressor = MultimodalRegressor(rounds=3).fit(X, y)
+    assert np.corrcoef(regressor.predict(X), y)[0, 1] > 0.8
+
+
+HOUSES, SIDE = 240, 48
+
+
+@pytest.fixture(scope="module")
+def houses(tmp_path_factory) -> Path:
+    """Houses whose price depends on area and town, and on how many storeys the image shows."""
+    folder, rng = tmp_path_factory.mktemp("houses"), np.random.default_rng(0)
+    storeys, area = rng.integers(1, 6, HOUSES), rng.uniform(50, 250, HOUSES).round()
+    town = rng.choice(["Oslo", "Rome", "Wien"], HOUSES)
+    price = 2_000 * area + 60_000 * storeys + 90_000 * (town == "Oslo") + rng.normal(0, 20_000, HOUSES)
+    (folder / "photos").mkdir()
+    for k, levels in enumerate(storeys):
+        image = Image.new("RGB", (SIDE, SIDE), (135, 190, 235))
+        draw = ImageDraw.Draw(image)
+        left, top = int(rng.integers(6, 14)), SIDE - 4 - 8 * int(levels)
+        draw.rectangle((left, top, left + 24, SIDE - 4), fill=(180, 60, 40))
+        for level in range(int(levels)):
+            for x in (left + 4, left + 14):
+                draw.rectangle((x, top + 2 + 8 * level, x + 5, top + 6 + 8 * level), fill=(250, 240, 200))
+        image.save(folder / f"photos/{k}.png")
+    written = [f"{value:,.0f} €" for value in price]
+    frame = pd.DataFrame({"area": area, "town": town, "photo": [f"photos/{k}.png" for k in range(HOUSES)]})
+    frame.loc[::9, "area"] = np.nan
+    frame.assign(price=written).to_csv(folder / "houses.csv", index=False)
+    frame.assign(price=price).to_parquet(folder / "houses.parquet")
+    return folder
+
+
+def test_a_price_is_never_a_class(houses, tmp_path):
+    fit = ("fit", houses / "houses.csv", "--label", "price", "--image", "photo", "--size", SIDE)
+    done = accepted(*fit, "--out", tmp_path / "model")
+    assert "the label 'price' has 240 different whole numbers, so a number is predicted" in done.stderr
+    assert "validation: RMSE " in done.stdout and "9 in 10 rows are within" in done.stdout
+    out = tmp_path / "p.parquet"
+    asked = pd.read_csv(houses / "houses.csv").drop(columns="price")
+    asked.loc[3, ["town", "photo"]] = ["Paris", None]
+    asked.to_csv(houses / "asked.csv", index=False)
+    accepted("predict", tmp_path / "model", houses / "asked.csv", "--out", out)
+    found = pd.read_parquet(out)
+    assert list(found) == ["prediction", "low", "high"]
+    price = pd.read_parquet(houses / "houses.parquet")["price"]
+    assert rmse(price.to_numpy(), found["prediction"].to_numpy()) < 60_000
+    assert ((found["low"] <= price) & (price <= found["high"])).mean() > 0.85
+
+
+def test_the_image_tells_what_the_columns_do_not(houses):
+    frame = pd.read_parquet(houses / "houses.parquet")
+    train, test = frame.iloc[:180], frame.iloc[180:]
+    y = test["price"].to_numpy()
+    settings = {"images_root": houses, "size": SIDE}
+    both = MultimodalRegressor(images="photo", **settings)
+    alone = MultimodalRegressor(drop="photo")
+    errors = [
+        rmse(y, model.fit(train.drop(columns="price"), train["price"]).predict(test.drop(columns="price")))
+        for model in (both, alone)
+    ]
+    assert errors[0] < 0.7 * errors[1]
+    assert both.images_help_

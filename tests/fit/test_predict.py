@@ -158,14 +158,10 @@ def test_a_row_without_image(model, demo, tmp_path):
     (tmp_path / "images").mkdir()
     for k in range(6):
         (tmp_path / f"images/{k:05d}.png").write_bytes((demo.parent / f"images/{k:05d}.png").read_bytes())
-    gone = (
-        f"1 path of images leads to no file in column 'image', {tmp_path / 'images/gone.png'} first; "
-        "such rows count as without an image"
-    )
-    notes = f"note: 2 of 6 rows have no image\nnote: {gone}\n"
+    gone = f"'image', {tmp_path / 'images/gone.png'}"
     for options in ((), ("--batch", 4), ("--batch", 1)):
-        result = run("predict", model, table, "--out", tmp_path / "p.parquet", *options)
-        assert result.stderr == notes
+        told = run("predict", model, table, "--out", tmp_path / "p.parquet", *options).stderr
+        assert "2 of 6 rows have no image\n" in told and gone in told and told.count("\n") == 2
         found = pd.read_parquet(tmp_path / "p.parquet")
         assert found.notna().all(axis=None)
         whole = predicted(model, demo, tmp_path / "q.parquet").head(6)
@@ -173,11 +169,10 @@ def test_a_row_without_image(model, demo, tmp_path):
         assert np.allclose(found.iloc[kept, 1:], whole.iloc[kept, 1:], rtol=0, atol=1e-6)
     (tmp_path / "images/00001.png").write_bytes(b"no image")
     said = refused("predict", model, table, "--out", tmp_path / "p.parquet", "--strict")
-    assert said.startswith(f"{table}, row 2, '00001.png' is no image in a known format (JPEG, PNG")
-    told = "note: column 'image': 1 of 4 images cannot be read and counts as missing: "
+    assert said.startswith(f"{table}, row 2, '00001.png' is no image")
     for options in ((), ("--skip-unreadable",), ("--batch", 1)):  # the second is the option of before
-        result = run("predict", model, table, "--out", tmp_path / "p.parquet", *options)
-        assert result.stderr == f"{notes.replace('2 of', '3 of')}{told}{said}\n"
+        told = run("predict", model, table, "--out", tmp_path / "p.parquet", *options).stderr
+        assert "3 of 6 rows" in told and gone in told and "'image': 1 of 4 images" in told and said in told
     assert pd.read_parquet(tmp_path / "p.parquet").notna().all(axis=None)
 
 
@@ -190,10 +185,8 @@ def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(mode
     before = out.read_bytes()
     for batch in (6, 2):
         said = refused("predict", model, table, "--out", out, "--batch", batch)
-        assert said == (
-            f"{table}: no path in column 'image' leads to a file: no {tmp_path / 'images/00000.png'}, "
-            "say; correct them, name the images' folder (--images-root), or leave the column empty"
-        )
+        assert said.startswith(f"{table}: ") and "'image'" in said and "--images-root" in said
+        assert str(tmp_path / "images/00000.png") in said
     assert out.read_bytes() == before
     assert "no path in column 'image' leads" in refused(
         "report", model, table, "--out", tmp_path / "r.html", "--label", "batch"
