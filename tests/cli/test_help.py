@@ -6,6 +6,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from tests.conftest import refuses
 from usboost.cli.app import app
 from usboost.cli.console import echo, echo_command, note, progress
 from usboost.cli.options import GROUPS, RARE
@@ -85,9 +86,7 @@ def test_what_was_meant(name, known, said):
 
 def test_long_lists_are_cut_and_short_ones_are_whole():
     assert choices("zzz", MANY, "it has").endswith(f"column_{MOST - 1:03} and {len(MANY) - MOST} more")
-    assert choices("a", list("abcdefghijkl")).startswith(
-        "choose among a, b, c, d, e, f, g, h, i, j, k, l; did"
-    )
+    assert "a, b, c, d, e, f, g, h, i, j, k, l;" in choices("a", list("abcdefghijkl"))
     assert FEW == 12
 
 
@@ -105,10 +104,7 @@ def test_models_scores_parts_and_settings():
     assert refusal(catalogue.find, "lgmb") == "unknown model 'lgmb'; did you mean 'lgbm'?"
     assert "did you mean 'crossed'?" in refusal(catalogue.for_table, "Crosed")
     assert refusal(catalogue.for_table, "zzz").startswith("unknown model 'zzz'; choose among baseline, ")
-    assert (
-        refusal(check_metric, "acuracy") == "unknown score 'acuracy'; choose among accuracy, f1, auc, "
-        "log_loss; did you mean 'accuracy'?"
-    )
+    refuses("'acuracy'.* accuracy, f1, auc, log_loss.*'accuracy'", check_metric, "acuracy")
     assert "did you mean 'tree'?" in refusal(lambda: LEARNERS["tre"])
 
 
@@ -116,9 +112,7 @@ def test_a_setting_is_not_drowned_in_all_of_them():
     def of(*given):
         return refusal(build, "linear_trees", images=None, settings=parsed_settings(given))
 
-    assert of("shrinkag=0.1").startswith(
-        "linear_trees has no setting 'shrinkag'; did you mean 'shrinkage'? `get_params()` lists all "
-    )
+    assert "linear_trees has no setting 'shrinkag'; did you mean 'shrinkage'?" in of("shrinkag=0.1")
     assert "did you mean 'learners__S__max_depth'?" in of("max_depth=3")
     assert of("list").startswith("linear_trees has the settings loss, monitor, ")
 

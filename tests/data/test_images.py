@@ -17,8 +17,6 @@ from PIL import Image
 
 from tests.conftest import encoded, refuses
 from usboost.data.images import EncodedImages, Images
-from usboost.data.table import Table
-from usboost.data.views import Views
 from usboost.errors import UsboostError
 
 RNG = np.random.default_rng(0)
@@ -85,16 +83,6 @@ def test_jpeg_is_decoded_as_pillow_does() -> None:
     images = EncodedImages(pa.array([data], pa.large_binary()), channels=3, height=6, width=9)
     expected = np.asarray(Image.open(io.BytesIO(data))).transpose(2, 0, 1)
     np.testing.assert_array_equal(images.decode()[0], expected)
-
-
-def test_both_are_views() -> None:
-    table = Table.from_numeric(np.zeros((50, 2)))
-    for view in (Images(PIXELS[3]), ENCODED[3]):
-        views = Views(U=view, S=table)
-        assert len(views[10:20]) == 10 and len(views[10:20]["U"]) == 10
-        np.testing.assert_array_equal(views[[4, 2]]["U"].decode(), PIXELS[3][[4, 2]])
-        assert [len(row["U"]) for row in views[:2]] == [1, 1]
-        refuses("rows do not match: U has 49, S has 50", Views, U=view[:49], S=table)
 
 
 @pytest.mark.parametrize(

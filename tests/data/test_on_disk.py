@@ -106,10 +106,6 @@ def test_bins_are_a_byte_or_two_each_and_the_same_on_disk(small, levels, dtype):
             each[expected.start[j] :][expected.codes[:, j]] for each in (found.lowest, found.highest)
         )
         assert ((low <= whole.numeric[:, j]) & (whole.numeric[:, j] <= high)).all()
-    rows = np.array([7, 3], dtype=np.int32)
-    places = found.codes[[7, 3]].astype(int) + found.start[:-1]
-    np.testing.assert_array_equal(found.places(rows), places)
-    assert found.places(rows).dtype == np.int32
 
 
 @pytest.mark.parametrize("name", ["2wl_newton", "one tree for all outputs", "crossed"])

@@ -241,10 +241,9 @@ def test_a_model_that_takes_far_longer_is_told_of_before_it_does():
     pace.goes_on("crossed", 1.3, 75.0, 1000)
     pace.goes_on("crossed", 2.6, 75.0, 1000)
     pace.ended("crossed", 40.0)
-    assert told == [
-        "crossed may take up to 75 s a fit if it needs all of its 1,000 rounds, 11 min for the 9 still to "
-        "make; the other models' median is 0.4 s. Leave it out of `models`, or allow fewer `rounds`"
-    ]
+    (said,) = told
+    for piece in ("crossed", "75 s", "1,000 rounds", "11 min for the 9", "0.4 s", "`models`", "`rounds`"):
+        assert piece in said
     pace.ended("svm", 20.0)  # has no rounds: told once a fit of it has ended
     assert told[1].startswith("svm will take about 20 s a fit, 3 min for the 8 still to make; the other")
     pace.ended("quick", 0.2)
@@ -348,9 +347,7 @@ def test_images_help_and_the_best_is_named():
     assert "lgbm_s, the best of the columns alone, 0.7" in text
     assert "to tell close models apart: usboost compare t.csv --repeats 3" in text
     assert f"to fit and save {best}: usboost fit t.csv --model {best} --out model" in text
-    assert ("logistic is within noise of the best and fits in 0.1 s instead of 9.0 s" in text) == (
-        best == "crossed"
-    )
+    assert ("logistic is within noise of the best and fits in 0.1 s" in text) == (best == "crossed")
 
 
 def test_images_that_make_no_difference_and_those_that_do_harm():

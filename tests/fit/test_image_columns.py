@@ -70,18 +70,11 @@ def saved(own: UserTable, tmp_path_factory) -> Path:
 def test_a_bundle_reads_all_columns(saved: Path, own: UserTable, pairs: Path, tmp_path: Path) -> None:
     loaded = bundle.load(saved)
     images = json.loads((saved / "card.json").read_text())["images"]
-    assert images == {
-        "columns": ["front", "back"],
-        "size": [32, 32],
-        "channels": 3,
-        "aspect": "crop",
-    }
+    assert images == {"columns": ["front", "back"], "size": [32, 32], "channels": 3, "aspect": "crop"}
     expected = loaded.model.predict_proba(own.views(loaded.encoding, np.arange(120)))
     done = accepted("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
-    assert done.stderr == (
-        "note: 1 of 120 rows have no image in column 'front'\n"
-        "note: 40 of 120 rows have no image in column 'back'\n"
-    )
+    front, back = done.stderr.splitlines()
+    assert "1 of 120" in front and "'front'" in front and "40 of 120" in back and "'back'" in back
     found = pd.read_parquet(tmp_path / "p.parquet")
     np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
     frame = pd.read_parquet(pairs).drop(columns="batch").head(20)
@@ -184,9 +177,8 @@ def test_a_model_without_images_looks_nowhere(tmp_path: Path) -> None:
     words = ("--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", tmp_path / "m")
     accepted("fit", tmp_path / "t.parquet", *words)
     out = ("--out", tmp_path / "r.html", "--occlusion-maps")
-    assert refused("report", tmp_path / "m", tmp_path / "t.parquet", *out) == (
-        "the model reads no images, so it looks nowhere; leave out --occlusion-maps"
-    )
+    assert "no images" in (said := refused("report", tmp_path / "m", tmp_path / "t.parquet", *out))
+    assert "--occlusion-maps" in said
 
 
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("crossed", "2wl_ridge", "lgbm", "bfv_dnn")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.fit.conftest import ROLES, accepted, numbers, refused, run
+from tests.report import Page
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
 from usboost.evaluation.ranking import metric_name, number
@@ -22,22 +22,6 @@ from usboost.models.inspection.inspect import calibration, expected_calibration_
 from usboost.report.importance import permutation
 from usboost.report.rows import worst
 from usboost.table.demo import write_demo
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -138,10 +122,8 @@ def test_unknown_labels_are_refused(model, fresh, tmp_path):
     path = fresh.parent / "cubes.csv"
     frame.to_csv(path, index=False)
     out = ("--out", tmp_path / "r.html")
-    assert refused("report", model, path, *out) == (
-        f"{path}, row 51 (line 52): 'batch' is 'cubes', which is "
-        "none of the model's classes mixed, plates, wedges"
-    )
+    said = refused("report", model, path, *out)
+    assert said.startswith(f"{path}, row 51 (line 52): 'batch' is 'cubes'") and "mixed, plates" in said
     frame["batch"] = None
     frame.to_csv(path, index=False)
     assert "column 'batch' is empty; name the column of labels" in refused("report", model, path, *out)

@@ -23,8 +23,7 @@ from safetensors.numpy import load_file, save_file
 from benchmarks.robustness import valid_inputs
 from tasks import settings
 from tests.conftest import encoded, refuses
-from tests.fit.test_report import Page
-from tests.report import write_cell, write_trace
+from tests.report import Page, write_cell, write_trace
 from usboost.data.images import EncodedImages
 from usboost.datasets import census, covertype, image_files, imagenet, sources, store
 from usboost.datasets import image_folders as image_tree
