@@ -250,23 +250,26 @@ def test_a_model_that_takes_far_longer_is_told_of_before_it_does():
     assert len(told) == 2
 
 
-def test_nobody_hears_of_a_model_that_is_slow_beside_others_that_take_no_time():
+@pytest.mark.parametrize(
+    ("of_each", "fits", "said"),
+    [
+        (3, [("prior", 0.001), ("lgbm", 0.5), ("crossed", 10.0)], []),  # beside others that take no time
+        (5, [("crossed", 30.0)], []),
+        (
+            5,
+            [("crossed", 30.0), ("lgbm", 0.5)],
+            ["crossed will take about 30 s a fit, 2 min for the 4 still"],
+        ),
+    ],
+)
+def test_a_model_is_judged_when_others_are_known(of_each, fits, said):
     told = []
-    pace = Pace(3, told.append)
-    pace.ended("prior", 0.001)
-    pace.ended("lgbm", 0.5)
-    pace.goes_on("crossed", 0.4, 0.6, 100)
-    pace.ended("crossed", 10.0)
-    assert told == []
-
-
-def test_the_first_model_is_judged_when_others_are_known():
-    told = []
-    pace = Pace(5, told.append)
-    pace.ended("crossed", 30.0)
-    assert told == []
-    pace.ended("lgbm", 0.5)
-    assert len(told) == 1 and told[0].startswith("crossed will take about 30 s a fit, 2 min for the 4 still")
+    pace = Pace(of_each, told.append)
+    for name, seconds in fits:
+        if name == "crossed":
+            pace.goes_on(name, 0.4, 0.6, 100)
+        pace.ended(name, seconds)
+    assert [each[: len(said[0])] for each in told] == said
 
 
 def test_rounds_are_shown_while_a_fit_runs(signs):

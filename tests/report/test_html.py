@@ -62,10 +62,16 @@ def test_demo_data_are_named_and_never_beside_the_papers_numbers(tmp_path: Path,
     assert "paper reports" not in page.words and "single runs" not in page.words
 
 
+def _words(results: Path, datasets: list[str], models: dict[str, list[float]]) -> str:
+    """The page of these models' scores on CT, one a seed."""
+    for model, scores in models.items():
+        if scores:
+            write_cell(results, "ct", model, [fit(seed, f1) for seed, f1 in enumerate(scores)], "demo")
+    return Page(_page(results, datasets, list(models))).words
+
+
 def test_numbers_of_both_splits(tmp_path: Path) -> None:
-    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5), fit(1, 0.5)], "demo")
-    write_cell(tmp_path, "ct", "2wl", [fit(0, 0.6), fit(1, 0.7)], "demo")
-    text = Page(_page(tmp_path, ["ct"], ["baseline", "2wl"])).words
+    text = _words(tmp_path, ["ct"], {"baseline": [0.5, 0.5], "2wl": [0.6, 0.7]})
     test, validation = text.split("Validation split")
     assert re.search(r"2WL 0\.6500 ± 0\.0707 \+30\.00 ± 14\.14", test)
     assert re.search(r"2WL 0\.6600 ± 0\.0707 \+29\.41 ± 13\.86", validation)
@@ -73,24 +79,18 @@ def test_numbers_of_both_splits(tmp_path: Path) -> None:
 
 
 def test_one_seed_is_said_once(tmp_path: Path) -> None:
-    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
-    write_cell(tmp_path, "ct", "2wl", [fit(0, 0.6)], "demo")
-    text = Page(_page(tmp_path, ["ct"], ["baseline", "2wl"])).words
+    text = _words(tmp_path, ["ct"], {"baseline": [0.5], "2wl": [0.6]})
     assert re.search(r"2WL 0\.6000 \+20\.00", text)
     assert text.count("1 seed") == 1 and "1 seed, so no spread" in text and "±" not in text
 
 
 def test_a_cell_with_fewer_seeds_says_so(tmp_path: Path) -> None:
-    write_cell(tmp_path, "ct", "baseline", [fit(s, 0.5) for s in range(3)], "demo")
-    write_cell(tmp_path, "ct", "1wl_s", [fit(s, 0.6) for s in range(3)], "demo")
-    write_cell(tmp_path, "ct", "2wl", [fit(s, 0.6) for s in range(2)], "demo")
-    text = Page(_page(tmp_path, ["ct"], ["baseline", "2wl", "1wl_s"])).words
+    text = _words(tmp_path, ["ct"], {"baseline": [0.5] * 3, "2wl": [0.6] * 2, "1wl_s": [0.6] * 3})
     assert re.search(r"2WL 0\.6000 ± 0\.0000 2 seeds", text) and "over 3 seeds" in text
 
 
 def test_missing_cells_are_named(tmp_path: Path) -> None:
-    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
-    text = Page(_page(tmp_path, ["ct", "ci_a"], ["baseline", "2wl"])).words
+    text = _words(tmp_path, ["ct", "ci_a"], {"baseline": [0.5], "2wl": []})
     assert "3 cells have no scores yet" in text
     assert "2WL on CT" in text and "Baseline on CI-A" in text and "2WL on CI-A" in text
 
