@@ -407,18 +407,3 @@ def test_a_price_is_never_a_class(houses, tmp_path):
     price = pd.read_parquet(houses / "houses.parquet")["price"]
     assert rmse(price.to_numpy(), found["prediction"].to_numpy()) < 60_000
     assert ((found["low"] <= price) & (price <= found["high"])).mean() > 0.85
-
-
-def test_the_image_tells_what_the_columns_do_not(houses):
-    frame = pd.read_parquet(houses / "houses.parquet")
-    train, test = frame.iloc[:180], frame.iloc[180:]
-    y = test["price"].to_numpy()
-    settings = {"images_root": houses, "size": SIDE}
-    both = MultimodalRegressor(images="photo", **settings)
-    alone = MultimodalRegressor(drop="photo")
-    errors = [
-        rmse(y, model.fit(train.drop(columns="price"), train["price"]).predict(test.drop(columns="price")))
-        for model in (both, alone)
-    ]
-    assert errors[0] < 0.7 * errors[1]
-    assert both.images_help_

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, refuses
 from tests.fit.conftest import ROLES, accepted, numbers, refused, run
+from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.evaluation.calibration import tempered
 from usboost.evaluation.folds import stratified_parts
 from usboost.fit import bundle
 from usboost.fit.build import fit
+from usboost.fit.explain import names_of
+from usboost.fit.predict import score_table
 from usboost.models import catalogue
+from usboost.report.rows import three_rows
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -94,17 +99,6 @@ def test_the_library_says_the_same(plain, tmp_path):
     found = predicted(model, table, tmp_path / "p.parquet", "--batch", 31)
     expected = tempered(expected, loaded.card.temperature)
     assert np.allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
-
-
-def test_values_never_seen_and_missing_ones(plain, tmp_path):
-    model, table = plain
-    frame = pd.read_parquet(table).head(4).drop(columns="kind")
-    frame["colour"] = ["mauve", None, "red", "red"]
-    frame["height"] = [np.nan, 1e30, -1e30, 0.0]
-    frame["width"] = [3.0, np.nan, 77.0, 0.0]
-    frame.to_parquet(tmp_path / "odd.parquet")
-    found = predicted(model, tmp_path / "odd.parquet", tmp_path / "p.parquet", "--batch", 2)
-    assert np.isfinite(found.iloc[:, 1:]).all(axis=None)
 
 
 @pytest.mark.parametrize("name", catalogue.OFFERED)
@@ -237,3 +231,104 @@ def test_memory_does_not_grow_with_the_table(tmp_path, warm):
     assert at_once > large + 100
     found = [pd.read_parquet(tmp_path / f"large-{batch}.parquet") for batch in (4096, 400_000)]
     pd.testing.assert_frame_equal(*found)
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory):
+    """A model of 200 rows without images, with a column of dates, and their table."""
+    folder = tmp_path_factory.mktemp("explained")
+    frame = numbers(200).assign(day=pd.date_range("2020-01-01", periods=200))
+    frame.to_csv(folder / "table.csv", index=False)
+    given = ("--label", "kind", "--model", "linear_trees", "--rounds", 10, "--out", folder / "model")
+    accepted("fit", folder / "table.csv", *given)
+    return folder / "model", folder / "table.csv"
+
+
+def test_the_columns_sum_to_the_log_odds_of_the_answer(explained):
+    model = MultimodalClassifier.load(explained[0])
+    frame = pd.read_csv(explained[1]).drop(columns="kind")
+    found = model.explain(frame.head(20), against=frame)
+    assert list(found) == ["height", "width", "colour", "day", "mean"]
+    p = model.predict_proba(frame.head(20))
+    margin = np.log(p.max(axis=1) / p.min(axis=1))
+    np.testing.assert_allclose(found.sum(axis=1), margin, atol=1e-4)
+    # the label depends on height most, and on width not at all
+    assert found["height"].abs().mean() > 5 * found["width"].abs().mean()
+
+
+def test_a_number():
+    frame = numbers(150).drop(columns="kind").dropna()
+    model = MultimodalRegressor(rounds=10).fit(frame.drop(columns="height"), 10 * frame["height"])
+    found = model.explain(frame)
+    np.testing.assert_allclose(found.sum(axis=1), model.predict(frame), atol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_the_command_names_the_columns_that_say_most(explained, tmp_path, form):
+    model, table = explained
+    out = tmp_path / f"p.{form}"
+    accepted("predict", model, table, "--explain", "--keep", "height", "--out", out)
+    found = pd.read_parquet(out) if form == "parquet" else pd.read_csv(out)
+    assert list(found) == ["label", "p_no", "p_yes", "why", "height"]
+    assert all(re.fullmatch(r"(\w+ [+-]\d+\.\d\d(; |$))+", each) for each in found["why"])
+    sure = found.loc[found["height"].idxmax()]
+    assert sure["label"] == "yes" and sure["why"].startswith("height +")
+
+
+def test_one_row_is_compared_with_others(explained, tmp_path):
+    model, table = explained
+    pd.read_csv(table).head(1).to_csv(tmp_path / "one.csv", index=False)
+    said = refused("predict", model, tmp_path / "one.csv", "--explain", "--out", tmp_path / "p.csv")
+    assert "one.csv has 1 row, too few" in said and "--against" in said
+    given = ("predict", model, tmp_path / "one.csv", "--explain", "--against", table)
+    accepted(*given, "--out", tmp_path / "p.csv")
+    assert "height" in pd.read_csv(tmp_path / "p.csv")["why"][0]
+
+
+def test_a_model_that_cannot_be_explained(explained, tmp_path):
+    table = explained[1]
+    given = ("--label", "kind", "--model", "logistic", "--out", tmp_path / "m")
+    accepted("fit", table, *given)
+    said = refused("predict", tmp_path / "m", table, "--explain", "--out", tmp_path / "p.csv")
+    assert said.startswith("single rows of logistic cannot be explained")
+    accepted("report", tmp_path / "m", table, "--out", tmp_path / "r.html")
+    assert "Single rows explained" not in (tmp_path / "r.html").read_text()
+    refuses("logistic", MultimodalClassifier.load(tmp_path / "m").explain, pd.read_csv(table))
+
+
+def test_the_report_explains_a_right_a_wrong_and_an_uncertain_row(explained, tmp_path):
+    model, table = explained
+    accepted("report", model, table, "--out", tmp_path / "r.html")
+    loaded, text = bundle.load(model), (tmp_path / "r.html").read_text()
+    scored = score_table(loaded, table, "kind")
+    kinds = dict(three_rows(loaded, scored))
+    answers = scored.predicted.argmax(axis=1)
+    assert list(kinds) == ["right", "wrong", "uncertain"]
+    assert answers[kinds["right"]] == scored.labels[kinds["right"]]
+    assert answers[kinds["wrong"]] != scored.labels[kinds["wrong"]]
+    assert scored.predicted[kinds["uncertain"]].max() == scored.predicted.max(axis=1).min()
+    for kind, row in kinds.items():
+        shown = text[text.index(f"{kind}, row {row + 1}") :]
+        margin = np.log(scored.predicted[row].max() / scored.predicted[row].min())
+        assert re.search(r"margin</th><td></td><td>(.*?)<", shown)[1] == f"{margin:.2f}"
+
+
+def test_images_are_one_of_the_columns(demo, tmp_path):
+    given = (*ROLES, "--model", "2wl_ridge", "--finetune", "none", "--rounds", 4, "--out", tmp_path / "m")
+    accepted("fit", demo, *given)
+    assert names_of(bundle.load(tmp_path / "m"))[-1] == "images (image)"
+    found = MultimodalClassifier.load(tmp_path / "m", images_root=demo.parent)
+    frame = pd.read_csv(demo)
+    explained = found.explain(frame)
+    p = np.log(found.predict_proba(frame))
+    margin = 1.5 * (p.max(axis=1) - p.mean(axis=1))  # of three classes
+    np.testing.assert_allclose(explained.sum(axis=1), margin, atol=1e-3)
+    columns = explained.drop(columns="mean").abs().mean()
+    assert columns.idxmax() == "images (image)"  # the batch shows in the image
+    # one whose images do not help does not read them
+    frame["image"] = frame["image"].sample(frac=1.0, random_state=0).to_numpy()
+    frame.to_csv(demo.parent / "shuffled.csv", index=False)
+    given = (*ROLES, "--finetune", "none", "--rounds", 4, "--out", tmp_path / "shuffled")
+    accepted("fit", demo.parent / "shuffled.csv", *given)
+    left_out = bundle.load(tmp_path / "shuffled")
+    assert left_out.model.left_out_ and names_of(left_out) == tuple(left_out.card.columns)

@@ -138,18 +138,6 @@ def test_half_is_missing(column: list[Any], option: Any) -> None:
     assert table.features["v"].isna().sum() == N // 2
 
 
-def test_a_column_without_a_value_has_any_type(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"day": DAY, "x": X, "flag": FLAG, "z": X})
-    model = MultimodalClassifier("logistic").fit(frame, Y)
-    nothing = model.predict_proba(frame.assign(day=pd.NaT, x=np.nan, flag=pd.array([None] * N, "boolean")))
-    for empty in (np.nan, None, pd.array([None] * N, "string"), pd.NaT, pd.array([None] * N, "boolean")):
-        found = frame.assign(day=empty, x=empty, flag=empty)
-        np.testing.assert_array_equal(model.predict_proba(found), nothing)
-        found.to_parquet(tmp_path / "t.parquet")
-        answer = model.bundle_.predict(TableFile.open(tmp_path / "t.parquet"))
-        np.testing.assert_array_equal(answer.drop(columns="label").to_numpy()[:, model._order], nothing)
-
-
 def test_a_date_known_to_the_month_or_year_is_its_first_day(tmp_path: Path) -> None:
     model = fitted(DAY, Y)
     for given, meant in (("2014-02", "2014-02-01"), ("1992", "1992-01-01"), ("Feb 2014", "2014-02-01")):
