@@ -1,4 +1,4 @@
-"""Help lists the options in groups, whole names within 80 columns, and rare ones when they are asked for."""
+"""What the command line shows: help in groups, what was meant by an unknown name, progress bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of how a table is read are declared once, and messages name them as their reader gives them."""
+"""Options are declared once, messages name them as their reader gives them; a user's own learner."""
 
 from __future__ import annotations
 

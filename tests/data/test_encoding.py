@@ -1,4 +1,4 @@
-"""The encoder: what it learns, from which rows, and that its description makes the same encoder."""
+"""The encoder: what it learns, from which rows, its description; one form of a value in every writing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.conftest import refuses
-from usboost.data.encoding import SKEWED, Categorical, TableEncoder
+from usboost.data.encoding import SKEWED, TableEncoder
 from usboost.data.value import canonical, find, missing_of
 
 WORDS = st.one_of(st.none(), st.sampled_from(["a", "b", "c", "NA", "nan", "0", "1", "é", ""]))
@@ -219,17 +219,6 @@ def test_names_are_found_that_are_written_otherwise(
     known: tuple[str | None, ...], given: tuple[str | None, ...], expected: dict[str | None, int]
 ) -> None:
     assert find({name: k for k, name in enumerate(known)}, given) == expected
-
-
-def test_categories_are_found_by_the_encoder() -> None:
-    fitted = Categorical.fit("c", pd.Series([True, True, False]))
-    assert fitted(pd.Series([1, 0, 1])).tolist() == [1, 2, 1]
-    assert fitted(pd.Series(["true", "FALSE", "x"])).tolist() == [1, 2, 0]
-    saved = Categorical("c", ("3.0", "5.0", None))
-    assert (
-        saved(pd.Series([3, 5, 7])).tolist() == saved(pd.Series(["3.0", "5.0", "7.0"])).tolist() == [1, 2, 0]
-    )
-    assert saved(pd.Series([3.0, np.nan])).tolist() == [1, 3]
 
 
 def test_what_is_said_to_be_missing() -> None:

@@ -1,4 +1,4 @@
-"""Sequences in all forms that are taken, and the mistakes that are not."""
+"""Sequences in all forms that are taken, the mistakes that are not, and views that stay aligned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on disk: what is made of them stays there, and is what it would be in memory."""
+"""Tables on disk, and tables of codes: what is made of them is what it would be in memory."""
 
 from __future__ import annotations
 

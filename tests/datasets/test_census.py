@@ -1,4 +1,4 @@
-"""Reading and preparing Census-Income: files of the demo, broken in every way, and the real ones."""
+"""Census-Income: files of the demo, broken in every way, the real ones, and backward elimination."""
 
 from __future__ import annotations
 

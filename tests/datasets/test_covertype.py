@@ -1,4 +1,4 @@
-"""CT: three classes, an image of the clean class for each row, 9 % of the labels switched."""
+"""CT: the raw file read strictly, three classes, an image of the clean class, 9 % of labels switched."""
 
 from __future__ import annotations
 

@@ -231,7 +231,6 @@ def test_zips_that_cannot_be_trusted_or_read_are_refused(tmp_path: Path) -> None
     path = zipped(folder, tmp_path / "a.zip")
     for member, message in (
         ("../../evil.JPEG", r"holds '\.\./\.\./evil\.JPEG', a path that leads out of it"),
-        ("/etc/evil.JPEG", "a path that leads out of it"),
         ("other/train/n02085620/images/a.JPEG", "holds 2 folders called train"),
     ):
         shutil.copy(path, tmp_path / "b.zip")

@@ -1,4 +1,4 @@
-"""Finding and downloading raw files, against a real server on this machine."""
+"""Finding and downloading raw files, against a real server; work spread over processes."""
 
 from __future__ import annotations
 

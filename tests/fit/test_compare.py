@@ -1,4 +1,4 @@
-"""Models on the same folds, through the library and the command line."""
+"""Models on the same folds, through the library and the command line, and what is said of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of requests against the training rows of a model."""
+"""A table of requests against the training rows of a model, and drift against literal definitions."""
 
 from __future__ import annotations
 

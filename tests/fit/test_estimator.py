@@ -1,4 +1,4 @@
-"""The estimators for DataFrames: scikit-learn's checks, its tools, awkward columns, files."""
+"""The estimators for DataFrames: scikit-learn's checks and tools, awkward columns, text, prices, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison that is killed goes on: finished fits are on disk."""
+"""A comparison or a fit that is killed goes on, and gives what it would have given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trial is scored on each part by the samples of that part; the seed draws what is tried."""
+"""A trial is scored by samples of each part, and taken where it is better beyond noise."""
 
 from __future__ import annotations
 

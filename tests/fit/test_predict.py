@@ -1,4 +1,4 @@
-"""A fitted model on raw rows: a batch at a time as all at once, in bounded memory, whole or not at all."""
+"""A fitted model on raw rows: a batch as all at once, whole or not at all, and why it answers so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups and times of a user's table reach every split inside a fit."""
+"""Groups and times of a user's table reach every split; nothing is on two sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores by the groups of a column, on a report and of a comparison."""
+"""Scores by the groups of a column: the groups, on a report and of a comparison."""
 
 from __future__ import annotations
 

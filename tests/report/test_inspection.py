@@ -1,4 +1,4 @@
-"""What is kept of a model, written and read again, and on a page."""
+"""What is kept of a model, written, read again and drawn; what the figures draw."""
 
 from __future__ import annotations
 

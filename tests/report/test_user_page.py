@@ -100,22 +100,6 @@ def test_differences_have_intervals_and_a_test(results: Path) -> None:
     assert "Its difference from 2WL is within noise" in text
 
 
-def test_a_tie_and_probabilities_worse_than_the_priors_are_said(results: Path) -> None:
-    for model, loss in (("baseline", 0.3), ("2wl", 0.1)):
-        scores = {"val": {"f1": 1.0, "log_loss": loss}, "test": {"f1": 0.9, "log_loss": 0.2}}
-        write_cell(results, "user_table", model, [fit(0, 0.5) | {"scores": scores}], "user")
-    counts = {"no": 59, "<b>yes": 1}  # the rows' own log-loss is 0.335
-    splits = {split: {"rows": 60, "classes": counts} for split in ("train", "val", "test")}
-    write_card(
-        results.parent / "prepared", "user_table", "user", classes=list(counts), splits=splits, columns={}
-    )
-    text = Page(_report(results, datasets=["user_table"]).read_text()).words
-    assert "Selected (validation F1 1.000) 2WL" in text
-    assert "2 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
-    assert re.search(r"the prior’s: log-loss 0\.1000 against 0\.08\d\d on the validation split, ", text)
-    assert "The largest class has 50" in text
-
-
 def test_the_prior_is_not_worse_than_itself(results: Path) -> None:
     for model, loss in (("prior", 0.70), ("baseline", 0.71), ("2wl", 0.1)):
         scores = {split: {"f1": 0.5, "log_loss": loss} for split in ("val", "test")}

@@ -1,4 +1,4 @@
-"""Faults on disk and on the way: each is named, and what was there stays."""
+"""Faults on disk, a full disk and faults on the way: each is named, and what was there stays."""
 
 from __future__ import annotations
 

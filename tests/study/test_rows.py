@@ -1,4 +1,4 @@
-"""The intervals over test rows in docs/results/papers.md, against scores of the rows drawn by hand."""
+"""The plan, cells and intervals over test rows of the papers' study, by hand."""
 
 from __future__ import annotations
 

@@ -590,10 +590,6 @@ def noted(table: UserTable) -> str:
     return "; ".join(describe(table).notes)
 
 
-def test_there_are_many() -> None:
-    assert len(CASES) >= 100
-
-
 def test_excel_without_openpyxl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = excel(x=[1])(tmp_path)
     monkeypatch.setitem(sys.modules, "openpyxl", None)

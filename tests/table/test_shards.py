@@ -1,4 +1,4 @@
-"""Rows of Parquet files that shards read, each its own."""
+"""Rows of Parquet files that shards read, each its own, and folders of such files."""
 
 from __future__ import annotations
 

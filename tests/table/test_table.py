@@ -1,4 +1,4 @@
-"""A user's table: what each column is taken for, and every table that is refused."""
+"""A user's table: what each column is taken for, what may be a mistake, and every table refused."""
 
 from __future__ import annotations
 
