@@ -6,7 +6,7 @@ import gc
 import io
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.flows.local.detached import end_below
 from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
+from usboost.errors import UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import persistence
 
@@ -124,6 +125,12 @@ def published(source: str, *files: str) -> Path:
     if not all((folder / name).is_file() for name in files):
         pytest.skip(f"the real files are not in {source}/ of USBOOST_DATA or ../shared/data")
     return folder
+
+
+def refuses(words: str, work: Callable[..., object], *given: Any, **named: Any) -> None:
+    """Assert that the work is refused in words in which this pattern is found."""
+    with pytest.raises(UsboostError, match=words):
+        work(*given, **named)
 
 
 def reloaded(model: Any, folder: Path) -> Any:

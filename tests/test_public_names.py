@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import subprocess
 import sys
@@ -53,3 +54,14 @@ def test_other_names_are_refused():
 def test_the_version_is_one_number():
     major, minor, patch = usboost.__version__.split(".")
     assert all(part.isdigit() for part in (major, minor, patch))
+
+
+@pytest.mark.parametrize("name", [name for name in usboost.__all__ if name != "__version__"])
+def test_its_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
+    _, _, text = inspect.cleandoc(getattr(usboost, name).__doc__ or "").partition("\nExamples\n--------\n")
+    example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+    assert name in text and example.examples
+    told: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(example, out=told.append)
+    assert not told, "".join(told)

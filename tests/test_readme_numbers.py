@@ -13,11 +13,6 @@ PAGES = ROOT / "docs" / "results"
 IMAGES, EQUAL = "tables-with-images", "Log-loss of fits to all rows"
 NONE, SMALL = "tables-without-images", "Larger tables without images"
 CENSUS = "median seconds on shared cores"
-ALL = (
-    "tables-without-images",
-    "median seconds on shared cores",
-    "Larger tables without images",
-)
 ALL = "log-loss, all rows"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
@@ -12,6 +11,8 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+from tests.test_architecture import imported
 
 ROOT = Path(__file__).parent.parent
 USER_TABLE = {"usboost", "tasks", "flows", "benchmarks", "tests"}
@@ -34,18 +35,10 @@ def declared(*extras: str) -> set[str]:
 
 
 @cache
-def imported(folder: str) -> dict[str, Path]:
+def used(folder: str) -> dict[str, Path]:
     """Top-level packages that are imported anywhere in a folder, and a file that does."""
-    found: dict[str, Path] = {}
-    for path in (ROOT / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names: list[str] = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            found |= {name.split(".")[0]: path for name in names}
-    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | USER_TABLE}
+    every = {name.split(".")[0]: path for path in (ROOT / folder).rglob("*.py") for name in imported(path)}
+    return {name: path for name, path in every.items() if name not in sys.stdlib_module_names | USER_TABLE}
 
 
 @cache
@@ -71,13 +64,12 @@ def distributions(package: str) -> set[str]:
 )
 def test_what_is_imported_is_declared(folder: str, extras: tuple[str, ...]) -> None:
     known = declared(*extras)
-    missing = {name: path for name, path in imported(folder).items() if not distributions(name) & known}
+    missing = {name: path for name, path in used(folder).items() if not distributions(name) & known}
     assert missing == {}
 
 
 def test_the_library_declares_no_more_than_it_imports() -> None:
-    used = set().union(*map(distributions, imported("usboost")))
-    assert declared() - used == set()
+    assert declared() - set().union(*map(distributions, used("usboost"))) == set()
 
 
 def test_the_library_alone_needs_no_pipeline() -> None:

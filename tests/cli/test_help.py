@@ -1,4 +1,4 @@
-"""Help lists the options in groups, whole names within 80 columns, and rare ones when they are asked for."""
+"""What the command line shows: help in groups, what was meant by an unknown name, progress bars."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from tests.conftest import refuses
 from usboost.cli.app import app
+from usboost.cli.console import echo, echo_command, note, progress
 from usboost.cli.options import GROUPS, RARE
+from usboost.errors import FEW, MOST, UsboostError, choices, listed
+from usboost.evaluation.ranking import check_metric
+from usboost.fit.build import build
+from usboost.learners.base import LEARNERS
+from usboost.models import catalogue
+from usboost.models.entry import parsed_settings
 
 COMMANDS = ("fit", "compare", "tune", "predict", "report")
 
@@ -54,3 +62,107 @@ def test_every_option_has_a_group():
 def test_the_list_of_commands_cuts_no_text():
     lines = shown("--help")
     assert not any(line.endswith("...") for line in lines[lines.index("Commands:") :])
+
+
+MANY = [f"column_{k:03}" for k in range(100)] + ["weight", "Height"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("wieght", ["weight", "line"], "it has weight, line; did you mean 'weight'?"),
+        ("Y", ["x", " y"], "it has x, ' y'; did you mean ' y'?"),
+        ("BATCH", ["batch", "image"], "it has batch, image; did you mean 'batch'?"),
+        ("zzz", ["weight", "line"], "it has weight, line"),
+        ("zzz", [], "it has none"),
+        ("wieght", MANY, "did you mean 'weight'? ALL"),
+        ("height ", MANY, "did you mean 'Height'? ALL"),
+        ("max_dept", ["learners__S__max_depth", *MANY], "did you mean 'learners__S__max_depth'? ALL"),
+    ],
+)
+def test_what_was_meant(name, known, said):
+    assert choices(name, known, "it has", "ALL") == said
+
+
+def test_long_lists_are_cut_and_short_ones_are_whole():
+    assert choices("zzz", MANY, "it has").endswith(f"column_{MOST - 1:03} and {len(MANY) - MOST} more")
+    assert "a, b, c, d, e, f, g, h, i, j, k, l;" in choices("a", list("abcdefghijkl"))
+    assert FEW == 12
+
+
+def test_names_whose_blanks_would_hide_are_quoted():
+    assert listed(["a", " b", "c d", "e ", ""]) == "a, ' b', c d, 'e ', ''"
+
+
+def refusal(function, *given, **named):
+    with pytest.raises(UsboostError) as raised:
+        function(*given, **named)
+    return str(raised.value)
+
+
+def test_models_scores_parts_and_settings():
+    assert refusal(catalogue.find, "lgmb") == "unknown model 'lgmb'; did you mean 'lgbm'?"
+    assert "did you mean 'crossed'?" in refusal(catalogue.for_table, "Crosed")
+    assert refusal(catalogue.for_table, "zzz").startswith("unknown model 'zzz'; choose among baseline, ")
+    refuses("'acuracy'.* accuracy, f1, auc, log_loss.*'accuracy'", check_metric, "acuracy")
+    assert "did you mean 'tree'?" in refusal(lambda: LEARNERS["tre"])
+
+
+def test_a_setting_is_not_drowned_in_all_of_them():
+    def of(*given):
+        return refusal(build, "linear_trees", images=None, settings=parsed_settings(given))
+
+    assert "linear_trees has no setting 'shrinkag'; did you mean 'shrinkage'?" in of("shrinkag=0.1")
+    assert "did you mean 'learners__S__max_depth'?" in of("max_depth=3")
+    assert of("list").startswith("linear_trees has the settings loss, monitor, ")
+
+
+def test_a_bar_within_another(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with progress("fitting") as fitting, progress("embedding") as embedding:
+        fitting(1, 4)
+        embedding(10, 40)
+        embedding(40, 40)
+        fitting(4, 4)
+    shown = capsys.readouterr()
+    assert shown.out == "" and "fitting" in shown.err and "4/4" in shown.err
+    with progress("reading") as reading:  # the first are closed
+        reading(0, 0)
+    assert "reading" in capsys.readouterr().err
+
+
+def test_a_bar_says_what_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress("comparing") as show:
+        show(3, 10)
+        show.running(["lgbm on fold 2 of 5", "forest on fold 2 of 5"])
+        show(4, 10)
+    assert "comparing: lgbm on fold 2 of 5, forest on fold 2 of 5" in capsys.readouterr().err
+
+
+def test_no_bar_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("fitting") as fitting, progress("embedding") as embedding:
+        fitting(1, 2)
+        embedding(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_no_word_is_broken_at_the_end_of_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "accuracy 0.9578, " * 8 + "a-word-with-hyphens and/a/path/that/is/longer/than/the/line/may/be"
+    monkeypatch.setenv("COLUMNS", "40")
+    echo(f"\n{text}")
+    note(text)
+    echo_command("Next:", "usboost fit " + "--drop x " * 20)
+    shown = capsys.readouterr()
+    out, command = shown.out.rstrip("\n").rsplit("\nNext:\n", 1)
+    assert (
+        out.startswith("\naccuracy") and out.split() == text.split() and shown.err.split()[1:] == text.split()
+    )
+    assert all(len(line) <= 40 for line in out.splitlines()[:-1]) and "\n" not in command  # whole, to copy
+    monkeypatch.delenv("COLUMNS")
+    echo(text)
+    assert capsys.readouterr().out == f"{text}\n"  # a file has no width

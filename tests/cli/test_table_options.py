@@ -1,20 +1,25 @@
-"""Options of how a table is read are declared once, and messages name them as their reader gives them."""
+"""Options are declared once, messages name them as their reader gives them; a user's own learner."""
 
 from __future__ import annotations
 
 import ast
 import re
+import shutil
 from dataclasses import MISSING, fields
 from pathlib import Path
 
+import pandas as pd
+import pytest
 import typer.main
 
 from tasks.settings import as_key
+from tests.fit.conftest import accepted, numbers, refused, run
 from usboost.cli.app import app
 from usboost.cli.console import as_flag
 from usboost.cli.options import typed
 from usboost.errors import UsboostError, as_parameter, option, options_written
 from usboost.fit.options import ImageOptions
+from usboost.learners.base import LEARNERS
 from usboost.table.spec import TableSpec
 
 LIBRARY = Path(__file__).parents[2] / "usboost"
@@ -92,3 +97,27 @@ def test_only_the_command_line_writes_flags() -> None:
         tree = ast.parse(path.read_text())
         texts = (each.value for each in ast.walk(tree) if isinstance(each, ast.Constant))
         assert not [text for text in texts if isinstance(text, str) and FLAG.search(text)], path
+
+
+USER_TABLE = Path(__file__).parents[1] / "examples/least_squares.py"
+
+
+def test_it_is_chosen_saved_and_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(USER_TABLE, tmp_path / "own_least_squares.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    others = {k: v for k, v in LEARNERS._parts.items() if k != "least_squares"}
+    monkeypatch.setattr(LEARNERS, "_parts", others)
+    numbers(120).to_csv("table.csv", index=False)
+    fit = ("fit", "table.csv", "--label", "kind", "--model", "1wl_s", "--rounds", 5)
+    fit = (*fit, "--learner", "S=least_squares")
+    unknown = run(*fit).stderr.splitlines()[-1]
+    assert "unknown learner kind 'least_squares'; known are network, tree" in unknown
+    assert "there is no module 'nowhere'" in refused(*fit, "--import", "nowhere")
+    assert "write --learner S=regressor" in refused(*fit, "--learner", "S")
+    accepted(*fit, "--import", "own_least_squares")
+    predict = ("predict", "model", "table.csv", "--out", "out.csv")
+    accepted(*predict, "--import", "own_least_squares")
+    assert (pd.read_csv("out.csv")["label"] == numbers(120)["kind"]).mean() > 0.6
+    del LEARNERS._parts["least_squares"]
+    assert "LeastSquaresLearner" in refused(*predict)

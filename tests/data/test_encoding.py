@@ -1,8 +1,11 @@
-"""The encoder: what it learns, from which rows, and that its description makes the same encoder."""
+"""The encoder: what it learns, from which rows, its description; one form of a value in every writing."""
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.conftest import refuses
 from usboost.data.encoding import SKEWED, TableEncoder
-from usboost.errors import UsboostError
+from usboost.data.value import canonical, find, missing_of
 
 WORDS = st.one_of(st.none(), st.sampled_from(["a", "b", "c", "NA", "nan", "0", "1", "é", ""]))
 ROWS = st.integers(1, 30)
@@ -149,32 +153,80 @@ def test_a_constant_column_is_zero_whatever_comes() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None])
 def test_a_number_that_is_none_is_named_and_counted(bad: float | None) -> None:
     good, wrong = pd.DataFrame({"age": [1.0, 2.0, 3.0]}), pd.DataFrame({"age": [1.0, bad, bad]})
-    with pytest.raises(UsboostError, match="'age' holds 2 missing or infinite values of 3"):
-        TableEncoder.fit(wrong, ["age"])
-    with pytest.raises(UsboostError, match="'age' holds 2 missing or infinite values of 3"):
-        TableEncoder.fit(good, ["age"]).transform(wrong)
+    refuses("'age' holds 2 missing or infinite values of 3", TableEncoder.fit, wrong, ["age"])
+    refuses("'age' holds 2 missing or infinite values of 3", TableEncoder.fit(good, ["age"]).transform, wrong)
 
 
 def test_what_cannot_be_encoded_is_named() -> None:
     frame = pd.DataFrame({"age": [1.0, 2.0], "word": ["a", "b"]})
     encoder = TableEncoder.fit(frame, ["age", "word"])
     for column in ("age", "word"):
-        with pytest.raises(UsboostError, match=f"'{column}' is missing"):
-            encoder.transform(frame.drop(columns=column))
-        with pytest.raises(UsboostError, match=f"'{column}' is missing"):
-            TableEncoder.fit(frame.drop(columns=column), ["age", "word"])
-    with pytest.raises(UsboostError, match="'age' is numeric"):
-        encoder.transform(frame.assign(age=["old", "young"]))
-    with pytest.raises(UsboostError, match="at least one training row"):
-        TableEncoder.fit(frame.iloc[:0], ["age"])
-    with pytest.raises(UsboostError, match="'age' holds numbers too large"):
-        TableEncoder.fit(pd.DataFrame({"age": [1e308, 1e308, -1e308]}), ["age"])
+        refuses(f"'{column}' is missing", encoder.transform, frame.drop(columns=column))
+        refuses(f"'{column}' is missing", TableEncoder.fit, frame.drop(columns=column), ["age", "word"])
+    refuses("'age' is numeric", encoder.transform, frame.assign(age=["old", "young"]))
+    refuses("at least one training row", TableEncoder.fit, frame.iloc[:0], ["age"])
+    refuses("'age'", TableEncoder.fit, pd.DataFrame({"age": [1e308, 1e308, -1e308]}), ["age"])
     for spec in ({}, {"numeric": [], "categorical": [{"name": "x"}]}, {"numeric": 3, "categorical": []}):
-        with pytest.raises(UsboostError, match="not the description"):
-            TableEncoder.from_dict(spec)
+        refuses("not the description", TableEncoder.from_dict, spec)
 
 
 def test_a_view_may_have_no_number_or_no_category() -> None:
     frame = pd.DataFrame({"age": [1.0, 2.0], "word": ["a", "b"]})
     assert TableEncoder.fit(frame, ["word"]).transform(frame).numeric.shape == (2, 0)
     assert TableEncoder.fit(frame, ["age"]).transform(frame).codes.shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "form"),
+    [
+        ((3, 3.0, "3", "3.0", "3.000", np.int8(3), np.float32(3), Decimal("3.00")), "3"),
+        ((0, -0.0, "-0", "0.0", "-0.0"), "0"),
+        ((-999, -999.0, "-999", "-999.00"), "-999"),
+        ((1e16, "1e+16", 10**16), "10000000000000000"),
+        ((2.5, "2.5", np.float32(2.5), Decimal("2.5")), "2.5"),
+        ((True, np.True_, "True"), "True"),
+        ((datetime.date(2020, 3, 1), pd.Timestamp("2020-03-01"), "2020-03-01 00:00:00"), "2020-03-01"),
+        ((float("inf"), "inf"), "inf"),
+    ],
+)
+def test_values_of_one_form(values: tuple[Any, ...], form: str) -> None:
+    assert [canonical(value) for value in values] == [form] * len(values)
+
+
+@pytest.mark.parametrize(
+    "code", ["007", "00.10", "1e5", "1E5", "12E34", "1.10", "+3", "3.", ".0", "1234567890123456.0", "٣.0", ""]
+)
+def test_codes_stay_as_they_are(code: str) -> None:
+    assert canonical(code) == code
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "expected"),
+    [
+        (("3", "5"), ("3.0", "3", "5.00", "7"), {"3": 0, "3.0": 0, "5.00": 1}),
+        (("3.0", "5.0"), ("3", "5"), {"3": 0, "5": 1}),  # of a model that was saved before
+        (("1.1", "1.10"), ("1.1", "1.10", "1.100"), {"1.1": 0, "1.10": 1, "1.100": 0}),
+        (("2.50", "a"), ("2.5",), {"2.5": 0}),
+        (("True", "False"), ("1", "true", "FALSE", "0", "2"), {"1": 0, "true": 0, "FALSE": 1, "0": 1}),
+        (("TRUE", "FALSE"), ("True", "False"), {"True": 0, "False": 1}),
+        (("yes", "no", None), ("True", "NO", None), {"True": 0, "NO": 1, None: 2}),
+        (("0", "1"), ("False", "True"), {"False": 0, "True": 1}),
+        (("yes", "no", "perhaps"), ("True", "Yes"), {}),
+        (("007", "1e5"), ("7", "100000"), {}),
+    ],
+)
+def test_names_are_found_that_are_written_otherwise(
+    known: tuple[str | None, ...], given: tuple[str | None, ...], expected: dict[str | None, int]
+) -> None:
+    assert find({name: k for k, name in enumerate(known)}, given) == expected
+
+
+def test_what_is_said_to_be_missing() -> None:
+    for option in ("-999", "-999.0", "-9.99e2", " -999"):
+        found = missing_of((option,))
+        assert "-999" in found.texts and found.floats == [-999.0] and found.whole == [-999]
+    assert missing_of(("9007199254740993",)).whole == [9007199254740993]
+    assert missing_of(("1e5",)).texts == {"1e5"} and missing_of(("1e5",)).floats == [100000.0]
+    assert missing_of(("007",)).texts == {"007"}
+    assert missing_of(("Infinity",)).floats == [np.inf] and missing_of(("inf",)).whole == []
+    assert missing_of(("nan", "n.a.")).numbers == ()

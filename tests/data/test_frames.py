@@ -1,4 +1,4 @@
-"""Sequences in all forms that are taken, and the mistakes that are not."""
+"""Sequences in all forms that are taken, the mistakes that are not, and views that stay aligned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.model_selection import KFold
 
+from tests.conftest import make_views, refuses
 from usboost.data.table import Table
 from usboost.data.views import Frame, Views, as_sequences, frame_name
 from usboost.errors import UsboostError
@@ -70,16 +72,13 @@ def test_frames_are_cut_by_rows() -> None:
     ],
 )
 def test_mistakes_are_named(X: object, said: str) -> None:
-    with pytest.raises(UsboostError, match=said):
-        as_sequences(X)
+    refuses(said, as_sequences, X)
 
 
 def test_what_a_model_was_trained_on_must_fit() -> None:
     x = np.zeros((2, 4, 3))
-    with pytest.raises(UsboostError, match="the frames have 3 features but the model was trained on 2"):
-        as_sequences(x, n_features=2)
-    with pytest.raises(UsboostError, match="a sequence has 4 frames but the model was trained on 3; give it"):
-        as_sequences(x, n_features=3, n_frames=3)
+    refuses("the frames have 3 features but the model was trained on 2", as_sequences, x, n_features=2)
+    refuses("4 frames but the model was trained on 3", as_sequences, x, n_features=3, n_frames=3)
     assert as_sequences(x, 3, 9).n_frames == 4
 
 
@@ -88,5 +87,34 @@ def test_frames_are_read_in_the_order_of_their_numbers():
     for name in (frame_name, lambda t: f"frame {t}", lambda t: f"t{t}"):
         views = Views({name(t): Table.from_numeric([[float(t)]]) for t in (10, 2, 1, 999, 1000, 11)})
         assert as_sequences(views).values[0, :, 0].tolist() == [1, 2, 10, 11, 999, 1000]
-    with pytest.raises(UsboostError, match="view 'last' is no frame"):
-        as_sequences(Views(last=Table.from_numeric([[1.0]])))
+    refuses("view 'last' is no frame", as_sequences, Views(last=Table.from_numeric([[1.0]])))
+
+
+def test_rows_that_do_not_match_are_refused():
+    views, _ = make_views(n=20)
+    refuses(r"rows do not match: U has 20, S has 19", Views, U=views["U"], S=views["S"][:19])
+    refuses("3 rows .* 2", Table, np.zeros((3, 1), np.float32), np.zeros((2, 1), np.int32), (2,))
+    with pytest.raises(UsboostError, match="unknown view 'V'"):
+        views["V"]
+    refuses("at least one view", Views)
+
+
+def test_slices_masks_and_folds_cut_every_view_alike():
+    views, _ = make_views(n=30)
+    rows = np.array([3, 1, 20])
+    mask = np.zeros(30, dtype=bool)
+    mask[rows] = True
+    np.testing.assert_array_equal(views[rows]["U"].numeric, views["U"].numeric[rows])
+    np.testing.assert_array_equal(views[mask]["S"].codes, views["S"].codes[np.sort(rows)])
+    assert len(views[5:9]) == 4 and len(views[7]) == 1
+    assert sum(len(views[held]) for _, held in KFold(3).split(views)) == 30
+
+
+def test_tables_side_by_side_keep_numbers_first():
+    views, _ = make_views(n=10)
+    joined = views["U"].beside(views["S"])
+    assert joined.n_numeric == 6 and joined.categorical == (6, 7, 8, 9)
+    matrix = joined.matrix()
+    assert matrix.flags["F_CONTIGUOUS"] and matrix.dtype == np.float32
+    np.testing.assert_array_equal(matrix[:, 3:6], views["S"].numeric)
+    np.testing.assert_array_equal(matrix[:, 8:], views["S"].codes)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import refuses
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 
@@ -26,8 +27,7 @@ def test_no_split_sees_across(rows, most, seed):
     related, y = rows
     key = related.groups if related.groups is not None else related.times
     if not related.several:
-        with pytest.raises(UsboostError, match=r"leave `(group|time)` out"):
-            related.parts(most, y, seed)
+        refuses(r"leave `(group|time)` out", related.parts, most, y, seed)
         return
     try:
         part = related.parts(most, y, seed)
@@ -91,10 +91,8 @@ def test_what_a_person_gives():
     found = Related.of(["b", "a", "b"], None, 3)
     assert found is not None and found.groups is not None and found.groups.tolist() == [1, 0, 1]
     assert found[np.array([0, 2])].several is False
-    with pytest.raises(UsboostError, match=r"groups has the shape \(2,\); give one for each of the 3 rows"):
-        Related.of([1, 2], None, 3)
-    with pytest.raises(UsboostError, match="divided in one way"):
-        Related.of([1, 2], [1, 2], 2)
+    refuses(r"groups has the shape \(2,\); give one for each of the 3 rows", Related.of, [1, 2], None, 3)
+    refuses("divided in one way", Related.of, [1, 2], [1, 2], 2)
 
 
 def test_which_groups_are_held_out_is_drawn():

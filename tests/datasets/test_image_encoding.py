@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from usboost.data.images import EncodedImages
 from usboost.datasets import image_encoding
 from usboost.datasets.image_encoding import encode_files, encoding
@@ -202,8 +202,7 @@ def test_bad_images_are_named_and_the_others_not_lost(
     options: dict[str, Any] = {"size": 8, "channels": 3, "shard_rows": 30, "workers": workers}
     good = {k: files[k].read_bytes() for k in (40, 41, 100)}
     files[41].write_bytes(b"")
-    with pytest.raises(UsboostError, match=r"^\S*041\.img is empty"):
-        encode_files({"train": files}, tmp_path / "w", **options)
+    refuses(r"^\S*041\.img is empty", encode_files, {"train": files}, tmp_path / "w", **options)
     files[40].write_bytes(good[40][:100])
     files[100].write_bytes(b"no image")
     with pytest.raises(UsboostError) as caught:
@@ -223,10 +222,15 @@ def test_bad_images_are_named_and_the_others_not_lost(
 
 def test_a_wrong_folder_of_images_is_soon_given_up(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    with pytest.raises(UsboostError, match="or more images cannot be used"):
-        encode_files(
-            {"train": [b"text"] * 5000}, tmp_path, size=8, channels=3, progress=lambda *c: calls.append(c)
-        )
+    refuses(
+        "or more images cannot be used",
+        encode_files,
+        {"train": [b"text"] * 5000},
+        tmp_path,
+        size=8,
+        channels=3,
+        progress=lambda *c: calls.append(c),
+    )
     assert calls[-1][0] <= 1024
 
 
@@ -248,6 +252,5 @@ def test_wrong_parameters_are_refused(tmp_path: Path, options: dict[str, Any], m
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("precious")
-    with pytest.raises(UsboostError, match="train is a file"):
-        encode_files({"train": [image(0)]}, tmp_path, size=8, channels=3)
+    refuses("train is a file", encode_files, {"train": [image(0)]}, tmp_path, size=8, channels=3)
     assert (tmp_path / "train").read_text() == "precious"

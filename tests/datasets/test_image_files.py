@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from usboost.datasets import image_files
 from usboost.datasets.image_files import (
     Cursor,
@@ -24,7 +24,6 @@ from usboost.datasets.image_files import (
     read,
     thumbnail,
 )
-from usboost.errors import UsboostError
 
 RNG = np.random.default_rng(1)
 GREY = RNG.integers(0, 256, (20, 20), dtype=np.uint8)
@@ -150,46 +149,20 @@ def test_an_animation_gives_its_first_frame() -> None:
 )
 def test_what_is_no_image_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "bad").write_bytes(content)
-    with pytest.raises(UsboostError, match=message):
-        load(tmp_path / "bad", size=20, channels=3)
-
-
-@pytest.mark.parametrize("flip", range(8))
-def test_a_damaged_file_never_passes_another_error(flip: int) -> None:
-    rng = np.random.default_rng(flip)
-    for form in ("PNG", "JPEG", "GIF", "TIFF", "BMP", "WEBP"):
-        data = bytearray(encoded(COLOUR, form))
-        for place in rng.integers(0, len(data), 12):
-            data[place] = rng.integers(256)
-        try:
-            assert load(bytes(data), size=8, channels=3).shape == (3, 8, 8)
-        except UsboostError as error:
-            assert "an image" in str(error)
-
-
-@pytest.mark.parametrize("side", [400, 700])
-def test_pixel_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: int) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100_000)
-    Image.new("1", (side, side)).save(tmp_path / "bomb.png")
-    with pytest.raises(UsboostError, match=r"bomb\.png has more than 100,000 pixels"):
-        load(tmp_path / "bomb.png", size=20, channels=1)
+    refuses(message, load, tmp_path / "bad", size=20, channels=3)
 
 
 def test_files_that_are_not_there_or_too_large_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsboostError, match=r"absent\.png cannot be read"):
-        read(tmp_path / "absent.png")
-    with pytest.raises(UsboostError, match="is not a file"):
-        read(tmp_path)
+    refuses(r"absent\.png cannot be read", read, tmp_path / "absent.png")
+    refuses("is not a file", read, tmp_path)
     (tmp_path / "large.png").write_bytes(bytes(101))
     monkeypatch.setattr(image_files, "LARGEST_FILE", 100)
-    with pytest.raises(UsboostError, match=r"large\.png has 101 bytes, more than the 100"):
-        read(tmp_path / "large.png")
+    refuses(r"large\.png has 101 bytes, more than the 100", read, tmp_path / "large.png")
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("large.png", bytes(10_000))
-    with pytest.raises(UsboostError, match=r"large\.png in .*bomb\.zip has 10,000 bytes"):
-        read((tmp_path / "bomb.zip", "large.png"))
+    refuses(r"large\.png in .*bomb\.zip has 10,000 bytes", read, (tmp_path / "bomb.zip", "large.png"))
 
 
 def test_members_of_archives_are_read_and_the_damaged_named(tmp_path: Path) -> None:
@@ -197,16 +170,13 @@ def test_members_of_archives_are_read_and_the_damaged_named(tmp_path: Path) -> N
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/b.png", data)
     np.testing.assert_array_equal(load((path, "a/b.png"), size=20, channels=1)[0], GREY)
-    with pytest.raises(UsboostError, match=r"images\.zip holds no file c\.png"):
-        read((path, "c.png"))
+    refuses(r"images\.zip holds no file c\.png", read, (path, "c.png"))
     content = bytearray(path.read_bytes())
     content[content.index(data) + 60] ^= 0xFF
     path.write_bytes(content)
-    with pytest.raises(UsboostError, match=r"a/b\.png in .*images\.zip cannot be unzipped"):
-        read((path, "a/b.png"))
+    refuses(r"a/b\.png in .*images\.zip cannot be unzipped", read, (path, "a/b.png"))
     path.write_bytes(content[:100])
-    with pytest.raises(UsboostError, match=r"images\.zip cannot be opened as a zip archive"):
-        read((path, "a/b.png"))
+    refuses(r"images\.zip cannot be opened as a zip archive", read, (path, "a/b.png"))
 
 
 def test_identity_changes_with_the_image(tmp_path: Path) -> None:
@@ -235,8 +205,7 @@ def test_paths_out_of_the_folder_are_refused(tmp_path: Path, relative: str) -> N
     (tmp_path / "inner").mkdir()
     (tmp_path / "a.png").write_bytes(b"secret")
     assert not is_contained(relative)
-    with pytest.raises(UsboostError, match=r"row 3: .* is not a path inside"):
-        inside(tmp_path / "inner", relative, "row 3")
+    refuses(r"row 3: .* is not a path inside", inside, tmp_path / "inner", relative, "row 3")
 
 
 def test_links_may_not_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -258,10 +227,8 @@ def test_links_may_not_lead_out_of_the_folder(tmp_path: Path) -> None:
         ("loop", "file not found:"),
         ("absent.png", r"row 2: file not found: .*absent\.png"),
     ):
-        with pytest.raises(UsboostError, match=message):
-            inside(folder, relative, "row 2")
-    with pytest.raises(UsboostError, match="sub is not a file"):
-        read(inside(folder, "sub", "row 2"))
+        refuses(message, inside, folder, relative, "row 2")
+    refuses("sub is not a file", read, inside(folder, "sub", "row 2"))
 
 
 def test_rows_of_a_table_are_read_in_one_pass_and_again() -> None:
@@ -303,5 +270,4 @@ def test_a_small_thumbnail_keeps_its_pixels_and_a_damaged_one_is_named() -> None
     small, size = thumbnail(data, "it", 64)
     assert size == (30, 20) and np.array_equal(np.asarray(small), pixels)
     for damaged in (data[:200], b"no image"):
-        with pytest.raises(UsboostError, match="row 7"):
-            thumbnail(damaged, "row 7", 64)
+        refuses("row 7", thumbnail, damaged, "row 7", 64)

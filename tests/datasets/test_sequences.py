@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
-from tests.conftest import published
+from tests.conftest import published, refuses
 from usboost.datasets import sequences
 from usboost.datasets.sequences import digits_rows, iris, pendigits, read_pendigits, read_ts, ts_split
 from usboost.datasets.sources import sha256
-from usboost.errors import UsboostError
 
 HEADER = """# a remark
 @problemName Little
@@ -101,20 +100,16 @@ def test_broken_pendigits(tmp_path: Path, line: str, said: str) -> None:
     path = digits_file(tmp_path / "pendigits.tra")
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], line, *lines[2:]]))
-    with pytest.raises(UsboostError, match=rf"pendigits\.tra, {said}"):
-        read_pendigits(path)
+    refuses(rf"pendigits\.tra, {said}", read_pendigits, path)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     for read in (read_pendigits, read_ts):
-        with pytest.raises(UsboostError, match=r"missing.* cannot be read: No such file"):
-            read(tmp_path / "missing")
+        refuses(r"missing.* cannot be read: No such file", read, tmp_path / "missing")
         (tmp_path / "empty").write_text("\n\n")
-        with pytest.raises(UsboostError, match=r"empty (holds no line of data|has no @data line)"):
-            read(tmp_path / "empty")
+        refuses(r"empty (holds no line of data|has no @data line)", read, tmp_path / "empty")
         (tmp_path / "binary").write_bytes(b"\xff\xfe\x00@data")
-        with pytest.raises(UsboostError, match="binary is not a text file"):
-            read(tmp_path / "binary")
+        refuses("binary is not a text file", read, tmp_path / "binary")
 
 
 @settings(max_examples=30)
@@ -146,10 +141,7 @@ def test_missing_values(tmp_path: Path) -> None:
     X, _ = read_ts(ends)
     assert [x[:, 0].tolist() for x in X] == [[1, 2], [1, 2, 3, 4]]
     gaps = ts(tmp_path / "gaps.ts", "1,?,NaN,4:5,6,?,8:up", "1,2,3,?:1,?,?,?:down", dimensions=2)
-    with pytest.raises(
-        UsboostError, match=r"gaps\.ts, line 10: values are missing; read the file with missing='last'"
-    ):
-        read_ts(gaps)
+    refuses(r"gaps\.ts, line 10: values are missing; read the file with missing='last'", read_ts, gaps)
     X, _ = read_ts(gaps, missing="last")
     assert X[0].T.tolist() == [[1, 1, 1, 4], [5, 6, 6, 8]]
     assert X[1].T.tolist() == [[1, 2, 3], [1, 1, 1]]
@@ -157,15 +149,12 @@ def test_missing_values(tmp_path: Path) -> None:
         ("?,2,3:up", "the first value of a dimension is missing"),
         ("?,?:up", "all values are missing"),
     ):
-        with pytest.raises(UsboostError, match=said):
-            read_ts(ts(tmp_path / "bad.ts", line), missing="last")
+        refuses(said, read_ts, ts(tmp_path / "bad.ts", line), missing="last")
     none = ts(tmp_path / "none.ts", "1,?:up", drop="@missing", add="@missing false")
-    with pytest.raises(
-        UsboostError, match="line 10: a value is missing although the header says @missing false"
-    ):
-        read_ts(none, missing="last")
-    with pytest.raises(UsboostError, match="'refuse' or 'last', not 'guess'"):
-        read_ts(ends, missing="guess")
+    refuses(
+        "line 10: a value is missing although the header says @missing false", read_ts, none, missing="last"
+    )
+    refuses("'refuse' or 'last', not 'guess'", read_ts, ends, missing="guess")
 
 
 @pytest.mark.parametrize(
@@ -211,8 +200,7 @@ def test_missing_values(tmp_path: Path) -> None:
     ],
 )
 def test_broken_ts(tmp_path: Path, lines: list[str], change: dict, said: str) -> None:
-    with pytest.raises(UsboostError, match=rf"little\.ts.*{said}"):
-        read_ts(ts(tmp_path / "little.ts", *lines, **change))
+    refuses(rf"little\.ts.*{said}", read_ts, ts(tmp_path / "little.ts", *lines, **change))
 
 
 def test_a_split_of_two_files(tmp_path: Path) -> None:
@@ -222,8 +210,7 @@ def test_a_split_of_two_files(tmp_path: Path) -> None:
     assert data.X_train.shape == (2, 2, 1)
     assert data.X_test.shape == (1, 3, 1)
     ts(tmp_path / "Little_TEST.ts", "1,2:3,4:up", dimensions=2)
-    with pytest.raises(UsboostError, match=r"Little_TEST\.ts has 2 dimensions but Little_TRAIN\.ts has 1"):
-        ts_split(tmp_path, "Little")
+    refuses(r"Little_TEST\.ts has 2 dimensions but Little_TRAIN\.ts has 1", ts_split, tmp_path, "Little")
 
 
 def test_the_published_pendigits() -> None:

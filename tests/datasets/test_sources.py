@@ -1,16 +1,19 @@
-"""Finding and downloading raw files, against a real server on this machine."""
+"""Finding and downloading raw files, against a real server; work spread over processes."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import refuses
 from tests.serving import Server, serving
-from usboost.datasets import sources
+from usboost.data.progress import spread
 from usboost.datasets.sources import RemoteFile, content_sha256, find_source, sha256
 from usboost.errors import UsboostError
 
@@ -91,17 +94,6 @@ def test_wrong_content_is_final_and_not_kept(
     assert leftovers(tmp_path) == []
 
 
-def test_a_transfer_cut_short_is_tried_again_and_never_kept(
-    server: Server, fetch: Callable[..., Path], tmp_path: Path
-) -> None:
-    server.answers = [(200, CONTENT, 1000)]
-    with pytest.raises(UsboostError, match=r"put raw\.gz into \$USBOOST_DATA/census/") as caught:
-        fetch()
-    assert isinstance(caught.value.__cause__, OSError)
-    assert server.asked == sources.ATTEMPTS
-    assert leftovers(tmp_path) == []
-
-
 def test_a_passing_failure_is_survived(server: Server, fetch: Callable[..., Path]) -> None:
     server.answers = [(503, b"busy", None), (200, CONTENT, 10), (200, CONTENT, None)]
     assert (fetch() / "raw.gz").read_bytes() == CONTENT
@@ -126,3 +118,44 @@ def test_offline_says_which_file_to_put_where(server: Server, tmp_path: Path) ->
         "put census-income.data.gz into $USBOOST_DATA/census_income_kdd/ or allow the download from " + url
     )
     assert str(caught.value).endswith(advice)
+
+
+def _slow_when_even(job: int) -> tuple[int, int]:
+    time.sleep(0.05 * (job % 2 == 0))
+    return job, os.getpid()
+
+
+def _refuse_five(job: int) -> int:
+    if job == 5:
+        raise UsboostError("job 5 cannot be done")
+    return job
+
+
+def test_results_keep_the_order_of_jobs_that_other_processes_do() -> None:
+    found = list(spread(_slow_when_even, range(9), 2))
+    assert [job for job, _ in found] == list(range(9))
+    processes = {process for _, process in found}
+    assert len(processes) == 2 and os.getpid() not in processes
+    assert list(spread(_slow_when_even, [1, 3], 1)) == [(1, os.getpid()), (3, os.getpid())]
+
+
+def test_jobs_are_taken_only_a_few_ahead() -> None:
+    taken = 0
+
+    def jobs():
+        nonlocal taken
+        for job in range(1000):
+            taken += 1
+            yield job
+
+    results = spread(_refuse_five, jobs(), 2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    assert taken <= 3 + 2 * 2
+    results.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_comes_back_as_it_was(workers: int) -> None:
+    results = spread(_refuse_five, range(100), workers)
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    refuses("job 5 cannot be done", next, results)

@@ -1,4 +1,4 @@
-"""Models on the same folds, through the library and the command line."""
+"""Models on the same folds, through the library and the command line, and what is said of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,25 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from tests.conftest import refuses
 from tests.fit.conftest import ROLES, accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
 from usboost.fit.build import by_name
-from usboost.fit.compare import Pace, compare
-from usboost.fit.compare_results import VERDICT, cells, failures, markdown, notes, rendered, titles
+from usboost.fit.compare import Comparison, Pace, compare
+from usboost.fit.compare_results import (
+    VERDICT,
+    Inputs,
+    cells,
+    failures,
+    markdown,
+    next_steps,
+    notes,
+    rendered,
+    summary,
+    titles,
+    what_is_read,
+)
 from usboost.fit.evaluate import folds_of
 from usboost.models import catalogue
 from usboost.models.base import ViewsClassifier
@@ -66,28 +79,6 @@ def test_folds_partition_and_keep_shares(signs):
         for rows in (fold.train, fold.val, fold.test):
             assert abs(signs.labels[rows].mean() - 0.5) < 0.05
     assert not np.array_equal(folds[0].test, folds[5].test)
-
-
-def test_encoders_learn_from_the_rows_fitted_to_only(tmp_path):
-    frame = numbers(60)
-    path = tmp_path / "table.csv"
-    frame.to_csv(path, index=False)
-    seen = []
-
-    class Spy(Noisy):
-        def fit(self, X, y, validation=None):
-            seen.append((X["S"].numeric[:, 0].astype(float), len(y)))
-            return super().fit(X, y)
-
-    table = read_table(path, TableSpec(label="kind"))
-    compare(table, {"spy": lambda seed: Spy()}, folds=3)
-    folds = folds_of(table, 3, 1, 0)
-    assert len(seen) == 3
-    for (values, n), fold in zip(seen, folds, strict=True):
-        assert n == len(fold.train)
-        # standardised by these rows' own mean and deviation: nobody else's would give 0 and 1
-        assert values.mean() == pytest.approx(0, abs=1e-5)
-        assert values.std() == pytest.approx(1, abs=1e-5)
 
 
 def test_useless_models_stand_out_and_equal_ones_do_not(signs):
@@ -192,8 +183,7 @@ def test_it_says_what_runs(signs, jobs):
 
 
 def test_too_few_rows_of_a_class(signs):
-    with pytest.raises(UsboostError, match="class 'minus' of 'y' has 150 rows, too few for 151 folds"):
-        folds_of(signs, 151, 1, 0)
+    refuses("class 'minus' of 'y' has 150 rows, too few for 151 folds", folds_of, signs, 151, 1, 0)
 
 
 def test_markdown_says_what_it_means(signs):
@@ -251,33 +241,35 @@ def test_a_model_that_takes_far_longer_is_told_of_before_it_does():
     pace.goes_on("crossed", 1.3, 75.0, 1000)
     pace.goes_on("crossed", 2.6, 75.0, 1000)
     pace.ended("crossed", 40.0)
-    assert told == [
-        "crossed may take up to 75 s a fit if it needs all of its 1,000 rounds, 11 min for the 9 still to "
-        "make; the other models' median is 0.4 s. Leave it out of `models`, or allow fewer `rounds`"
-    ]
+    (said,) = told
+    for piece in ("crossed", "75 s", "1,000 rounds", "11 min for the 9", "0.4 s", "`models`", "`rounds`"):
+        assert piece in said
     pace.ended("svm", 20.0)  # has no rounds: told once a fit of it has ended
     assert told[1].startswith("svm will take about 20 s a fit, 3 min for the 8 still to make; the other")
     pace.ended("quick", 0.2)
     assert len(told) == 2
 
 
-def test_nobody_hears_of_a_model_that_is_slow_beside_others_that_take_no_time():
+@pytest.mark.parametrize(
+    ("of_each", "fits", "said"),
+    [
+        (3, [("prior", 0.001), ("lgbm", 0.5), ("crossed", 10.0)], []),  # beside others that take no time
+        (5, [("crossed", 30.0)], []),
+        (
+            5,
+            [("crossed", 30.0), ("lgbm", 0.5)],
+            ["crossed will take about 30 s a fit, 2 min for the 4 still"],
+        ),
+    ],
+)
+def test_a_model_is_judged_when_others_are_known(of_each, fits, said):
     told = []
-    pace = Pace(3, told.append)
-    pace.ended("prior", 0.001)
-    pace.ended("lgbm", 0.5)
-    pace.goes_on("crossed", 0.4, 0.6, 100)
-    pace.ended("crossed", 10.0)
-    assert told == []
-
-
-def test_the_first_model_is_judged_when_others_are_known():
-    told = []
-    pace = Pace(5, told.append)
-    pace.ended("crossed", 30.0)
-    assert told == []
-    pace.ended("lgbm", 0.5)
-    assert len(told) == 1 and told[0].startswith("crossed will take about 30 s a fit, 2 min for the 4 still")
+    pace = Pace(of_each, told.append)
+    for name, seconds in fits:
+        if name == "crossed":
+            pace.goes_on(name, 0.4, 0.6, 100)
+        pace.ended(name, seconds)
+    assert [each[: len(said[0])] for each in told] == said
 
 
 def test_rounds_are_shown_while_a_fit_runs(signs):
@@ -323,3 +315,94 @@ def test_without_images_and_with_labels_that_mean_nothing(tmp_path):
     lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
     assert {line.split()[0] for line in lines} == {*catalogue.compared(one_table=True)}
     assert all("within noise" in line for line in lines[1:])
+
+
+COMMANDS = ("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
+BOTH, COLUMNS, NOTHING = Inputs(4, ("photo",), "frozen embeddings"), Inputs(4), Inputs(0)
+
+
+def comparison(folds=9, **accuracies) -> Comparison:
+    """Scores around these accuracies, with a little noise of their own."""
+    rng, rows = np.random.default_rng(0), []
+    for fold in range(folds):
+        for name, accuracy in accuracies.items():
+            value = accuracy + 0.01 * rng.normal()
+            row = {"model": name.replace("__", ":"), "repeat": 1, "fold": fold + 1}
+            row |= {"rows_train": 200, "rows_test": 100, "accuracy": value, "f1": value, "auc": value}
+            rows.append({**row, "log_loss": 1 - value, "seconds": 9.0 if name == "crossed" else 0.1})
+    return Comparison(pd.DataFrame(rows), {}, "accuracy", ["a", "b"], len(rows))
+
+
+def said(found, inputs):
+    steps = (f"{words} {command}" for words, command in next_steps(found, *COMMANDS))
+    return "\n".join([*summary(found, inputs), *steps])
+
+
+def test_images_help_and_the_best_is_named():
+    found = comparison(crossed=0.95, logistic=0.949, lgbm=0.90, lgbm_s=0.70, prior=0.5)
+    inputs = {"crossed": BOTH, "logistic": BOTH, "lgbm": BOTH, "lgbm_s": COLUMNS, "prior": NOTHING}
+    text = said(found, inputs)
+    best, close = (each.model for each in found.standings()[:2])
+    assert {best, close} == {"crossed", "logistic"}
+    assert text.startswith(f"{best} is best, accuracy 0.95")
+    assert "better than lgbm, lgbm_s and prior beyond noise" in text
+    assert f"Images help: {best}, the best that reads them" in text
+    assert "lgbm_s, the best of the columns alone, 0.7" in text
+    assert "to tell close models apart: usboost compare t.csv --repeats 3" in text
+    assert f"to fit and save {best}: usboost fit t.csv --model {best} --out model" in text
+    assert ("logistic is within noise of the best and fits in 0.1 s" in text) == (best == "crossed")
+
+
+def test_images_that_make_no_difference_and_those_that_do_harm():
+    inputs = {"lgbm": BOTH, "lgbm_s": COLUMNS}
+    assert "Images: no difference beyond noise" in said(comparison(lgbm=0.8, lgbm_s=0.8), inputs)
+    assert "Images do harm" in said(comparison(lgbm=0.7, lgbm_s=0.8), inputs)
+    alone = said(comparison(lgbm=0.7, forest=0.8), {"lgbm": COLUMNS, "forest": COLUMNS})
+    assert "Images" not in alone
+
+
+def test_nothing_is_better_than_the_prior():
+    text = said(comparison(lgbm=0.5, prior=0.5), {"lgbm": COLUMNS, "prior": NOTHING})
+    assert "No model is better by accuracy than prior, which reads nothing" in text
+
+
+def test_too_few_folds_do_not_show_that_the_best_is_better_than_the_prior():
+    text = said(comparison(lgbm=0.51, prior=0.5), {"lgbm": COLUMNS, "prior": NOTHING})
+    assert "So few folds do not show that lgbm is better than prior" in text
+    assert "lgbm is best" in text and "No model is better" not in text
+
+
+def test_another_packages_model_is_not_saved():
+    inputs = {"sklearn.svm:SVC": COLUMNS, "lgbm": COLUMNS}
+    text = said(comparison(**{"sklearn.svm__SVC": 0.9, "lgbm": 0.8}), inputs)
+    assert "to fit and save lgbm, as sklearn.svm:SVC cannot be saved by usboost: usboost fit" in text
+
+
+def test_one_test_part_is_not_tested():
+    found = comparison(folds=1, lgbm=0.9, prior=0.5)
+    assert "One test part tells nothing of noise" in said(found, {"lgbm": COLUMNS, "prior": NOTHING})
+    assert cells(found)[1][VERDICT].startswith("not tested (−0.4")
+    assert cells(found)[0]["accuracy"].count("±") == 0
+    assert not any("Nadeau" in line for line in notes(found))
+
+
+def test_an_interrupted_one_ranks_on_the_folds_of_all():
+    whole = comparison(folds=3, lgbm=0.9, forest=0.8, prior=0.5)
+    part = Comparison(whole.scores.iloc[:7], {}, "accuracy", ["a", "b"], 9, interrupted=True)
+    assert part.parts == 2 and [each.model for each in part.standings()] == ["lgbm", "forest", "prior"]
+    first = whole.scores.iloc[:6]
+    expected = first[first["model"] == "lgbm"]["accuracy"].mean()
+    assert part.standings()[0].mean["accuracy"] == expected
+    begun = Comparison(whole.scores.iloc[:2], {}, "accuracy", ["a", "b"], 9, interrupted=True)
+    assert [each.model for each in begun.standings()] == ["lgbm", "forest"]
+    assert summary(Comparison(whole.scores.iloc[:0], {}, "accuracy", ["a", "b"], 9, True), {}) == []
+
+
+def test_what_is_read_in_words():
+    assert what_is_read(
+        {"lgbm": BOTH, "lgbm_s": Inputs(1), "forest": BOTH, "2wl": BOTH, "prior": NOTHING}
+    ) == [
+        "lgbm, forest and 2wl read 4 columns, images in photo (frozen embeddings).",
+        "lgbm_s reads 1 column.",
+        "prior reads nothing.",
+    ]

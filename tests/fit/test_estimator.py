@@ -1,15 +1,16 @@
-"""The estimators for DataFrames: scikit-learn's checks, its tools, awkward columns, files."""
+"""The estimators for DataFrames: scikit-learn's checks and tools, awkward columns, text, prices, files."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 from sklearn.base import is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.inspection import permutation_importance
@@ -18,9 +19,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
+from tests.conftest import refuses
+from tests.fit.conftest import accepted
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.errors import option
-from usboost.evaluation.folds import Divisible
+from usboost.evaluation.metrics import rmse
 from usboost.fit import bundle
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.table.spec import TableSpec
@@ -107,8 +110,7 @@ def test_classes(tumours, tmp_path):
     pd.testing.assert_frame_equal(
         bundle.load(tmp_path / "model").predict(frame), answers.reset_index(drop=True)
     )
-    with pytest.raises(UsboostError, match="for classification; load it with the other class"):
-        MultimodalRegressor.load(tmp_path / "model")
+    refuses("for classification; load it with the other class", MultimodalRegressor.load, tmp_path / "model")
 
 
 def test_labels_keep_their_type(tumours):
@@ -139,13 +141,6 @@ def test_large_whole_numbers_stay_different_labels(tumours):
     assert model.classes_.tolist() == [2**60, 2**60 + 1] and model.score(frame, labels) > 0.9
 
 
-def test_blanks_at_the_ends_of_labels_are_told(tumours):
-    frame, y = tumours
-    with pytest.warns(UsboostWarning, match="blanks at their ends, which are removed"):
-        model = MultimodalClassifier("logistic").fit(frame, np.char.add(" ", np.asarray(y, dtype=str)))
-    assert model.classes_.tolist() == ["benign", "malignant"] and model.score(frame, y) > 0.9
-
-
 def test_the_threshold_and_the_positive_class(tumours):
     frame, y = tumours
     model = MultimodalClassifier("logistic", threshold=0.9, positive="benign").fit(frame, y)
@@ -154,11 +149,9 @@ def test_the_threshold_and_the_positive_class(tumours):
     assert (model.predict(frame) == np.where(benign >= 0.9, "benign", "malignant")).all()
     best = MultimodalClassifier("logistic", threshold="f1").fit(frame, y)
     assert 0 < best.bundle_.card.threshold < 1
-    with pytest.raises(UsboostError, match="has no such class; it has"):
-        MultimodalClassifier(positive="unknown").fit(frame, y)
+    refuses("has no such class; it has", MultimodalClassifier(positive="unknown").fit, frame, y)
     three = np.where(np.arange(len(y)) % 3, y, "other")
-    with pytest.raises(UsboostError, match="has 3 classes, but `positive` is one of two; leave it out"):
-        MultimodalClassifier(positive="benign").fit(frame, three)
+    refuses("3 classes, but `positive`", MultimodalClassifier(positive="benign").fit, frame, three)
 
 
 def test_numbers(tmp_path):
@@ -182,28 +175,6 @@ def test_every_model_predicts_numbers(model):
     assert found.score(x, y * 1e6) > 0.05
 
 
-def test_groups_and_times_divide_the_rows(tumours):
-    frame, y = tumours
-    seen = []
-
-    hold_out = Divisible.hold_out
-
-    def watch(rows, seed):
-        train, held = hold_out(rows, seed)
-        seen.append((rows, train, held))
-        return train, held
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Divisible, "hold_out", watch)
-        groups = np.arange(300) // 3
-        MultimodalClassifier("logistic").fit(frame, y, groups=groups)
-        rows, train, held = seen.pop()
-        assert not set(rows.groups[train]) & set(rows.groups[held])
-        MultimodalClassifier("logistic").fit(frame, y, times=frame["seen"])
-        rows, train, held = seen.pop()
-        assert rows.times[train].max() < rows.times[held].min()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -217,8 +188,7 @@ def test_groups_and_times_divide_the_rows(tumours):
 def test_mistakes_are_one_sentence(tumours, change, message):
     frame, y = tumours
     labels = y if "threshold" not in change else y.where(np.arange(300) % 5 > 0, "unsure")
-    with pytest.raises(UsboostError, match=message):
-        MultimodalClassifier(**change).fit(frame, labels)
+    refuses(message, MultimodalClassifier(**change).fit, frame, labels)
 
 
 @pytest.mark.parametrize("model", ["lgbm", "logistic", "forest", "baseline", "leaf_dnn"])
@@ -244,12 +214,9 @@ def test_fitted_again_to_all_rows(tumours, model):
 def test_messages_name_parameters_not_options():
     rng = np.random.default_rng(0)
     frame, y = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), rng.normal(size=60)
-    with pytest.raises(UsboostError, match=r"predict the number instead \(`MultimodalRegressor`\)"):
-        MultimodalClassifier().fit(frame, y)
-    with pytest.raises(UsboostError, match=r"predict classes instead \(`MultimodalClassifier`\)"):
-        MultimodalRegressor().fit(frame, np.where(y > 0, "p", "n"))
-    with pytest.raises(UsboostError, match=r"there is one group.*; leave `group` out"):
-        MultimodalClassifier().fit(frame, y > 0, groups=np.zeros(60))
+    refuses(r"predict the number instead \(`MultimodalRegressor`\)", MultimodalClassifier().fit, frame, y)
+    refuses("`MultimodalClassifier`", MultimodalRegressor().fit, frame, np.where(y > 0, "p", "n"))
+    refuses("one group.*`group`", MultimodalClassifier().fit, frame, y > 0, groups=np.zeros(60))
     named = option("missing", "'x'"), option("fast_predict"), option("image")
     assert named == ("`missing='x'`", "`fast_predict`", "`images`")
 
@@ -262,16 +229,14 @@ def test_paths_of_images_need_their_folder(tmp_path):
         Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(tmp_path / names[k])
     frame, y = pd.DataFrame({"a": rng.normal(size=60), "photo": names}), np.arange(60) % 2
     settings = {"model": "logistic", "images": "photo", "size": 32, "refit": False}
-    with pytest.raises(UsboostError, match=r"row 1: .* is not base64: '0\.png' .*begin, `images_root`"):
-        MultimodalClassifier(**settings).fit(frame, y)
+    refuses(r"row 1: .* base64: '0\.png' .* `images_root`", MultimodalClassifier(**settings).fit, frame, y)
     model = MultimodalClassifier(**settings, images_root=tmp_path).fit(frame, y)
     model.save(tmp_path / "model")
-    with pytest.raises(UsboostError, match="`images_root`"):
-        MultimodalClassifier.load(tmp_path / "model").predict(frame)
+    refuses("`images_root`", MultimodalClassifier.load(tmp_path / "model").predict, frame)
     loaded = MultimodalClassifier.load(tmp_path / "model", images_root=tmp_path)
     np.testing.assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
     (tmp_path / "1.png").write_bytes(b"none")
-    with pytest.raises(UsboostError, match=r"'1\.png' is no image.*; `skip_unreadable` counts"):
+    with pytest.raises(UsboostError, match=r"'1\.png'.*`skip_unreadable`"):
         MultimodalClassifier(**settings, images_root=tmp_path).fit(frame, y)
 
 
@@ -279,8 +244,7 @@ def test_dates_are_no_labels():
     frame = pd.DataFrame({"a": np.arange(60.0)})
     days = pd.Series(pd.date_range("2024-01-01", periods=2).repeat(30))
     for y in (days, days.to_numpy(), days.dt.tz_localize("UTC"), days - days[0]):
-        with pytest.raises(UsboostError, match="y holds dates or durations; give"):
-            MultimodalClassifier().fit(frame, y)
+        refuses("y holds dates or durations; give", MultimodalClassifier().fit, frame, y)
     model = MultimodalClassifier("logistic").fit(frame, days.astype(str))
     assert model.score(frame, days.astype(str)) > 0.9
 
@@ -292,8 +256,7 @@ def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
     for fitted_to in (x, pd.DataFrame(x)):
         model = MultimodalClassifier("logistic").fit(fitted_to, y)
         np.testing.assert_array_equal(model.predict_proba(x), model.predict_proba(fitted_to))
-        with pytest.raises(UsboostError, match="X has 2 features, but MultimodalClassifier is expecting 3"):
-            model.predict(x[:, :2])
+        refuses("X has 2 features, but MultimodalClassifier is expecting 3", model.predict, x[:, :2])
 
 
 @pytest.mark.parametrize(
@@ -315,8 +278,7 @@ def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
 )
 def test_wrong_parameters_are_named_before_the_fit(given, said):
     frame = pd.DataFrame({"a": np.arange(60.0)})
-    with pytest.raises(UsboostError, match=re.escape(said)):
-        MultimodalClassifier("prior", **given).fit(frame, np.arange(60) % 2)
+    refuses(re.escape(said), MultimodalClassifier("prior", **given).fit, frame, np.arange(60) % 2)
 
 
 def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
@@ -345,8 +307,7 @@ def test_parameters_as_scikit_learn_and_numpy_have_them():
 
 def test_columns_of_several_levels_are_refused():
     frame = pd.DataFrame(np.zeros((20, 2)), columns=pd.MultiIndex.from_product([["a"], ["b", "c"]]))
-    with pytest.raises(UsboostError, match="X has columns of several levels"):
-        MultimodalClassifier("prior").fit(frame, np.arange(20) % 2)
+    refuses("X has columns of several levels", MultimodalClassifier("prior").fit, frame, np.arange(20) % 2)
 
 
 def test_prices_are_never_predicted_below_zero(tmp_path):
@@ -365,3 +326,84 @@ def test_prices_are_never_predicted_below_zero(tmp_path):
     assert other.bundle_.card.floor is None and raw.min() < 0
     np.testing.assert_allclose(found["prediction"], np.maximum(raw, 0), atol=1e-6)
     assert model.scores_["rmse"] < other.scores_["rmse"]
+
+
+def table(n: int = 80) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    kind = rng.choice(["fruit", "tool"], n)
+    noun = [rng.choice({"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}[each]) for each in kind]
+    title = [f"{rng.choice(['big', 'red', 'old'])} {each} {k}" for k, each in enumerate(noun)]
+    return pd.DataFrame(
+        {"title": title, "noun": noun, "width": rng.normal(size=n), "key": [f"k{k}" for k in range(n)]}
+    ).assign(kind=kind)
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    path, model = tmp_path / "t.csv", tmp_path / "model"
+    table().to_csv(path, index=False)
+    roles = (path, "--label", "kind", "--text", "noun")
+    fitted = accepted("fit", *roles, "--rounds", 3, "--out", model)
+    assert fitted.stderr.count("64 components of character n-grams") == 2
+    assert "column 'key' is left out: each row has its own value" in fitted.stderr
+    accepted("predict", model, path, "--out", tmp_path / "p.csv")
+    assert (pd.read_csv(tmp_path / "p.csv")["label"] == table()["kind"]).mean() > 0.9
+    accepted("report", model, path, "--label", "kind", "--out", tmp_path / "r.html")
+    assert "__text_" not in (tmp_path / "r.html").read_text()
+    accepted("compare", *roles, "--models", "lgbm,logistic", "--folds", 2, "--rounds", 3)
+
+
+def test_the_estimators(tmp_path: Path) -> None:
+    X = table().drop(columns="kind")
+    classifier = MultimodalClassifier(rounds=3, text="noun").fit(X, table()["kind"])
+    assert classifier.bundle_.card.columns == {"title": "text", "noun": "text", "width": "number"}
+    classifier.save(tmp_path / "model")
+    loaded = MultimodalClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
+    y = X["title"].str.contains("apple") * 10.0 + X["width"]
+    regressor = MultimodalRegressor(rounds=3).fit(X, y)
+    assert np.corrcoef(regressor.predict(X), y)[0, 1] > 0.8
+
+
+HOUSES, SIDE = 240, 48
+
+
+@pytest.fixture(scope="module")
+def houses(tmp_path_factory) -> Path:
+    """Houses whose price depends on area and town, and on how many storeys the image shows."""
+    folder, rng = tmp_path_factory.mktemp("houses"), np.random.default_rng(0)
+    storeys, area = rng.integers(1, 6, HOUSES), rng.uniform(50, 250, HOUSES).round()
+    town = rng.choice(["Oslo", "Rome", "Wien"], HOUSES)
+    price = 2_000 * area + 60_000 * storeys + 90_000 * (town == "Oslo") + rng.normal(0, 20_000, HOUSES)
+    (folder / "photos").mkdir()
+    for k, levels in enumerate(storeys):
+        image = Image.new("RGB", (SIDE, SIDE), (135, 190, 235))
+        draw = ImageDraw.Draw(image)
+        left, top = int(rng.integers(6, 14)), SIDE - 4 - 8 * int(levels)
+        draw.rectangle((left, top, left + 24, SIDE - 4), fill=(180, 60, 40))
+        for level in range(int(levels)):
+            for x in (left + 4, left + 14):
+                draw.rectangle((x, top + 2 + 8 * level, x + 5, top + 6 + 8 * level), fill=(250, 240, 200))
+        image.save(folder / f"photos/{k}.png")
+    written = [f"{value:,.0f} €" for value in price]
+    frame = pd.DataFrame({"area": area, "town": town, "photo": [f"photos/{k}.png" for k in range(HOUSES)]})
+    frame.loc[::9, "area"] = np.nan
+    frame.assign(price=written).to_csv(folder / "houses.csv", index=False)
+    frame.assign(price=price).to_parquet(folder / "houses.parquet")
+    return folder
+
+
+def test_a_price_is_never_a_class(houses, tmp_path):
+    fit = ("fit", houses / "houses.csv", "--label", "price", "--image", "photo", "--size", SIDE)
+    done = accepted(*fit, "--out", tmp_path / "model")
+    assert "the label 'price' has 240 different whole numbers, so a number is predicted" in done.stderr
+    assert "validation: RMSE " in done.stdout and "9 in 10 rows are within" in done.stdout
+    out = tmp_path / "p.parquet"
+    asked = pd.read_csv(houses / "houses.csv").drop(columns="price")
+    asked.loc[3, ["town", "photo"]] = ["Paris", None]
+    asked.to_csv(houses / "asked.csv", index=False)
+    accepted("predict", tmp_path / "model", houses / "asked.csv", "--out", out)
+    found = pd.read_parquet(out)
+    assert list(found) == ["prediction", "low", "high"]
+    price = pd.read_parquet(houses / "houses.parquet")["price"]
+    assert rmse(price.to_numpy(), found["prediction"].to_numpy()) < 60_000
+    assert ((found["low"] <= price) & (price <= found["high"])).mean() > 0.85

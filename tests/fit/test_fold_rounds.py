@@ -17,8 +17,6 @@ from usboost.fit.bundle import load
 from usboost.fit.evaluate import FitData, WeightedRows
 from usboost.fit.refit import (
     FoldsResult,
-    best_penalty,
-    best_round,
     by_folds,
     choose_rounds,
     round_folds,
@@ -230,19 +228,3 @@ def test_weights_count_in_the_mean_over_folds() -> None:
     wanted = np.average([fit.history_[1]["risk_val"] for fit in fits], weights=weights)
     assert found[2]["risk_val"] == pytest.approx(wanted)
     assert table.weights is not None and sum(weights) == pytest.approx(table.weights.sum())
-
-
-def test_the_best_of_means() -> None:
-    rows = [{"risk_val": each, "f1_val": f1} for each, f1 in [(0.5, 0.1), (0.4, 0.3), (0.45, 0.3)]]
-    assert best_round(rows, "risk_val") == best_round(rows, "f1_val") == 1
-    assert best_round([{"risk_val": 0.3}, *rows], "risk_val") == 0
-    assert best_round([{}, *rows], "risk_val") == 2
-
-    class Fit:
-        def __init__(self, *losses: float) -> None:
-            names = (1.0, 0.3, 0.1)
-            self.start_ = self
-            self.history_ = [{"penalty": p, "risk_val": r} for p, r in zip(names, losses)]
-
-    assert best_penalty([Fit(0.5, 0.3, 0.4), Fit(0.5, 0.2, 0.0), Fit(0.2, 0.6)]) == 0.3
-    assert best_penalty([Fit(0.5)]) is None

@@ -13,10 +13,9 @@ import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
-from tests.conftest import reloaded
-from tests.fit.conftest import ROLES, accepted, numbers, refused, run
+from tests.conftest import refuses, reloaded
+from tests.fit.conftest import ROLES, accepted, numbers, refused
 from usboost.datasets import store
-from usboost.errors import UsboostError
 from usboost.evaluation.folds import stratified_parts, stream
 from usboost.fit import bundle
 from usboost.fit.build import build, fit
@@ -71,18 +70,11 @@ def saved(own: UserTable, tmp_path_factory) -> Path:
 def test_a_bundle_reads_all_columns(saved: Path, own: UserTable, pairs: Path, tmp_path: Path) -> None:
     loaded = bundle.load(saved)
     images = json.loads((saved / "card.json").read_text())["images"]
-    assert images == {
-        "columns": ["front", "back"],
-        "size": [32, 32],
-        "channels": 3,
-        "aspect": "crop",
-    }
+    assert images == {"columns": ["front", "back"], "size": [32, 32], "channels": 3, "aspect": "crop"}
     expected = loaded.model.predict_proba(own.views(loaded.encoding, np.arange(120)))
     done = accepted("predict", saved, pairs, "--out", tmp_path / "p.parquet", "--batch", 50)
-    assert done.stderr == (
-        "note: 1 of 120 rows have no image in column 'front'\n"
-        "note: 40 of 120 rows have no image in column 'back'\n"
-    )
+    front, back = done.stderr.splitlines()
+    assert "1 of 120" in front and "'front'" in front and "40 of 120" in back and "'back'" in back
     found = pd.read_parquet(tmp_path / "p.parquet")
     np.testing.assert_allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
     frame = pd.read_parquet(pairs).drop(columns="batch").head(20)
@@ -130,12 +122,6 @@ def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None
     assert "the images in front, back, at 32 pixels" in text
     assert "40 of 120 rows have no image in back" in text
     assert "images (front)" in text and "images (back)" in text
-
-
-def test_a_lacking_column_is_named(saved: Path, pairs: Path, tmp_path: Path) -> None:
-    pd.read_parquet(pairs).drop(columns="back").to_parquet(tmp_path / "t.parquet")
-    done = run("predict", saved, tmp_path / "t.parquet", "--out", tmp_path / "p.parquet")
-    assert done.exit_code == 1 and "lacks column 'back', required by the model" in done.stderr
 
 
 def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:
@@ -191,9 +177,8 @@ def test_a_model_without_images_looks_nowhere(tmp_path: Path) -> None:
     words = ("--label", "kind", "--model", "lgbm", "--rounds", 2, "--out", tmp_path / "m")
     accepted("fit", tmp_path / "t.parquet", *words)
     out = ("--out", tmp_path / "r.html", "--occlusion-maps")
-    assert refused("report", tmp_path / "m", tmp_path / "t.parquet", *out) == (
-        "the model reads no images, so it looks nowhere; leave out --occlusion-maps"
-    )
+    assert "no images" in (said := refused("report", tmp_path / "m", tmp_path / "t.parquet", *out))
+    assert "--occlusion-maps" in said
 
 
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("crossed", "2wl_ridge", "lgbm", "bfv_dnn")]
@@ -232,5 +217,4 @@ def test_two_branch_networks_read_all_columns(name: str, own: UserTable, tmp_pat
     np.testing.assert_array_equal(reloaded(model, tmp_path / "model").predict_proba(views), expected)
     network = model.network_ if name == "baseline" else model.network_.network_
     network.spec["views"] = network.spec["views"][:2]
-    with pytest.raises(UsboostError, match="not as many as its inputs"):
-        network.check(len(own.classes))
+    refuses("not as many as its inputs", network.check, len(own.classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from PIL import Image
 from sklearn.model_selection import cross_val_score
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from tests.fit.conftest import accepted, run
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError, UsboostWarning
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostWarning
 from usboost.fit import bundle
 
 RNG = np.random.default_rng(0)
@@ -93,10 +94,8 @@ def test_what_cannot_be_read_is_missing_counted_and_said(table, model, tmp_path,
     rows.drop(columns="photo").assign(photo="").to_csv(tmp_path / "t.csv", index=False)
     model.save(tmp_path / "m")
     done = run("predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--batch", 7)
-    assert [
-        each.replace("note: ", "").replace(" (line 8)", "").replace(" (line 5)", "").replace(" (line 9)", "")
-        for each in done.stderr.splitlines()
-    ] == ["60 of 60 rows have no image", *expected]
+    notes = [re.sub(r"note: | \(line [589]\)", "", each) for each in done.stderr.splitlines()]
+    assert notes == ["60 of 60 rows have no image", *expected]
     missing = frame.copy()
     missing.loc[[6, 9], "a"], missing.loc[3, "day"], missing.loc[[7, 8], "town"] = np.nan, pd.NaT, None
     missing["photo"] = None
@@ -120,16 +119,12 @@ def test_images_that_cannot_be_read_count_as_missing(table, model):
     rows = frame.copy()
     rows.at[2, "photo"], rows.at[5, "photo"] = b"<html>404</html>", b"\x89PNG\r\n\x1a\nshort"
     (said,) = told(lambda: model.predict(rows))
-    assert said.startswith(
-        "column 'photo': 2 of 60 images cannot be read and count as missing, the first: the input, row 3, "
-        "column 'photo' is no image in a known format"
-    )
+    assert said.startswith("column 'photo': 2 of 60 images") and "row 3, column 'photo' is no image" in said
     without = frame.copy()
     without.loc[[2, 5], "photo"] = None
     np.testing.assert_array_equal(model.predict_proba(rows), model.predict_proba(without))
     assert model.score(rows, y) == model.score(without, y)
-    with pytest.raises(UsboostError, match="row 3, column 'photo' is no image"):
-        model.predict_frame(rows, strict=True)
+    refuses("row 3, column 'photo' is no image", model.predict_frame, rows, strict=True)
     kept = MultimodalClassifier("logistic", images="photo", size=16, skip_unreadable=True, refit=False)
     assert np.isfinite(cross_val_score(kept, rows, y, cv=3)).all()
     (one,) = told(lambda: model.predict(rows.iloc[[2]]))
@@ -180,10 +175,8 @@ def test_a_column_of_which_nothing_can_be_read_is_another(table, model, tmp_path
         ),
         ("photo", 7.5, "the image column 'photo' must hold paths or bytes, not double"),
     ):
-        with pytest.raises(UsboostError, match=message):
-            model.predict(frame.assign(**{column: values}))
-    with pytest.raises(UsboostError, match="lacks column 'day'"):
-        model.predict(frame.drop(columns="day"))
+        refuses(message, model.predict, frame.assign(**{column: values}))
+    refuses("lacks column 'day'", model.predict, frame.drop(columns="day"))
     (said,) = told(lambda: model.predict(frame.assign(a=[np.inf, *frame["a"][1:]])))
     assert said == "column 'a': 1 of 60 values is no number and counts as missing, in row 1, inf"
 
@@ -201,10 +194,8 @@ def test_values_are_found_among_many_as_one_by_one(tmp_path):
             "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--batch", batch
         )
         first = int(wrong.min())
-        assert done.stderr == (
-            f"note: column 'x': 300 of 3,000 values are no numbers and count as missing, the first in "
-            f"row {first + 1} (line {first + 2}), {texts.iloc[first]!r}\n"
-        )
+        place = f"row {first + 1} (line {first + 2}), {texts.iloc[first]!r}\n"
+        assert "'x': 300 of 3,000 values" in done.stderr and done.stderr.endswith(place)
         expected = model.predict(frame[["x"]].mask(np.isin(np.arange(3000), wrong)[:, None]))
         np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["prediction"], expected, atol=1e-9)
     pd.DataFrame({"x": [f"bad {k}" for k in range(11_000)] + ["1"]}).to_csv(tmp_path / "n.csv", index=False)

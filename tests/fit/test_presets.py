@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from tests.conftest import refuses
 from tests.fit.conftest import accepted, numbers, refused
-from usboost import MultimodalClassifier, UsboostError
+from usboost import MultimodalClassifier
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.fit import bundle
 from usboost.models import catalogue
@@ -26,11 +27,8 @@ def test_fit_and_report_show_the_members(table, tmp_path):
     options = ("--label", "kind", "--rounds", 5, "--out", out)
     done = accepted("fit", table, *options, "--preset", "good")
     model = bundle.load(out).model
-    assert bundle.load(out).card.model == "good" and set(model.members_) == {
-        "linear_trees",
-        "2wl_ridge",
-        "lgbm",
-    }
+    assert bundle.load(out).card.model == "good"
+    assert set(model.members_) == {"linear_trees", "2wl_ridge", "lgbm"}
     accepted("report", out, table, "--out", tmp_path / "r.html")
     page = html.unescape(re.sub("<[^>]+>", " ", (tmp_path / "r.html").read_text()))
     for name, member in model.members_.items():
@@ -59,8 +57,7 @@ def test_what_cannot_be_asked_for(table, tmp_path):
     both = refused(*fit, "--model", "lgbm", "--preset", "good")
     assert both == "the model lgbm and the preset good are given; leave one of them out"
     assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
-    with pytest.raises(UsboostError, match="unknown preset 'slow'; choose among fast, good, best"):
-        catalogue.resolve_model(None, "slow")
+    refuses("unknown preset 'slow'; choose among fast, good, best", catalogue.resolve_model, None, "slow")
 
 
 def test_the_estimator_knows_them_too(table):
@@ -69,25 +66,16 @@ def test_the_estimator_knows_them_too(table):
     model = MultimodalClassifier(preset="good", rounds=3, time_limit=0.0).fit(x, y)
     assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
     assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.FAST_ALONE
-    assert (
-        catalogue.resolve_model(None, None, limited=True, images=False) == catalogue.PRESETS["best"] == "best"
-    )
+    assert catalogue.resolve_model(None, None, limited=True, images=False) == "best"
 
 
 def test_the_default_follows_the_table():
-    assert (
-        catalogue.resolve_model(None, None)
-        == catalogue.resolve_model(None, "fast")
-        == catalogue.PRESETS["fast"]
-    )
-    assert (
-        catalogue.resolve_model(None, None, images=False)
-        == catalogue.resolve_model(None, "fast", images=False)
-        == catalogue.FAST_ALONE
-    )
-    assert catalogue.resolve_model(None, None, images=False, task="regression") == catalogue.PRESETS["fast"]
-    assert catalogue.resolve_model("lgbm", None, images=False) == "lgbm"
-    assert catalogue.resolve_model(None, "good", images=False) == "good"
+    chosen, fast = catalogue.resolve_model, catalogue.PRESETS["fast"]
+    assert chosen(None, None) == chosen(None, "fast") == fast
+    assert chosen(None, None, images=False) == chosen(None, "fast", images=False) == catalogue.FAST_ALONE
+    assert chosen(None, None, images=False, task="regression") == fast
+    assert chosen("lgbm", None, images=False) == "lgbm"
+    assert chosen(None, "good", images=False) == "good"
 
 
 class Ended(Callback):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -14,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.fit.conftest import ROLES, accepted, numbers, refused, run
+from tests.report import Page
 from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import score
 from usboost.evaluation.ranking import metric_name, number
@@ -23,22 +22,6 @@ from usboost.models.inspection.inspect import calibration, expected_calibration_
 from usboost.report.importance import permutation
 from usboost.report.rows import worst
 from usboost.table.demo import write_demo
-
-
-class Page(HTMLParser):
-    """Tags, attributes and text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +122,8 @@ def test_unknown_labels_are_refused(model, fresh, tmp_path):
     path = fresh.parent / "cubes.csv"
     frame.to_csv(path, index=False)
     out = ("--out", tmp_path / "r.html")
-    assert refused("report", model, path, *out) == (
-        f"{path}, row 51 (line 52): 'batch' is 'cubes', which is "
-        "none of the model's classes mixed, plates, wedges"
-    )
+    said = refused("report", model, path, *out)
+    assert said.startswith(f"{path}, row 51 (line 52): 'batch' is 'cubes'") and "mixed, plates" in said
     frame["batch"] = None
     frame.to_csv(path, index=False)
     assert "column 'batch' is empty; name the column of labels" in refused("report", model, path, *out)
@@ -222,24 +203,6 @@ def test_intervals_without_a_class():
     found = intervals(np.zeros(20, int), np.full((20, 2), 0.5), draws=50)
     assert np.isnan(found["auc"]).all()
     assert found["log_loss"] == pytest.approx((np.log(2),) * 3)
-
-
-def test_the_card_describes_the_model(model, demo):
-    card = json.loads((model / "card.json").read_text())
-    assert card["classes"] == ["mixed", "plates", "wedges"] and card["label"] == "batch"
-    assert card["columns"] == {
-        "weight": "number",
-        "hardness": "number",
-        "colour": "category",
-        "line": "category",
-    }
-    assert card["rows"] == {"train": 120, "val": 0} and card["table"] == demo.name
-    assert card["images"] == {
-        "columns": ["image"],
-        "size": [32, 32],
-        "channels": 3,
-        "aspect": "crop",
-    }
 
 
 def test_importance_and_calibration(model, fresh, tmp_path):

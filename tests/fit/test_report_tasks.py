@@ -18,7 +18,7 @@ from sklearn.metrics import (
 )
 
 from tests.fit.conftest import accepted, numbers, refused
-from tests.fit.test_report import Page
+from tests.report import Page
 from usboost.evaluation.metrics import score, score_regression
 from usboost.evaluation.ranking import number, number_of_label
 from usboost.fit import bundle
@@ -117,18 +117,7 @@ def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
 def test_two_classes_at_the_threshold(tmp_path):
     for name, n, seed in (("t.csv", 150, 3), ("new.csv", 200, 4)):
         numbers(n, seed).to_csv(tmp_path / name, index=False)
-    out = (
-        "--model",
-        "lgbm",
-        "--rounds",
-        5,
-        "--threshold",
-        "0.3",
-        "--positive",
-        "yes",
-        "--out",
-        tmp_path / "m",
-    )
+    out = ("--model", "lgbm", "--rounds", 5, "--threshold=0.3", "--positive", "yes", "--out", tmp_path / "m")
     accepted("fit", tmp_path / "t.csv", "--label", "kind", *out)
     accepted("report", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "r.html")
     accepted("predict", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "p.csv")

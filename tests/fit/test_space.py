@@ -64,20 +64,6 @@ def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> Non
         assert described(with_settings(clone(model), own, name)) == described(model)
 
 
-def test_what_the_issue_asks_for_is_there() -> None:
-    images, table = (
-        {name: set(space_of(builders.build(name, parts), views)) for name in catalogue.OFFERED}
-        for parts, views in (SIDES["images"], SIDES["a table"])
-    )
-    assert {"shrinkage", "learners__S__max_depth", "learners__S__max_leaves"} <= table["crossed"]
-    assert {"learners__S__category_l2", "learners__U__hidden", "learners__U__batch_size"} <= table["crossed"]
-    assert images["crossed"] - table["crossed"] == {"learners__S__components"}
-    assert images["1wl_u"] - table["1wl_u"] == {"learners__U__backbone__finetune"}
-    assert "backbone__finetune" in images["baseline"] and "components" in images["lgbm"]
-    assert "components" not in images["lgbm_s"] | table["lgbm"]
-    assert table["prior"] == table["logistic"] == set()
-
-
 def test_what_is_fixed_or_of_another_kind_is_not_chosen() -> None:
     class Own(TreeLearner):
         kind: ClassVar[str] = "own"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,34 @@ _SHAPES = {
     "lgbm": (0.785, 9.0, 0.1),
 }
 _NETWORKS = ("baseline", "bfv_dnn")
+
+
+class Page(HTMLParser):
+    """A page's tags with their attributes, its text as it stands and by words, its title and first head."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.pieces: list[str] = []
+        self.heads: dict[str, str] = {}
+        self._inside = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._inside in ("title", "h1") and data.strip():
+            self.heads.setdefault(self._inside, data)
+        if self._inside != "style":
+            self.pieces.append(data)
+
+    @property
+    def words(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.pieces))
 
 
 def _scores(f1: float) -> dict[str, float]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import refuses
 from tests.report import DATASETS, MODELS, SEEDS, fit, write_cell, write_results, write_trace
-from usboost.errors import UsboostError
 from usboost.report import paper
 from usboost.report.results import COLUMNS, collect, missing, profiles, read_trace, table3, write_csv
 
@@ -141,8 +141,7 @@ def test_missing_cells_are_listed_in_table_order(tmp_path: Path) -> None:
 
 
 def test_empty_results_are_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UsboostError, match=r"no record.json found under .* ct .* 2wl; run the training"):
-        collect(tmp_path, ["ct"], ["2wl"])
+    refuses(r"no record.json found under .* ct .* 2wl; run the training", collect, tmp_path, ["ct"], ["2wl"])
 
 
 @pytest.mark.parametrize(
@@ -158,8 +157,7 @@ def test_empty_results_are_a_clear_error(tmp_path: Path) -> None:
 def test_a_broken_record_is_named(tmp_path: Path, text: str, names: str) -> None:
     (tmp_path / "ct/2wl/seed-0").mkdir(parents=True)
     (tmp_path / "ct/2wl/seed-0/record.json").write_text(text)
-    with pytest.raises(UsboostError, match=rf"record\.json.*{names}"):
-        collect(tmp_path, ["ct"], ["2wl"])
+    refuses(rf"record\.json.*{names}", collect, tmp_path, ["ct"], ["2wl"])
 
 
 def test_trace_marks_the_best_round_and_fills_columns(tmp_path: Path) -> None:
@@ -180,11 +178,9 @@ def test_a_broken_trace_is_named(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "2wl", [fit(0, 0.7)], "demo")
     path = tmp_path / "ct/2wl/seed-0/trace.parquet"
     path.write_bytes(b"not parquet")
-    with pytest.raises(UsboostError, match=r"trace\.parquet is not a Parquet file"):
-        read_trace(tmp_path, "ct", "2wl")
+    refuses(r"trace\.parquet is not a Parquet file", read_trace, tmp_path, "ct", "2wl")
     pd.DataFrame({"seed": [0]}).to_parquet(path)
-    with pytest.raises(UsboostError, match="no column 'round'"):
-        read_trace(tmp_path, "ct", "2wl")
+    refuses("no column 'round'", read_trace, tmp_path, "ct", "2wl")
 
 
 def test_the_papers_tables() -> None:

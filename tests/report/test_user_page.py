@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from tests.report import fit, write_card, write_cell, write_rows
-from tests.report.test_html import _Page
+from tests.report import Page, fit, write_card, write_cell, write_rows
 from usboost.evaluation.task import TASKS
 from usboost.report.blocks import Origin, RunLink
 from usboost.report.pages import write_pages
@@ -60,11 +59,11 @@ def test_validation_chooses_and_test_reports(results: Path) -> None:
     assert [each.model for each in ranked_fits(frame, results, "user_table", "f1")] == [
         *("linear_trees", "2wl", "lgbm_s", "baseline")
     ]
-    page = _Page(_report(results, datasets=["user_table"]).read_text())
+    page = Page(_report(results, datasets=["user_table"]).read_text())
     assert page.heads["h1"] == "Your data: predicting <i>kind"
-    assert "Selected (validation F1 0.900) Linear + trees" in page.text
-    assert "models:/usboost-user-user_table@champion" in page.text
-    assert "Demo data" not in page.text
+    assert "Selected (validation F1 0.900) Linear + trees" in page.words
+    assert "models:/usboost-user-user_table@champion" in page.words
+    assert "Demo data" not in page.words
 
 
 def test_the_papers_page_chooses_by_validation_too(tmp_path: Path) -> None:
@@ -73,7 +72,7 @@ def test_the_papers_page_chooses_by_validation_too(tmp_path: Path) -> None:
     html = write_pages(
         tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=("baseline", "2wl")
     ).read_text()
-    assert "Selected on CT (validation F1 0.9000) Baseline" in _Page(html).text
+    assert "Selected on CT (validation F1 0.9000) Baseline" in Page(html).words
     assert re.findall(r'class="first best">([^<]+)<', html) == ["0.5000", "0.9000"]  # of each split
 
 
@@ -96,27 +95,9 @@ def test_differences_have_intervals_and_a_test(results: Path) -> None:
     for each in behind:
         assert not each.within_noise and each.p_holm and each.p_holm < 0.05
         assert each.difference and each.difference[0] > each.difference[1] > 0
-    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
+    text = Page(_report(results, datasets=["user_table"]).read_text()).words
     assert "ahead of LightGBM on S and Baseline; statistically significant" in text
     assert "Its difference from 2WL is within noise" in text
-
-
-def test_a_tie_and_probabilities_worse_than_the_priors_are_said(results: Path) -> None:
-    for model, loss in (("baseline", 0.3), ("2wl", 0.1)):
-        scores = {"val": {"f1": 1.0, "log_loss": loss}, "test": {"f1": 0.9, "log_loss": 0.2}}
-        write_cell(results, "user_table", model, [fit(0, 0.5) | {"scores": scores}], "user")
-    counts = {"no": 59, "<b>yes": 1}  # the rows' own log-loss is 0.335
-    splits = {split: {"rows": 60, "classes": counts} for split in ("train", "val", "test")}
-    write_card(
-        results.parent / "prepared", "user_table", "user", classes=list(counts), splits=splits, columns={}
-    )
-    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
-    assert "Selected (validation F1 1.000) 2WL" in text
-    assert "2 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
-    assert re.search(
-        r"worse than the prior’s: log-loss 0\.1000 against 0\.08\d\d on the validation split, ", text
-    )
-    assert "The largest class has 50" in text
 
 
 def test_the_prior_is_not_worse_than_itself(results: Path) -> None:
@@ -129,7 +110,7 @@ def test_the_prior_is_not_worse_than_itself(results: Path) -> None:
     )
     prepared, out = results.parent / "prepared", results.parent / "out"
     page = write_pages(results, prepared, out, datasets=["user_table"], models=("prior", "baseline", "2wl"))
-    text = _Page(page.read_text()).text
+    text = Page(page.read_text()).words
     assert "test log-loss above 0.6931: Baseline." in text
 
 
@@ -145,7 +126,7 @@ def test_an_accuracy_of_1_has_an_interval_with_a_width(results: Path) -> None:
     value, low, high = best.test["accuracy"]
     assert value == 1.0 and high == pytest.approx(1.0)
     assert low == pytest.approx(binomtest(60, 60).proportion_ci(0.95, method="wilson").low)
-    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
+    text = Page(_report(results, datasets=["user_table"]).read_text()).words
     assert "1.000 0.940 to 1.000" in text and "1.000 to 1.000" not in text
 
 
@@ -156,14 +137,14 @@ def test_what_was_read_and_what_made_it(results: Path) -> None:
     )
     origin = Origin("boosting@user_table-2wl", {"prepared": "md5:" + "0" * 32}, runs)
     html = _report(results, datasets=["user_table"], origins={("user_table", "2wl", 0): origin}).read_text()
-    page = _Page(html)
+    page = Page(html)
     for piece in ("1,200 training", "Numbers age", "Categories shop", "Not read id, name", "<b>yes"):
-        assert piece in page.text
+        assert piece in page.words
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a" and attrs["href"]]
     assert [link for link in links if not link.startswith("#")] == [runs[0].address]
     anchors = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
-    assert "made-user_table-2wl" in anchors and "boosting@user_table-2wl" in page.text
+    assert "made-user_table-2wl" in anchors and "boosting@user_table-2wl" in page.words
     assert f'title="{origin.inputs["prepared"]}"' in html
 
 
@@ -172,9 +153,9 @@ def test_two_reports_lead_to_each_other(results: Path) -> None:
     own = _report(results, datasets=["user_table", "ct"])
     paper = own.with_name("paper.html")
     assert 'href="paper.html"' in own.read_text() and 'href="index.html"' in paper.read_text()
-    assert " on CT" not in _Page(own.read_text()).text
+    assert " on CT" not in Page(own.read_text()).words
     alone = write_pages(results, results, results.parent / "alone", datasets=["ct"], models=("baseline",))
-    assert "Selected on CT" in _Page(alone.read_text()).text and not alone.with_name("paper.html").exists()
+    assert "Selected on CT" in Page(alone.read_text()).words and not alone.with_name("paper.html").exists()
 
 
 def test_results_of_earlier_versions_have_no_intervals(results: Path) -> None:
@@ -228,7 +209,7 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
         assert each.difference[0] == pytest.approx(each.test["rmse"][0] - best.test["rmse"][0])
         assert 0 < each.difference[1] < each.difference[0] < each.difference[2]
     html = _report(numbers, datasets=["user_table"]).read_text()
-    text = _Page(html).text
+    text = Page(html).words
     for said in (
         *("Your data: predicting price", "is selected: validation RMSE 1,000.0."),
         *(
@@ -261,7 +242,7 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
 def test_whether_images_help_is_one_answer_and_its_ground(results: Path, mistakes, said) -> None:
     write_card(results.parent / "prepared", "user_table", "user", classes=["a", "b"], columns={}, images={})
     write_rows(results, "user_table", "lgbm_s", mistakes)
-    text = _Page(_report(results, datasets=["user_table"]).read_text()).text
+    text = Page(_report(results, datasets=["user_table"]).read_text()).words
     assert said in text and "of this one difference; in the table p is adjusted for all models)" in text
     assert ("asks the same of all rows" in text) == ("beyond noise" in said)
 

@@ -22,9 +22,8 @@ from safetensors.numpy import load_file, save_file
 
 from benchmarks.robustness import valid_inputs
 from tasks import settings
-from tests.conftest import encoded
-from tests.fit.test_report import Page
-from tests.report import write_cell, write_trace
+from tests.conftest import encoded, refuses
+from tests.report import Page, write_cell, write_trace
 from usboost.data.images import EncodedImages
 from usboost.datasets import census, covertype, image_files, imagenet, sources, store
 from usboost.datasets import image_folders as image_tree
@@ -64,8 +63,7 @@ def prepare(path: Path, tmp_path: Path) -> object:
 @pytest.mark.parametrize("outside", OUTSIDE)
 def test_a_image_path_cannot_leave_the_tables_folder(tmp_path: Path, outside: str) -> None:
     (tmp_path / "secret.png").write_bytes(valid_inputs.image(0))
-    with pytest.raises(UsboostError, match=r"is not a path inside|holds an absolute path"):
-        prepare(table(tmp_path / "own", [outside]), tmp_path)
+    refuses("not a path inside|an absolute path", prepare, table(tmp_path / "own", [outside]), tmp_path)
     assert not (tmp_path / "work").exists()
 
 
@@ -73,11 +71,13 @@ def test_a_link_cannot_lead_out_of_the_tables_folder(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(valid_inputs.image(0))
     path = table(tmp_path / "own", ["link.png"])
     (tmp_path / "own" / "link.png").symlink_to(tmp_path / "secret.png")
-    with pytest.raises(UsboostError, match="is a link that leads out of"):
-        prepare(path, tmp_path)
+    refuses("is a link that leads out of", prepare, path, tmp_path)
     (tmp_path / "own" / "folder").symlink_to(tmp_path)
-    with pytest.raises(UsboostError, match="is a link that leads out of"):
-        prepare(table(tmp_path / "own", ["folder/secret.png"]), tmp_path)
+    refuses("is a link that leads out of", prepare, table(tmp_path / "own", ["folder/secret.png"]), tmp_path)
+
+
+def animals(path: Path, tmp_path: Path) -> store.Prepared:
+    return imagenet.prepare(path, seed=0, profile="demo", size=8, work=tmp_path / "work")
 
 
 def image_tree_of(folder: Path) -> Path:
@@ -91,16 +91,14 @@ def image_tree_of(folder: Path) -> Path:
 def test_links_in_folders_of_images_cannot_leave_them(tmp_path: Path) -> None:
     raw, secret = image_tree_of(tmp_path / "raw"), tmp_path / "secret.JPEG"
     secret.write_bytes(valid_inputs.image(0, kind="JPEG"))
-    imagenet.prepare(raw, seed=0, profile="demo", size=8, work=tmp_path / "work")
+    animals(raw, tmp_path)
     for place in ("train/n02085620/images/x.JPEG", "val/images/x.JPEG"):
         (raw / place).symlink_to(secret)
-        with pytest.raises(UsboostError, match="is a link that leads out of"):
-            imagenet.prepare(raw, seed=0, profile="demo", size=8, work=tmp_path / "work")
+        refuses("is a link that leads out of", animals, raw, tmp_path)
         (raw / place).unlink()
     (tmp_path / "elsewhere").mkdir()
     (raw / "train" / "n02123045").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsboostError, match="is a link that leads out of"):
-        imagenet.prepare(raw, seed=0, profile="demo", size=8, work=tmp_path / "work")
+    refuses("is a link that leads out of", animals, raw, tmp_path)
 
 
 def test_train_itself_may_lie_on_another_disk(tmp_path: Path) -> None:
@@ -109,15 +107,14 @@ def test_train_itself_may_lie_on_another_disk(tmp_path: Path) -> None:
     (raw / "train").symlink_to(tmp_path / "disk")
     inside = raw / "train" / "n02085620" / "images"
     (inside / "again.JPEG").symlink_to(inside / "n02085620_0.JPEG")
-    made = imagenet.prepare(raw, seed=0, profile="demo", size=8, work=tmp_path / "work")
+    made = animals(raw, tmp_path)
     assert len(made.splits["train"]) == 7
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "C:\\x", "a/../../x", "..\\x", "tiny/train/../../../x"])
 def test_a_zip_member_cannot_lead_out(tmp_path: Path, name: str) -> None:
     (tmp_path / "t.zip").write_bytes(valid_inputs.zipped({**valid_inputs.tiny_imagenet(), name: b"x"}))
-    with pytest.raises(UsboostError, match="a path that leads out of it"):
-        open_tree(tmp_path / "t.zip")
+    refuses("a path that leads out of it", open_tree, tmp_path / "t.zip")
 
 
 def test_a_link_in_a_zip_is_only_a_short_file(tmp_path: Path) -> None:
@@ -128,8 +125,7 @@ def test_a_link_in_a_zip_is_only_a_short_file(tmp_path: Path) -> None:
         for name, data in members.items():
             archive.writestr(name, data)
         archive.writestr(link, "/etc/passwd")
-    with pytest.raises(UsboostError, match=r"link\.JPEG .* is no image in a known format"):
-        imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "work")
+    refuses(r"link\.JPEG .* is no image in a known format", animals, tmp_path / "t.zip", tmp_path)
 
 
 @pytest.mark.parametrize("file", ["../../../secret.parquet", "/etc/x.parquet", "images-00000.parquet/../x"])
@@ -138,8 +134,7 @@ def test_a_card_cannot_name_a_shard_elsewhere(tmp_path: Path, file: str) -> None
     card = json.loads((tmp_path / "toy" / "card.json").read_text())
     card["images"]["splits"]["train"]["shards"][0]["file"] = file
     (tmp_path / "toy" / "card.json").write_text(json.dumps(card))
-    with pytest.raises(UsboostError, match="does not describe the images"):
-        store.read(tmp_path / "toy", "train")
+    refuses("does not describe the images", store.read, tmp_path / "toy", "train")
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd", "gbm/../../secret.json"])
@@ -149,15 +144,13 @@ def test_a_model_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None
     document = json.loads(path.read_text())
     document["files"][name] = "0" * 64
     path.write_text(json.dumps(document))
-    with pytest.raises(UsboostError, match="is no file of a model"):
-        load(tmp_path / "model")
+    refuses("is no file of a model", load, tmp_path / "model")
     (tmp_path / "secret.safetensors").write_bytes(b"x")
     document = json.loads(path.read_text())
     del document["files"]
     document["stages"][0]["file"] = "../secret.safetensors"
     path.write_text(json.dumps(document))
-    with pytest.raises(UsboostError, match=r"model/secret\.safetensors"):
-        load(tmp_path / "model")
+    refuses(r"model/secret\.safetensors", load, tmp_path / "model")
 
 
 @pytest.mark.parametrize("cache", ["/somewhere", "../somewhere", "data/../../x"])
@@ -190,8 +183,7 @@ def test_a_gzip_bomb(tmp_path: Path, reader: Callable, monkeypatch: pytest.Monke
     (tmp_path / "raw.gz").write_bytes(part * 40)  # 640 MiB in as many KiB
 
     def read() -> None:
-        with pytest.raises(UsboostError, match="holds more than the 1,048,576 bytes"):
-            reader(tmp_path / "raw.gz")
+        refuses("holds more than the 1,048,576 bytes", reader, tmp_path / "raw.gz")
 
     assert sources.LARGEST == 1 << 29
     monkeypatch.setattr(sources, "LARGEST", 1 << 20)
@@ -225,8 +217,7 @@ def test_a_image_with_a_compressed_comment(tmp_path: Path) -> None:
     bomb = whole[:33] + chunk + whole[33:]
 
     def read() -> None:
-        with pytest.raises(UsboostError, match="cannot be read as an image"):
-            image_files.load(bomb, size=8, channels=3)
+        refuses("cannot be read as an image", image_files.load, bomb, size=8, channels=3)
 
     assert peak(read) < 1 << 24
 
@@ -235,8 +226,7 @@ def test_a_prepared_image_of_gigantic_size(tmp_path: Path) -> None:
     images = EncodedImages(pa.array([png(20_000, 20_000)]), channels=1, height=8, width=8)
 
     def read() -> None:
-        with pytest.raises(UsboostError, match=r"not L of 8 x 8|cannot be decoded"):
-            images.decode()
+        refuses(r"not L of 8 x 8|cannot be decoded", images.decode)
 
     assert peak(read) < 1 << 22
 
@@ -248,16 +238,14 @@ def test_a_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_files, "LARGEST_FILE", 1 << 20)
 
     def read() -> None:
-        with pytest.raises(UsboostError, match="has 67,108,864 bytes, more than the 1,048,576"):
-            imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "work")
+        refuses("has 67,108,864 bytes, more than the 1,048,576", animals, tmp_path / "t.zip", tmp_path)
 
     assert peak(read) < 1 << 24
     monkeypatch.setattr(image_tree, "LARGEST_TEXT", 1 << 20)
     (tmp_path / "u.zip").write_bytes(
         valid_inputs.zipped({**members, "tiny/val/val_annotations.txt": b"\0" * (1 << 26)})
     )
-    with pytest.raises(UsboostError, match="more than a list of labels may have"):
-        imagenet.prepare(tmp_path / "u.zip", seed=0, profile="demo", size=8, work=tmp_path / "work")
+    refuses("more than a list of labels may have", animals, tmp_path / "u.zip", tmp_path)
 
 
 def test_a_zip_member_that_says_it_is_small(tmp_path: Path) -> None:
@@ -268,8 +256,7 @@ def test_a_zip_member_that_says_it_is_small(tmp_path: Path) -> None:
     (tmp_path / "t.zip").write_bytes(data)
 
     def read() -> None:
-        with pytest.raises(UsboostError, match="cannot be unzipped"):
-            image_files.read((tmp_path / "t.zip", name))
+        refuses("cannot be unzipped", image_files.read, (tmp_path / "t.zip", name))
 
     assert peak(read) < 1 << 24
 
@@ -290,11 +277,9 @@ def test_a_yaml_bomb(tmp_path: Path, merge: str) -> None:
         many = ", ".join([f"*a{k - 1}"] * 9)
         lines.append(f"a{k}: &a{k} {{{merge}[{many}]}}" if merge else f"a{k}: &a{k} [{many}]")
     (tmp_path / "p.yaml").write_text("\n".join(lines))
-    with pytest.raises(UsboostError, match="aliases that stand for over 100,000 values"):
-        settings.load(tmp_path / "p.yaml")
+    refuses("aliases that stand for over 100,000 values", settings.load, tmp_path / "p.yaml")
     (tmp_path / "p.yaml").write_text("a: &a [*a]")
-    with pytest.raises(UsboostError, match="aliases that stand for over"):
-        settings.load(tmp_path / "p.yaml")
+    refuses("aliases that stand for over", settings.load, tmp_path / "p.yaml")
 
 
 def test_trees_that_never_end_or_share_branches(tmp_path: Path) -> None:
@@ -310,8 +295,7 @@ def test_trees_that_never_end_or_share_branches(tmp_path: Path) -> None:
             content = json.loads(document.read_text())
             content["files"] = {name: sha256(document.parent / name) for name in content["files"]}
             document.write_text(json.dumps(content))
-        with pytest.raises(UsboostError, match="a tree has a node"):
-            load(tmp_path / "model")
+        refuses("a tree has a node", load, tmp_path / "model")
 
 
 def test_a_network_of_gigantic_width_is_not_built(tmp_path: Path) -> None:
@@ -321,8 +305,7 @@ def test_a_network_of_gigantic_width_is_not_built(tmp_path: Path) -> None:
     for widths in ([9_999_999, 9_999_999, 2], [10**12, 2], [-1, 2], [1.5, 2], [], "44"):
         document["stages"][0]["learners"]["U"]["meta"]["spec"]["widths"] = widths
         path.write_text(json.dumps(document))
-        with pytest.raises(UsboostError, match="a network's"):
-            load(tmp_path / "model")
+        refuses("a network's", load, tmp_path / "model")
 
 
 # Reports.

@@ -1,26 +1,32 @@
-"""Faults on disk and on the way: each is named, and what was there stays."""
+"""Faults on disk, a full disk and faults on the way: each is named, and what was there stays."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from safetensors import SafetensorError
 
 from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
-from tests.conftest import contents
+from tests.conftest import contents, refuses
 from tests.report import write_cell
 from tests.serving import Server, serving
-from usboost.datasets import store
+from usboost.datasets import sources, store
 from usboost.datasets.sources import RemoteFile, find_source
 from usboost.errors import UsboostError
 from usboost.files import replacing
+from usboost.fit.estimator import MultimodalClassifier
 from usboost.learners.networks.architectures import read_weights
 from usboost.models import persistence
 from usboost.report.pages import write_pages
@@ -76,8 +82,7 @@ def test_one_changed_bit_of_a_model_is_seen(tmp_path: Path, file: str) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UsboostError, match=rf"{file} is not the file that was saved"):
-        persistence.load(tmp_path / "model")
+    refuses(rf"{file} is not the file that was saved", persistence.load, tmp_path / "model")
 
 
 def test_a_model_saved_before_digests_were_kept_is_read(tmp_path: Path) -> None:
@@ -108,6 +113,7 @@ CARDS: dict[str, Callable[[dict], object]] = {
     "channels of 7": lambda card: card["images"].update(channels=7),
     "no shards": lambda card: card["images"]["splits"]["train"].pop("shards"),
     "a shard without digest": lambda card: card["images"]["splits"]["train"]["shards"][0].pop("sha256"),
+    "a view without an encoder": lambda card: card["encoders"].pop("S"),
     "no class": lambda card: card.update(classes=["only"]),
     "format 99": lambda card: card.update(format=99),
 }
@@ -119,8 +125,7 @@ def test_a_wrong_card(toy: Path, change: str) -> None:
     CARDS[change](card)
     (toy / "card.json").write_text(json.dumps(card))
     before = contents(toy)
-    with pytest.raises(UsboostError, match=str(toy)):
-        store.read(toy, "train")
+    refuses(str(toy), store.read, toy, "train")
     assert contents(toy) == before
 
 
@@ -129,12 +134,11 @@ def test_a_wrong_card(toy: Path, change: str) -> None:
 )
 def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
     (toy / "card.json").write_bytes(data)
-    with pytest.raises(UsboostError, match=r"card\.json"):
-        store.read(toy, "train")
+    refuses(r"card\.json", store.read, toy, "train")
     (toy / "card.json").unlink()
+    refuses(r"card\.json is missing; prepare the dataset", store.read, toy, "train")
     (toy / "card.json").mkdir()
-    with pytest.raises(UsboostError, match=r"card\.json cannot be read"):
-        store.read_card(toy)
+    refuses(r"card\.json cannot be read", store.read_card, toy)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +147,7 @@ def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
 def test_a_model_json_that_is_none(tmp_path: Path, data: bytes) -> None:
     persistence.save(valid_inputs.models()["2wl"][0], tmp_path / "model")
     (tmp_path / "model" / "model.json").write_bytes(data)
-    with pytest.raises(UsboostError, match=r"model\.json"):
-        persistence.load(tmp_path / "model")
+    refuses(r"model\.json", persistence.load, tmp_path / "model")
 
 
 def test_boosted_features_cut_short(tmp_path: Path) -> None:
@@ -154,8 +157,7 @@ def test_boosted_features_cut_short(tmp_path: Path) -> None:
     write_features(iter([np.ones((50, 3), dtype=np.float32)]), path)
     assert len(read_features(tmp_path, "train", 50)) == 50
     cut(path, 0.7)
-    with pytest.raises(UsboostError, match=str(path)):
-        read_features(tmp_path, "train", 50)
+    refuses(str(path), read_features, tmp_path, "train", 50)
 
 
 def test_weights_cut_short(tmp_path: Path) -> None:
@@ -163,15 +165,13 @@ def test_weights_cut_short(tmp_path: Path) -> None:
 
     torch.save({"features.0.weight": torch.zeros(64, 3, 3, 3)}, tmp_path / "w.pth")
     cut(tmp_path / "w.pth", 0.6)
-    with pytest.raises(UsboostError, match=str(tmp_path / "w.pth")):
-        read_weights("vgg16", str(tmp_path / "w.pth"))
+    refuses(str(tmp_path / "w.pth"), read_weights, "vgg16", str(tmp_path / "w.pth"))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"digest": 1}', '{"path": 3}'])
 def test_a_damaged_pointer_to_raw_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "source.json").write_text(text)
-    with pytest.raises(UsboostError, match=r"source\.json is damaged"):
-        _raw(tmp_path)
+    refuses(r"source\.json is damaged", _raw, tmp_path)
 
 
 # Downloads.
@@ -198,6 +198,7 @@ def test_a_download_that_breaks_off(server: Server, tmp_path: Path, sent: int) -
     with pytest.raises(UsboostError, match=r"raw\.data is missing and could not be downloaded") as error:
         find_source("census", remote(server, None), folder=None, cache=tmp_path)
     assert isinstance(error.value.__cause__, OSError)  # so that a task tries again later
+    assert server.asked == sources.ATTEMPTS and "put raw.data into $USBOOST_DATA/census/" in str(error.value)
     assert contents(tmp_path) == {"census/other.data": b"there before"}
     server.answers = [(200, CONTENT, None)]
     find_source("census", remote(server, None), folder=None, cache=tmp_path)
@@ -240,12 +241,10 @@ def read_only() -> Iterator[Path]:
 def test_a_folder_that_cannot_be_written(server: Server) -> None:
     model = valid_inputs.models()["2wl"][0]
     with read_only() as folder:
-        with pytest.raises(UsboostError, match=f"{folder / 'kept'} cannot be written"):
-            persistence.save(model, folder / "kept")
+        refuses(f"{folder / 'kept'} cannot be written", persistence.save, model, folder / "kept")
         with pytest.raises(UsboostError, match="cannot be written"), replacing(folder / "new" / "deep"):
             raise AssertionError("nothing can be written here")
-        with pytest.raises(UsboostError, match="cannot be written"):
-            find_source("kept", remote(server, None), folder=None, cache=folder)
+        refuses("cannot be written", find_source, "kept", remote(server, None), folder=None, cache=folder)
         assert contents(folder) == {"kept/a": b"before"}
 
 
@@ -253,8 +252,7 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     scores = {"val": {"f1": 0.5}, "test": {"f1": 0.5}}
     write_cell(tmp_path, "ct", "2wl", [{"seed": 0, "scores": scores}], "demo")
     (tmp_path / "out").write_text("a file")
-    with pytest.raises(UsboostError, match="out"):
-        write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
+    refuses("out", write_pages, tmp_path, tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
     assert (tmp_path / "out").read_text() == "a file"
 
 
@@ -278,3 +276,61 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path: Path, umask: int, mo
     finally:
         os.umask(before)
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "made").iterdir()} == {mode}
+
+
+@contextmanager
+def no_larger_file(size: int) -> Iterator[None]:
+    """As a full disk: no file of this process may have more bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", sorted(valid_inputs.models()))
+def test_every_kind_of_model(tmp_path: Path, name: str) -> None:
+    model, folder = valid_inputs.models()[name][0], tmp_path / "model"
+    persistence.save(model, folder)
+    before = contents(tmp_path)
+    # each limit is just below the size of a file, so that each writer meets it
+    for size in sorted({1, *(len(each) - 1 for each in before.values())}):
+        with no_larger_file(size), pytest.raises(UsboostError) as told:
+            persistence.save(model, folder)
+        assert str(told.value) == f"{folder} cannot be written: File too large"
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["logistic", "lgbm", "forest", "2wl"])
+def test_a_saved_estimator(tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=60), "z": rng.normal(size=60)})
+    model = MultimodalClassifier(name, rounds=2, refit=False).fit(frame, frame.x > 0)
+    model.save(tmp_path / "m")
+    before = contents(tmp_path)
+    for size in sorted({1, *(len(each) - 1 for each in before.values())}):
+        with no_larger_file(size), pytest.raises(UsboostError, match=r"/m cannot be written: File too large"):
+            model.save(tmp_path / "m")
+        assert contents(tmp_path) == before
+
+
+def test_whatever_a_writer_raises(tmp_path: Path) -> None:
+    full = os.strerror(errno.ENOSPC)
+    errors = [
+        OSError(errno.ENOSPC, full, "a"),
+        SafetensorError(f"Error while serializing: I/O error: {full} (os error 28)"),
+        RuntimeError(f"catboost/file.cpp: (Error 28: {full}) can't write"),
+        UsboostError(f"{tmp_path}/.a.tmp cannot be written: {full}"),
+    ]
+    for error in errors:
+        with pytest.raises(UsboostError) as told, replacing(tmp_path / "new"):
+            raise error
+        assert str(told.value) == f"{tmp_path / 'new'} cannot be written: {full}"
+        assert isinstance(told.value.__cause__, OSError)
+        assert not list(tmp_path.iterdir())
+    # others are passed on as they are
+    with pytest.raises(KeyError), replacing(tmp_path / "new"):
+        raise KeyError("a")
+    with pytest.raises(FileNotFoundError), replacing(tmp_path / "new"):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "b")

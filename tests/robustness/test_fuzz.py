@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 from benchmarks.robustness import fuzz, mutations, valid_inputs
 from tasks import settings
 from tasks.fits.features import read_features
+from tests.conftest import refuses
 from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -154,8 +155,7 @@ def test_model_documents(tmp_path: Path, case: str) -> None:
     document = saved(tmp_path / "m", name)
     change(document)
     (tmp_path / "m" / "model.json").write_text(json.dumps(document))
-    with pytest.raises(UsboostError, match=str(tmp_path / "m") + "|a model file"):
-        persistence.load(tmp_path / "m")
+    refuses(str(tmp_path / "m") + "|a model file", persistence.load, tmp_path / "m")
 
 
 def _value(index: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -201,8 +201,7 @@ def test_model_arrays(tmp_path: Path, case: str) -> None:
     else:
         arrays[key] = np.ascontiguousarray(change(arrays[key]))
     save_file(arrays, path)
-    with pytest.raises(UsboostError, match=str(tmp_path / "m")):
-        persistence.load(tmp_path / "m")
+    refuses(str(tmp_path / "m"), persistence.load, tmp_path / "m")
 
 
 def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
@@ -214,8 +213,7 @@ def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
     arrays = load_file(path)
     for name, wrong in (("feature.start", [5, 3]), ("value.start", [0]), ("left.start", [[0]])):
         save_file({**arrays, name: np.array(wrong)}, path)
-        with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
-            boosted_features.load_gbm(tmp_path / "gbm")
+        refuses(str(tmp_path / "gbm"), boosted_features.load_gbm, tmp_path / "gbm")
     save_file(arrays, path)
     for key, value in (
         ("initial", 3),
@@ -224,21 +222,17 @@ def test_a_gbm_whose_trees_start_nowhere(tmp_path: Path) -> None:
         ("initial", [float("inf")] * 3),
     ):
         (tmp_path / "gbm" / "gbm.json").write_text(json.dumps({**document, key: value}))
-        with pytest.raises(UsboostError, match=str(tmp_path / "gbm")):
-            boosted_features.load_gbm(tmp_path / "gbm")
+        refuses(str(tmp_path / "gbm"), boosted_features.load_gbm, tmp_path / "gbm")
 
 
 def test_numbers_of_5000_digits(tmp_path: Path) -> None:
     path = tmp_path / "p"
     path.write_text(",".join(["1"] * 16 + ["9" * 5000]))
-    with pytest.raises(UsboostError, match="line 1"):
-        sequences.read_pendigits(path)
+    refuses("line 1", sequences.read_pendigits, path)
     path.write_text("@dimensions " + "9" * 5000 + "\n@classLabel true a\n@data\n1,2:a\n")
-    with pytest.raises(UsboostError, match="@dimensions"):
-        sequences.read_ts(path)
+    refuses("@dimensions", sequences.read_ts, path)
     path.write_text("data_seed: " + "9" * 5000)
-    with pytest.raises(UsboostError, match="is not valid YAML"):
-        settings.load(path)
+    refuses("is not valid YAML", settings.load, path)
 
 
 @pytest.mark.parametrize(
@@ -246,11 +240,9 @@ def test_numbers_of_5000_digits(tmp_path: Path) -> None:
 )
 def test_params_yaml(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "p").write_bytes(data)
-    with pytest.raises(UsboostError, match=str(tmp_path / "p")):
-        settings.load(tmp_path / "p")
+    refuses(str(tmp_path / "p"), settings.load, tmp_path / "p")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(UsboostError, match="cannot be read"):
-        settings.load(tmp_path / "folder")
+    refuses("cannot be read", settings.load, tmp_path / "folder")
 
 
 @pytest.mark.parametrize("notes", [b"{", b'{"columns": 3}', b'{"columns": [3]}', b"\xff", b"[]", b"[" * 9999])
@@ -265,8 +257,7 @@ def test_notes_of_pandas_in_a_parquet_table(tmp_path: Path, notes: bytes) -> Non
 def test_text_in_parquet_that_is_not_utf8(tmp_path: Path) -> None:
     values = pa.array([b"\xff\xfe", b"b", b"c", b"d"]).view(pa.string())
     pq.write_table(pa.table({"x": values, "y": ["a", "b"] * 2}), tmp_path / "t.parquet")
-    with pytest.raises(UsboostError, match=r"t\.parquet is damaged"):
-        read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
+    refuses(r"t\.parquet is damaged", read_columns, tmp_path / "t.parquet", TableSpec(label="y"))
 
 
 def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:
@@ -278,8 +269,7 @@ def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:
         (tmp_path / "t.zip").write_bytes(data[:at] + damage + data[at + 8 :])
         with pytest.raises(UsboostError, match="cannot be unzipped"):
             imagenet.prepare(tmp_path / "t.zip", seed=0, profile="demo", size=8, work=tmp_path / "w")
-        with pytest.raises(UsboostError, match="cannot be unzipped"):
-            image_files.read((tmp_path / "t.zip", name))
+        refuses("cannot be unzipped", image_files.read, (tmp_path / "t.zip", name))
 
 
 @pytest.mark.parametrize(
@@ -287,8 +277,7 @@ def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:
 )
 def test_boosted_features_that_are_no_numbers(tmp_path: Path, column: list[Any]) -> None:
     pq.write_table(pa.table({"0": pa.array(column)}), tmp_path / "train.parquet")
-    with pytest.raises(UsboostError, match=str(tmp_path)):
-        read_features(tmp_path, "train", 2)
+    refuses(str(tmp_path), read_features, tmp_path, "train", 2)
 
 
 PREPARED: dict[str, Callable[[pa.Table], pa.Table]] = {
@@ -339,7 +328,5 @@ def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:
     with pytest.raises(UsboostError, match="unknown device None"):
         pick_device(None)  # type: ignore[arg-type]
     views = Views(S=Table.from_numeric(np.zeros((4, 1))))
-    with pytest.raises(UsboostError, match="names no view"):
-        LightGBMBaseline(views=(), validation_fraction=0).fit(views, [0, 1, 0, 1])
-    with pytest.raises(UsboostError, match="'c' holds lists or records"):
-        TableEncoder.fit(pd.DataFrame({"c": [{"a": 1}, {"b": 2}]}), ["c"])
+    refuses("names no view", LightGBMBaseline(views=(), validation_fraction=0).fit, views, [0, 1, 0, 1])
+    refuses("'c' holds lists or records", TableEncoder.fit, pd.DataFrame({"c": [{"a": 1}, {"b": 2}]}), ["c"])

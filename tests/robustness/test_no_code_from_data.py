@@ -22,6 +22,7 @@ from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
 from tasks.fits.features import read_features
 from tasks.served_model import ServedModel
+from tests.conftest import refuses
 from tests.report import write_cell
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
@@ -169,10 +170,14 @@ def test_a_prepared_dataset_whose_card_vouches_for_the_bomb(tmp_path: Path, bomb
 def test_a_image_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
     table = pd.DataFrame({"x": range(12), "y": ["a", "b"] * 6, "image": [bombs[1]] * 12})
     (tmp_path / "t.parquet").write_bytes(valid_inputs.parquet(table))
-    with pytest.raises(UsboostError, match="no image in a known format"):
-        user_table.prepare(
-            tmp_path / "t.parquet", TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "w"
-        )
+    refuses(
+        "no image in a known format",
+        user_table.prepare,
+        tmp_path / "t.parquet",
+        TableSpec(label="y", image="image", size=8),
+        seed=0,
+        work=tmp_path / "w",
+    )
 
 
 def test_cached_embeddings(tmp_path: Path, marker: Path, bombs: list[bytes]) -> None:
@@ -193,8 +198,7 @@ def test_backbone_weights(tmp_path: Path, bombs: list[bytes], ending: str) -> No
     path = tmp_path / f"weights.{ending}"
     for bomb in bombs:
         path.write_bytes(bomb)
-        with pytest.raises(UsboostError, match="is not a state dict of tensors"):
-            read_weights("resnet50", str(path))
+        refuses("is not a state dict of tensors", read_weights, "resnet50", str(path))
 
 
 def test_backbone_weights_in_torchvisions_cache(
@@ -205,15 +209,13 @@ def test_backbone_weights_in_torchvisions_cache(
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
     for bomb in bombs:
         path.write_bytes(bomb)
-        with pytest.raises(UsboostError, match="is not a state dict of tensors"):
-            read_weights("vgg16", True)
+        refuses("is not a state dict of tensors", read_weights, "vgg16", True)
 
 
 @pytest.mark.parametrize("weights", [[1, 2], {"a": 1}, {1: torch.zeros(1)}, torch.zeros(2), {"a": {"b": 1}}])
 def test_backbone_weights_are_tensors_by_name(tmp_path: Path, weights: object) -> None:
     torch.save(weights, tmp_path / "w.pth")
-    with pytest.raises(UsboostError, match="is not a state dict of tensors"):
-        read_weights("vgg16", str(tmp_path / "w.pth"))
+    refuses("is not a state dict of tensors", read_weights, "vgg16", str(tmp_path / "w.pth"))
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "pq", "feather", "jsonl", "xlsx", "csv.gz", "zip"])
@@ -225,15 +227,13 @@ def test_a_pickle_called_a_table(tmp_path: Path, bombs: list[bytes], ending: str
             read_columns(path, TableSpec(label="y"))
     path = tmp_path / "table.pkl"
     path.write_bytes(bombs[1])
-    with pytest.raises(UsboostError, match=r"is no table of a known kind; write it as \.parquet"):
-        read_columns(path, TableSpec(label="y"))
+    refuses(r"is no table of a known kind; write it as \.parquet", read_columns, path, TableSpec(label="y"))
 
 
 def test_a_table_with_a_column_of_pickles(tmp_path: Path, bombs: list[bytes]) -> None:
     table = pd.DataFrame({"x": [bombs[1]] * 4, "y": ["a", "b"] * 2})
     (tmp_path / "t.parquet").write_bytes(valid_inputs.parquet(table))
-    with pytest.raises(UsboostError, match="'x' is of type binary"):
-        read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
+    refuses("'x' is of type binary", read_columns, tmp_path / "t.parquet", TableSpec(label="y"))
 
 
 def test_arrow_types_that_carry_a_pickle(tmp_path: Path, marker: Path, bombs: list[bytes]) -> None:
@@ -292,8 +292,7 @@ def test_params_yaml_builds_no_objects(tmp_path: Path, marker: Path, bombs: list
     path = tmp_path / "params.yaml"
     for tag in ("apply:os.system", "new:pathlib.Path", "name:os.system", "apply:subprocess.check_call"):
         path.write_text(f"profile: !!python/object/{tag} ['touch {marker}']\n")
-        with pytest.raises(UsboostError, match="is not valid YAML"):
-            settings_file.load(path)
+        refuses("is not valid YAML", settings_file.load, path)
     for bomb in bombs:
         path.write_bytes(bomb)
         with pytest.raises(UsboostError):

@@ -21,7 +21,6 @@ from benchmarks.study.equal_tables import (
 )
 
 ROOT = Path(__file__).parents[2]
-SAME = ", the best of its trials too"
 
 
 def scored(model: str, kind: str, seed: int, log_loss: float, **others: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from benchmarks.study import plan, results
 from benchmarks.study.cells import kept_at
 from benchmarks.study.results import claims, luck, paired, printed, scores, shown
 from benchmarks.study.rows import interval, spread
-from usboost.errors import UsboostError
+from tests.conftest import refuses
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,8 +102,7 @@ def test_the_larger_part_is_shown_once_it_has_what_is_needed() -> None:
 
 @pytest.mark.parametrize("wrong", [{"model": "2wll"}, {"part": "ct", "dataset": "mi"}, {"seed": 77}])
 def test_a_cell_that_the_plan_lacks_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
-    with pytest.raises(UsboostError, match=str(next(iter(wrong.values())))):
-        results.run(tmp_path, **wrong)
+    refuses(str(next(iter(wrong.values()))), results.run, tmp_path, **wrong)
     assert list(tmp_path.iterdir()) == []
 
 

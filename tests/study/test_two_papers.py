@@ -11,7 +11,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.study import two_papers
-from usboost.errors import UsboostError
+from tests.conftest import refuses
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,5 +75,4 @@ def test_run_fits_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     for _ in range(2):
         two_papers.run(tmp_path, ["iris"])
     assert fits == [0] and len(pd.read_csv(tmp_path / two_papers.SCORES.name)) == 1
-    with pytest.raises(UsboostError, match="iriss"):
-        two_papers.run(tmp_path, ["iriss"])
+    refuses("iriss", two_papers.run, tmp_path, ["iriss"])

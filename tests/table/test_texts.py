@@ -17,6 +17,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from tasks import tracking
+from tests.conftest import refuses
 from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.fit import bundle
@@ -268,20 +269,16 @@ def test_a_damaged_file_is_refused(damage: Callable[[Arrays], Any], saved: Path,
     damage(arrays)
     save_file(arrays, tmp_path / texts.FILE)
     digest = hashlib.sha256((tmp_path / texts.FILE).read_bytes()).hexdigest()
-    with pytest.raises(UsboostError, match="fit the model again"):
-        texts.read_texts(tmp_path, ["note"], digest)
+    refuses("fit the model again", texts.read_texts, tmp_path, ["note"], digest)
 
 
 def test_a_card_of_another_file_is_refused(saved: Path, tmp_path: Path) -> None:
     card = json.loads((saved / "card.json").read_text())
     digest = card["texts_sha256"]
     assert list(texts.read_texts(saved, ["note"], digest)) == ["note"]
-    with pytest.raises(UsboostError, match="is not the file that its card is of"):
-        texts.read_texts(saved, ["note"], "0" * 64)
-    with pytest.raises(UsboostError, match="does not hold the columns of text of its card"):
-        texts.read_texts(saved, ["note", "more"], digest)
-    with pytest.raises(UsboostError, match="cannot be read"):
-        texts.read_texts(tmp_path, ["note"], digest)
+    refuses("is not the file that its card is of", texts.read_texts, saved, ["note"], "0" * 64)
+    refuses("columns of text of its card", texts.read_texts, saved, ["note", "more"], digest)
+    refuses("cannot be read", texts.read_texts, tmp_path, ["note"], digest)
     (tmp_path / texts.FILE).write_bytes(b"\x80\x04K\x01.")
     with pytest.raises(UsboostError, match="is no safetensors file"):
         texts.read_texts(tmp_path, ["note"], hashlib.sha256(b"\x80\x04K\x01.").hexdigest())
