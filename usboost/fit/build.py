@@ -44,6 +44,8 @@ def build(
 ) -> Any:
     """Build an unfitted model.
 
+    Raises `UsboostError` if the model is unknown, does not read such tables, or has no such setting.
+
     Parameters
     ----------
     name : of the catalogue, `catalogue.OFFERED` say.
@@ -53,11 +55,6 @@ def build(
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
     settings : parameters by path, ``{"learners__S__max_depth": 5}`` say.
     task : of `entry.TASKS`; a `ViewsRegressor` predicts a number.
-
-    Raises
-    ------
-    UsboostError
-        If the model is unknown, does not read such tables, or has no such setting.
     """
     entry = catalogue.for_table(name, task)
     if isinstance(images, bool):
@@ -92,10 +89,7 @@ def outside(
 
     Its own parameters have paths such as ``estimator__max_depth``.
 
-    Raises
-    ------
-    UsboostError
-        If it is not installed, or there is no such estimator for the task.
+    Raises `UsboostError` if it is not installed, or there is no such estimator for the task.
     """
     backbone = OneComputer(images)._reader().get("backbone")
     views = ("S",) if images is None else (*image_views, "S")
@@ -205,17 +199,14 @@ def fit(
 ) -> Fitted:
     """Build a model by its name and fit it, see `usboost.fit.table_fit.TableFit`.
 
+    Raises `UsboostError` if the model is unknown, or cannot be fitted to these rows.
+
     Parameters
     ----------
     name : see `build`.
     images : how the model reads the table's images, if it has any.
     callbacks, keep : of `TableFit`.
     options : the fields of `usboost.fit.options.FitOptions`.
-
-    Raises
-    ------
-    UsboostError
-        If the model is unknown, or cannot be fitted to these rows.
     """
     chosen = FitOptions(**options)
     catalogue.check_options(name, fast_predict=chosen.fast_predict)

@@ -124,14 +124,11 @@ class Bundle:
 
         Those of `Card.least` probability, and the answer.
 
+        Raises `UsboostError` if a number is predicted, or the model was saved without what it takes.
+
         Parameters
         ----------
         predicted : as `predicted` gives them.
-
-        Raises
-        ------
-        UsboostError
-            If a number is predicted, or the model was saved without what it takes.
         """
         if not self.card.classes:
             raise UsboostError(f"a predicted number has an interval and no set; leave {option('sets')} out")
@@ -176,6 +173,8 @@ class Bundle:
     ) -> pd.DataFrame:
         """Return `answers` to raw rows.
 
+        Raises `UsboostError` if there is no row, a column is missing, or no value of one can be read.
+
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
@@ -185,11 +184,6 @@ class Bundle:
         sets : of `answers`.
         tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
             warnings.
-
-        Raises
-        ------
-        UsboostError
-            If there is no row, a column is missing, or no value of one can be read.
         """
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
         parts: list[np.ndarray] = []
@@ -205,10 +199,7 @@ class Bundle:
     def save(self, folder: Path) -> None:
         """Write the folder, whole or not at all; an earlier bundle of that name is replaced.
 
-        Raises
-        ------
-        UsboostError
-            If it cannot be written, or something other than a bundle is there.
+        Raises `UsboostError` if it cannot be written, or something other than a bundle is there.
         """
         from usboost.models import persistence
 
@@ -224,14 +215,12 @@ class Bundle:
 def check_place(folder: Path, *, replace: bool = True) -> None:
     """Refuse to write a bundle where something else is, which would be lost.
 
+    Raises `UsboostError` if `folder` is a file, or a folder that holds anything but a bundle, or one that may
+    not be replaced.
+
     Parameters
     ----------
     replace : whether an earlier bundle may be replaced.
-
-    Raises
-    ------
-    UsboostError
-        If `folder` is a file, or a folder that holds anything but a bundle, or one that may not be replaced.
     """
     folder = Path(folder)
     if not replace and (folder / CARD).exists():
@@ -256,10 +245,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
 def load(folder: Path) -> Bundle:
     """Read what `Bundle.save` wrote; nothing in it can run code.
 
-    Raises
-    ------
-    UsboostError
-        If a file is missing, damaged or changed, or the card does not fit the model.
+    Raises `UsboostError` if a file is missing, damaged or changed, or the card does not fit the model.
     """
     path = Path(folder) / CARD
     missing = f"{folder} is no model that usboost fit saved: {path} is missing"

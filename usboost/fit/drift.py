@@ -101,6 +101,8 @@ def compare(
 ) -> pd.DataFrame:
     """Compare the rows of a table with the training rows of a model.
 
+    Raises `UsboostError` if the table has no rows, lacks a column, or holds a value of another kind.
+
     Parameters
     ----------
     card : of the model.
@@ -118,11 +120,6 @@ def compare(
         with a probability of `LEVEL` among all columns; ``missing_train`` and ``missing``, shares of rows;
         ``unseen``, the share of rows with a category that training did not have; ``drift``, what has passed
         its limit and what chance explains, "" where nothing has.
-
-    Raises
-    ------
-    UsboostError
-        If the table has no rows, lacks a column, or holds a value of another kind.
     """
     file = TableFile.open(table)
     images = [] if card.images is None else card.images.columns

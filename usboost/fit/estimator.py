@@ -156,15 +156,12 @@ class _Multimodal(_FitAttributes):
 
         Numbers, dates and images that cannot be read count as missing; a `UsboostWarning` says how many.
 
+        Raises `UsboostError` if a column is missing, or no value of one can be read.
+
         Parameters
         ----------
         X : DataFrame of n rows, or an array (n, p).
         strict : refuse what cannot be read.
-
-        Raises
-        ------
-        UsboostError
-            If a column is missing, or no value of one can be read.
         """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
@@ -178,6 +175,9 @@ class _Multimodal(_FitAttributes):
         Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds; of
         more than two classes it is its score less the mean of the others'; a number's is the number.
 
+        Raises `UsboostError` if the model is none that can be explained, the rows to compare with are fewer
+        than 10, or as `predict_frame`.
+
         Parameters
         ----------
         X : as of `predict_frame`.
@@ -187,12 +187,6 @@ class _Multimodal(_FitAttributes):
         -------
         A column for each one that the model reads, one for all images, and ``mean``, the margin's mean over
         the rows compared with. A row's sum is its margin.
-
-        Raises
-        ------
-        UsboostError
-            If the model is none that can be explained, the rows to compare with are fewer than 10, or as
-            `predict_frame`.
         """
         check_is_fitted(self, "bundle_")
         frame, root = self._frame(X), self._root()
@@ -204,10 +198,7 @@ class _Multimodal(_FitAttributes):
     def save(self, folder: Path | str) -> None:
         """Write the fitted model, as `usboost fit` does; `load`, `usboost predict` and MLflow read it.
 
-        Raises
-        ------
-        UsboostError
-            If it cannot be written, or something other than a saved model is there.
+        Raises `UsboostError` if it cannot be written, or something other than a saved model is there.
         """
         check_is_fitted(self, "bundle_")
         self.bundle_.save(Path(folder))
@@ -216,14 +207,11 @@ class _Multimodal(_FitAttributes):
     def load(cls, folder: Path | str, images_root: Path | str | None = None) -> Self:
         """Return the estimator of a model that `save` or `usboost fit` wrote.
 
+        Raises `UsboostError` if there is none, it is damaged, or it is of another task.
+
         Parameters
         ----------
         images_root : folder that paths of images are relative to.
-
-        Raises
-        ------
-        UsboostError
-            If there is none, it is damaged, or it is of another task.
         """
         found = bundles.load(Path(folder))
         card = found.card
@@ -325,6 +313,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     ) -> MultimodalClassifier:
         """Fit to n rows and their labels.
 
+        Raises `UsboostError` if a column or label cannot be used, or a setting is not known.
+
         Parameters
         ----------
         X : DataFrame of n rows, or an array (n, p)
@@ -333,11 +323,6 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         times : (n,), optional; the later rows are those for early stopping, and judge fits inside the fit
         sample_weight : (n,) numbers of at least 0, optional; how much each row counts, 0 for not at all.
             Those above 0 are divided by their mean.
-
-        Raises
-        ------
-        UsboostError
-            If a column or label cannot be used, or a setting is not known.
         """
         class_weight = self.class_weight
         if isinstance(class_weight, Mapping):

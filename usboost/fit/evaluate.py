@@ -123,15 +123,12 @@ def folds_of(
 ) -> list[Fold]:
     """Return folds of a table; of each fold's other rows 15 % are for early stopping. See `Divisible.folds`.
 
+    Raises `UsboostError` if there are under 2 folds, or too few rows of a class, groups or times for them.
+
     Parameters
     ----------
     test_is_seen : whether rows that the user calls test rows are the one fold; else they are in no fold, and
         the others are divided as if the user had not said how.
-
-    Raises
-    ------
-    UsboostError
-        If there are under 2 folds, or too few rows of a class, groups or times for them.
     """
     counted = counted_rows(table)
     rows = divisible(table)[counted]

@@ -45,6 +45,10 @@ def predict(
 ) -> Tally:
     """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
 
+    Raises `UsboostError` if a column is missing, no value of a column of numbers, dates or images can be
+    read, no path of a column of images leads to a file, the output cannot be written, or as `explain.explain`
+    and `read_reference`; an earlier output stays as it was.
+
     Parameters
     ----------
     table : as of `usboost.table.user_table.read_table`; only Excel and JSON are in memory as a whole.
@@ -61,13 +65,6 @@ def predict(
     Returns
     -------
     What was found in the rows, see `usboost.table.notes.notes_of_rows`.
-
-    Raises
-    ------
-    UsboostError
-        If a column is missing, no value of a column of numbers, dates or images can be read, no path of a
-        column of images leads to a file, the output cannot be written, or as `explain.explain` and
-        `read_reference`; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".parquet", ".pq", ".csv"):
@@ -180,10 +177,7 @@ def score_table(
 ) -> Scored:
     """Read the rows that have a label and predict them; parameters as of `predict`.
 
-    Raises
-    ------
-    UsboostError
-        As `predict`, or if a label is not a class of the model, or no row has one.
+    Raises `UsboostError` as `predict`, or if a label is not a class of the model, or no row has one.
     """
     file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])

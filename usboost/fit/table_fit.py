@@ -102,10 +102,7 @@ class TableFit(AnswerOptions):
     def run(self) -> Fitted:
         """Fit the model, and score it.
 
-        Raises
-        ------
-        UsboostError
-            If the model cannot be fitted to these rows.
+        Raises `UsboostError` if the model cannot be fitted to these rows.
         """
         table, task = self.table, TASKS[self.table.task]
         train, val = self.rows_and_weights()

@@ -179,6 +179,8 @@ def tune(
     Everything that a model does not say of itself (`space`) stays as it is. Encoders, embeddings and views
     are made once for all trials. What is in the folder is resumed, see `search`.
 
+    Raises `UsboostError` if the rows cannot be divided, or the folder holds another search.
+
     Parameters
     ----------
     models : by name; each is built with the plan's seed, and is the first trial as it is.
@@ -187,11 +189,6 @@ def tune(
         `default_folds`.
     by : the score that settings are chosen by; by default log-loss, or RMSE.
     fixed : settings by path that are not chosen; models that have no such setting go without.
-
-    Raises
-    ------
-    UsboostError
-        If the rows cannot be divided, or the folder holds another search.
     """
     by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
     parts = search_folds(table, default_folds(table, plan.seed) if folds is None else folds, plan.seed)

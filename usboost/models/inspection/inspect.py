@@ -53,6 +53,9 @@ def view_importance(
 ) -> pd.DataFrame:
     """Return the permutation importance of views: the loss of score when a view's rows are shuffled.
 
+    Raises `UsboostError` if a label is not one of a classifier's classes, the numbers of labels and rows
+    differ, or `n_repeats` is below 1.
+
     Parameters
     ----------
     y : (n,) labels as `fit` took them
@@ -63,12 +66,6 @@ def view_importance(
     DataFrame with columns view, metric, mean, std
         For each of `Task.shuffled` score before minus score after, with the sign turned where lower is
         better, so that positive means that the view matters; ``std`` is over the shuffles (NaN for one).
-
-    Raises
-    ------
-    UsboostError
-        If a label is not one of a classifier's classes, the numbers of labels and rows differ, or
-        `n_repeats` is below 1.
     """
     views, task = as_views(X), TASKS["regression" if isinstance(model, ViewsRegressor) else "classification"]
     codes = model._encode(np.asarray(y))
