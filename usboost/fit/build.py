@@ -155,30 +155,24 @@ class OneComputer(Parts):
         rounds = self.rounds or BOOSTING * entry.rounds_factor
         return {"n_rounds": rounds, "patience": PATIENCE, **self._reader()}
 
-    def two_branch(self) -> dict[str, Any]:
-        return {
+    def of(self, kind: str) -> dict[str, Any]:
+        network = {
             "views": (*(self.image_views if self.images else ("U",)), "S"),
             "dnn1": _IMAGES if self.images else _TABLE,
             "n_epochs": self.rounds or EPOCHS,
             "patience": 8,
             **_TRAINING,
-            **self._reader(),
         }
-
-    def features(self) -> dict[str, Any]:
-        return {"n_trees": 200, "max_depth": 3}
-
-    def lightgbm(self) -> dict[str, Any]:
-        return {"n_trees": self.rounds or TREES, "components": COMPONENTS, **self._reader()}
-
-    def linear(self) -> dict[str, Any]:
-        return self._reader()
-
-    def forest(self) -> dict[str, Any]:
-        return self._reader()
-
-    def package(self) -> dict[str, Any]:
-        return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
+        reading: dict[str, dict[str, Any]] = {
+            "two_branch": network,
+            "lightgbm": {"n_trees": self.rounds or TREES, "components": COMPONENTS},
+            "linear": {},
+            "forest": {},
+            "package": {"n_trees": self.rounds} if self.rounds else {},
+        }
+        if kind in reading:
+            return {**reading[kind], **self._reader()}
+        return {"n_trees": 200, "max_depth": 3} if kind == "features" else {}
 
     def _reader(self) -> dict[str, Any]:
         if self.images is None:

@@ -79,11 +79,8 @@ class Bundle:
     def predicted(self, views: Views) -> np.ndarray:
         """Return calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
         found = self.task.predict(self.model, views)
-        return (
-            tempered(found, self.card.temperature)
-            if self.card.classes
-            else clip_lower(found, self.card.floor)
-        )
+        card = self.card
+        return tempered(found, card.temperature) if card.classes else clip_lower(found, card.floor)
 
     def predicted_of(self, table: UserTable, rows: np.ndarray) -> np.ndarray:
         """Return `predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
@@ -186,10 +183,9 @@ class Bundle:
             warnings.
         """
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
-        parts: list[np.ndarray] = []
         tally = Tally(ignored=self.ignored(rows))
-        for batch in self.reader.read(rows, strict=strict, tally=tally):
-            parts.append(self.predicted(batch.views))
+        batches = self.reader.read(rows, strict=strict, tally=tally)
+        parts = [self.predicted(batch.views) for batch in batches]
         if not parts:
             raise UsboostError("no rows to predict")
         for each in notes_of_rows(tally):

@@ -162,17 +162,12 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
     formats = {name: written.form for name, written in card.formats.items()}
     for raw in file.batches([*card.columns, *images], _ROWS):
         first = tally.rows
-        columns = {
-            name: Column(file, name, raw[name], first, card.missing).feature(
-                kind, formats.get(name), tally.of_kind(name, kind)
-            )
-            for name, kind in card.columns.items()
-        }
-        texts = {
-            name: values.astype(object) if card.columns[name] == "category" else values
-            for name, values in columns.items()
-        }
-        batches.append(pd.DataFrame(texts, index=pd.RangeIndex(first, first + raw.num_rows)))
+        columns = {}
+        for name, kind in card.columns.items():
+            column = Column(file, name, raw[name], first, card.missing)
+            values = column.feature(kind, formats.get(name), tally.of_kind(name, kind))
+            columns[name] = values.astype(object) if kind == "category" else values
+        batches.append(pd.DataFrame(columns, index=pd.RangeIndex(first, first + raw.num_rows)))
         for name in images:
             absent[name] += _empty(file, name, raw[name])
         tally.rows += raw.num_rows

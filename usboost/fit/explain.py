@@ -49,12 +49,11 @@ class Explanations:
 
     def texts(self, most: int = SHOWN) -> list[str]:
         """Return `largest` of each row, ``age +0.83; sex -0.21`` say; without those that change nothing."""
-        return [
-            "; ".join(
-                f"{name} {value:+.2f}" for name, value in self.largest(row, most) if abs(value) >= 0.005
-            )
-            for row in range(len(self.values))
-        ]
+        found = []
+        for row in range(len(self.values)):
+            shares = [(name, value) for name, value in self.largest(row, most) if abs(value) >= 0.005]
+            found.append("; ".join(f"{name} {value:+.2f}" for name, value in shares))
+        return found
 
 
 def names_of(bundle: Bundle) -> tuple[str, ...]:

@@ -184,8 +184,7 @@ def score_table(
     labels = _labels(file, label, bundle)
     n, form = len(labels), bundle.reader.images
     images = None if form is None else ImageSet(form, n, what=file)
-    parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
-    tally = Tally()
+    tally, parts = Tally(), list[tuple[pd.DataFrame, Views, np.ndarray]]()
     for batch in bundle.reader.read(file, strict=strict, tally=tally, more=(label,), into=images):
         parts.append((batch.raw.to_pandas(), batch.views, bundle.predicted(batch.views)))
         if progress:

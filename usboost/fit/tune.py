@@ -118,11 +118,8 @@ def search(
         earlier = {name: each.ended_batches() if prune else [] for name, each in studies.items()}
         jobs = []
         for each in trials:
-            folder, own_rounds = (
-                studies[each.model].checkpoint(each.number),
-                found[each.model].trials[0].rounds,
-            )
-            jobs.append(Job(each, folder, earlier[each.model], own_rounds, plan.deadline))
+            name, folder = each.model, studies[each.model].checkpoint(each.number)
+            jobs.append(Job(each, folder, earlier[name], found[name].trials[0].rounds, plan.deadline))
         if jobs and time.time() > plan.deadline:
             return False
         late = False
@@ -304,11 +301,13 @@ def rendered(models: Mapping[str, ModelTrials], by: str) -> Table:
 
 def table_rows(models: Mapping[str, ModelTrials], by: str) -> list[dict[str, str]]:
     """Return the table of a search, cells by title: a row a model, the best score first."""
-    score, rows = metric_name(by), []
+    score, rows = metric_name(by), list[dict[str, str]]()
     for each in ranked(models):
         ended = [trial for trial in each.trials if trial.state != "proposed"]
-        row = {"model": each.model, f"{score} as it is": _score(each.first)}
-        row |= {f"{score} tuned": _score(each.chosen), "trials": f"{len(ended)}"}
+        row = {"model": each.model}
+        for title, trial in ((f"{score} as it is", each.first), (f"{score} tuned", each.chosen)):
+            row[title] = "–" if trial is None or trial.score is None else number(trial.score)
+        row["trials"] = f"{len(ended)}"
         row["pruned"] = f"{sum(trial.state == 'pruned' for trial in ended)}"
         row["seconds"] = f"{sum(trial.seconds for trial in ended):,.1f}"
         rows.append({**row, "settings": chosen_in_words(each)})
@@ -335,7 +334,7 @@ def chosen_in_words(found: ModelTrials) -> str:
     if not own:
         return "nothing to choose"
     if chosen is not best:
-        return f"as it is; {_score(best)} of trial {best.number} is within noise"
+        return f"as it is; {number(best.score or 0.0)} of trial {best.number} is within noise"
     words = []
     for path, value in chosen.settings.items():
         if value != own[path]:
@@ -343,7 +342,3 @@ def chosen_in_words(found: ModelTrials) -> str:
             several = isinstance(value, (list, tuple))
             words.append(f"{path} {('+'.join(map(str, value)) or 'none') if several else text}")
     return ", ".join(words) or "as it is"
-
-
-def _score(trial: Trial | None) -> str:
-    return "–" if trial is None or trial.score is None else number(trial.score)

@@ -340,9 +340,6 @@ class _Forest(Wrapper):
         self._check_fitted()
         return len(self.trees_)
 
-    def _as_far(self) -> dict[str, Any]:
-        return {"leaf_sizes": (self.leaf_sizes[self.best_round_ - 1],)}
-
 
 class ForestBaseline(_Forest, Classifier):
     """A random forest on one or more views: trees of bootstrap samples.

@@ -69,7 +69,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
 
     def _labels(self, y: np.ndarray) -> np.ndarray:
         """Return encoded labels or targets as the loss takes them, (n, D)."""
-        return y
+        return np.eye(len(self.classes_))[y] if hasattr(self, "classes_") else y
 
     def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         """Score f by labels, or targets, as the loss takes them."""
@@ -242,9 +242,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         super().fit({VIEW: table}, y, validation, sample_weight, groups, times)
         self.n_features_in_ = table.n_columns
         return self
-
-    def _labels(self, y: np.ndarray) -> np.ndarray:
-        return np.eye(len(self.classes_))[y]
 
     def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)

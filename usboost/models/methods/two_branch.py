@@ -154,7 +154,8 @@ class Training:
             return
         arrays = {f"best/{name}": array for name, array in best_weights.items()}
         arrays |= {f"now/{name}": tensor.cpu().numpy() for name, tensor in self._tensors().items()}
-        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(self._generators())}
+        drawn = [self.generator, *generators(self.network)]
+        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(drawn)}
         # one file holds all that the next epoch needs; the epoch's own file may be missing after it
         described = {"metrics": round_.metrics, "seconds": round_.seconds}
         checkpoint.keep_state(round_.index, arrays, {"best": best, "round": described})
@@ -174,7 +175,7 @@ class Training:
             checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
         for name, tensor in self._tensors().items():
             tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
-        for i, generator in enumerate(self._generators()):
+        for i, generator in enumerate([self.generator, *generators(self.network)]):
             generator.set_state(torch.from_numpy(arrays[f"drawn/{i}"]))
         best = {name[5:]: array for name, array in arrays.items() if name.startswith("best/")}
         return done, best, more["best"]
@@ -182,9 +183,6 @@ class Training:
     def _tensors(self) -> dict[str, torch.Tensor]:
         tensors = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
         return tensors | {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
-
-    def _generators(self) -> list[torch.Generator]:
-        return [self.generator, *generators(self.network)]
 
 
 @dataclass(eq=False, repr=False)

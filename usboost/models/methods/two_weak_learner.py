@@ -20,7 +20,7 @@ from usboost.losses.regression import best_constant, check_loss_name, regression
 from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.entry import LOSSES
-from usboost.models.estimator import Samples, as_views
+from usboost.models.estimator import as_views
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.shards.collective import world
 
@@ -110,12 +110,6 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     _: KW_ONLY
     start: LinearBaseline | None = None
     trim: float = 0.0
-
-    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        model.fit_codes(views, y, len(self.classes_), context)
-
-    def _mark_start(self, model: Any) -> None:
-        model.classes_ = np.arange(len(self.classes_))
 
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         """Return the f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
@@ -235,12 +229,10 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     def _n_outputs(self) -> int:
         return 1
 
-    def _in(self, unit: float) -> RegressionLoss:
-        """Return the loss of targets that are divided by `unit`."""
-        return regression_loss(self.loss, quantile=self.quantile, delta=getattr(self, "delta_", 1.0) / unit)
-
-    def _loss(self) -> RegressionLoss:
-        return self._in(self.target_scale_)
+    def _loss(self, unit: float | None = None) -> RegressionLoss:
+        """Return the loss of targets that are divided by `unit`, by default their scale."""
+        delta = getattr(self, "delta_", 1.0) / (self.target_scale_ if unit is None else unit)
+        return regression_loss(self.loss, quantile=self.quantile, delta=delta)
 
     def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         check_loss_name(self.loss)
@@ -255,19 +247,12 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
                 highest = float(world().highest(float(size.max(initial=0.0))))
                 # more than half of the targets may be equal; then all that are not would count as outliers
                 self.delta_ = quantile(size, self.delta_quantile, weights) or highest or 1.0
-        return best_constant(self._in(1.0), y, weights)
+        return best_constant(self._loss(1.0), y, weights)
 
     def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
         if self.loss == "squared":
             return super()._scale(residual, weights)
         return robust_scale(residual, weights)
-
-    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        held = context.validation and Samples(*context.validation, context.held_weights)
-        model.fit_standardised(Samples(views, y, context.weights, context.related), held)
-
-    def _mark_start(self, model: Any) -> None:
-        model._as_part()
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         start, held_out = self._fit_start(views, y, context), None

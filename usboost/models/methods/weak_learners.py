@@ -31,7 +31,7 @@ from usboost.learners.search_space import Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.base import Loss
-from usboost.models.estimator import ViewsEstimator
+from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
 from usboost.models.sharded import unsharded_learner
 from usboost.shards.collective import world
@@ -72,8 +72,6 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     }
     space: ClassVar[Space] = {"shrinkage": Real(0.03, 1.0, log=True)}
     _least_gain: ClassVar[float] = 0.0
-    _fit_start_model: ClassVar[Any]  # (model, views, y, context): fit the start to the rows, as encoded
-    _mark_start: ClassVar[Any]  # (model): set what the file of a start alone would have said of its targets
     _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, D)
 
     def _learners(self) -> dict[str, Learner]:
@@ -115,7 +113,11 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         settings = clone(self.start).set_params(random_state=self.random_state)
 
         def fit(model: Any) -> None:
-            self._fit_start_model(model, views, y, context)
+            if hasattr(self, "classes_"):
+                model.fit_codes(views, y, len(self.classes_), context)
+                return
+            held = context.validation and Samples(*context.validation, context.held_weights)
+            model.fit_standardised(Samples(views, y, context.weights, context.related), held)
 
         self.start_, scores, self.left_out_ = fit_start(
             settings, self.optional, views, y, fit, context.weights, context.apart
@@ -143,7 +145,11 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             if set(left_out) - set(self.optional) or set(read) - set(self.start.views):
                 raise UsboostError("the views that its start reads are not those of its settings")
             self.left_out_, self.start_ = tuple(left_out), clone(self.start).set_params(views=tuple(read))
-            self._mark_start(self.start_)
+            # what the file of a start alone would have said of its targets
+            if hasattr(self, "classes_"):
+                self.start_.classes_ = np.arange(len(self.classes_))
+            else:
+                self.start_._as_part()
             self.start_.best_round_ = 1
             self.start_._read(document, folder)
         self.reading_ = self._reading()
