@@ -78,7 +78,7 @@ class Records:
             ) from None
 
     def key(self, model: Any, fold: Fold) -> str:
-        """Return the key of a fit: data, parameters, rows and the code that runs; "" where nothing is kept."""
+        """Return the key of a fit: data, parameters, rows and the code that runs; "" if nothing is kept."""
         if self._store is None:
             return ""
         rows = rows_digest((fold.train, fold.val, fold.test))
