@@ -255,21 +255,14 @@ def load(folder: Path) -> Bundle:
     columns = [name for name, kind in card.columns.items() if kind == "text"]
     texts = read_texts(Path(folder), columns, card.texts_sha256)
     bundle = Bundle(persistence.load(Path(folder) / MODEL), card, texts)
-    _check(bundle, path)
-    return bundle
-
-
-def _check(bundle: Bundle, path: Path) -> None:
-    """Check that the card has the columns and classes of its encoders and its model."""
-    card = bundle.card
+    # the card has the columns and classes of its encoders and its model
     of_kind = {name: kind for name, kind in card.columns.items() if kind != "category"}
     if set(card.dates) != {name for name, kind in of_kind.items() if kind == "date"}:
         raise UsboostError(f"{path}: the dates are not the columns of dates; fit the model again")
-    parts = bundle.encoding.parts
+    encoding, parts = bundle.encoding, bundle.encoding.parts
     numbers = [each for name in of_kind for each in (parts[name].names(name) if name in parts else [name])]
     if sorted(card.imputation) != sorted(numbers):
         raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
-    encoding = bundle.encoding
     categories = card.columns.keys() - of_kind.keys()
     if sorted(encoding.names) != sorted([*categories, *numbers, *added(encoding.imputation)]):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
@@ -285,6 +278,7 @@ def _check(bundle: Bundle, path: Path) -> None:
         raise UsboostError(f"{path}: its classes are not those of the model; fit the model again")
     if card.prior and len(card.prior) != max(1, len(card.classes)):
         raise UsboostError(f"{path}: the prior is not one number for each class; fit the model again")
+    return bundle
 
 
 IMAGE = "image"
@@ -347,16 +341,14 @@ def bundle_of(
 
 
 def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -> pd.DataFrame:
-    """Return rows of a prepared frame as a bundle takes them.
+    """Return rows of a prepared frame as `Bundle.predict` takes them.
+
+    These are float64 numbers, strings or None, dates as ISO 8601, and the images' bytes.
 
     Parameters
     ----------
     frame : rows of a prepared split.
     images : their images' files, None where a row has none; one sequence for each column of images.
-
-    Returns
-    -------
-    float64 numbers, strings or None, dates as ISO 8601, and the images' bytes: what `Bundle.predict` takes.
     """
     found: dict[str, pd.Series] = {}
     for name, kind in card.columns.items():

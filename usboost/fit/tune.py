@@ -266,10 +266,6 @@ def write(models: Mapping[str, ModelTrials], fixed: Fixed, folder: Path, what: s
     ----------
     fixed : settings that were not chosen, by model.
     what : was searched, in words.
-
-    Returns
-    -------
-    The files.
     """
     files = []
     if chosen := settings_of(models, fixed):

@@ -249,15 +249,13 @@ def worst_samples(
 ) -> pd.DataFrame:
     """Return the wrongly classified samples whose true class has the lowest probability, worst first.
 
+    A DataFrame with columns row, true, predicted (codes), p_true, p_predicted.
+
     Parameters
     ----------
     y : int array of shape (n,); probabilities : float array of shape (n, M)
     n : at most so many
     predicted : the answers, int array of shape (n,); by default the most probable classes
-
-    Returns
-    -------
-    DataFrame with columns row, true, predicted (codes), p_true, p_predicted
     """
     if predicted is None:
         predicted = probabilities.argmax(axis=1)

@@ -321,8 +321,17 @@ def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees
     document = read_json(folder / "gbm.json")
     try:
         check_digests(document, folder)
+        arrays, names = read_arrays(folder / "trees.safetensors"), [field.name for field in fields(Tree)]
+        for name in names:
+            starts = arrays[f"{name}.start"]
+            if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):
+                raise UsboostError(f"where each tree's {name} starts is not one number for each tree")
+            ends = starts[:1].tolist() == [0] and starts[-1] == len(arrays[name])
+            if not ends or (np.diff(starts) < 0).any():
+                raise UsboostError(f"the trees' {name} is not cut where they start")
+        parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
         gbm = GradientBoostedTrees(
-            _split_trees(read_arrays(folder / "trees.safetensors")),
+            [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))],
             np.asarray(document["initial"], dtype=np.float64),
             float(document["learning_rate"]),
             int(document["n_classes"]),
@@ -344,16 +353,3 @@ def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees
         raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise UsboostError(f"{folder} is not a GBM that usboost wrote: {error!r}") from error
-
-
-def _split_trees(arrays: Arrays) -> list[Tree]:
-    names = [field.name for field in fields(Tree)]
-    for name in names:
-        starts = arrays[f"{name}.start"]
-        if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):
-            raise UsboostError(f"where each tree's {name} starts is not one number for each tree")
-        ends = starts[:1].tolist() == [0] and starts[-1] == len(arrays[name])
-        if not ends or (np.diff(starts) < 0).any():
-            raise UsboostError(f"the trees' {name} is not cut where they start")
-    parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
-    return [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))]

@@ -17,7 +17,7 @@ from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
 from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
-from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
+from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.entry import LOSSES
 from usboost.models.estimator import as_views
@@ -250,9 +250,9 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         return best_constant(self._loss(1.0), y, weights)
 
     def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
-        if self.loss == "squared":
-            return super()._scale(residual, weights)
-        return robust_scale(residual, weights)
+        # the median absolute residual, in deviations of normal ones; where that is 0 the deviation
+        scale = 0.0 if self.loss == "squared" else 1.4826 * median(np.abs(residual), weights)
+        return scale if scale > 0 else super()._scale(residual, weights)
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         start, held_out = self._fit_start(views, y, context), None

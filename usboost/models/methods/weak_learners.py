@@ -90,8 +90,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
                 kept[name] = learner if reads == views else clone(learner).set_params(reads=reads)
         return kept or learners
 
-    def _weak_learners(self) -> dict[str, Any]:
-        return self._learners()
+    _weak_learners = _learners
 
     def not_sharded(self) -> str | None:
         """Describe the part that cannot be fitted on several shards; see `usboost.models.sharded`."""
