@@ -49,11 +49,6 @@ MODELS = Registry(
 """Models by kind: those that files can name."""
 
 
-def per_class(model: Any) -> bool:
-    """Tell if the f of a boosted model has a coordinate for each class; with two classes one is enough."""
-    return len(model.classes_) > 2
-
-
 class _Fitted(ViewsEstimator):
     """Estimators fitted to labels, or to targets: the checks of both, and validation samples."""
 

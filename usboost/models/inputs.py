@@ -14,7 +14,6 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.base import view_names
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
@@ -91,15 +90,6 @@ class InputSpec:
     components: int | None = None
     images: bool = False
     filled: bool = False
-
-    @classmethod
-    def by(cls, name: str, learner: Any) -> InputSpec:
-        """Describe what the learner called `name` reads, by its attributes."""
-        return cls(
-            view_names(name, learner),
-            getattr(learner, "components", None),
-            getattr(learner, "reads_images", False),
-        )
 
 
 class InputReader:

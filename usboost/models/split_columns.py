@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,10 +18,6 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
-
-
-def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:
-    return lambda self: hasattr(self._inner(), method)
 
 
 class _SplitColumns(BaseEstimator):
@@ -71,7 +67,7 @@ class _SplitColumns(BaseEstimator):
         """Predict labels or numbers by the model, (n,)."""
         return self._fitted().predict(self._views(X))
 
-    @available_if(_inner_has("staged_predict"))
+    @available_if(lambda self: hasattr(self._inner(), "staged_predict"))
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predict (n,) after each round of the model."""
         return self._fitted().staged_predict(self._views(X))
@@ -160,12 +156,12 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
         tags.classifier_tags = get_tags(self._inner()).classifier_tags
         return tags
 
-    @available_if(_inner_has("predict_proba"))
+    @available_if(lambda self: hasattr(self._inner(), "predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict class probabilities, float64 (n, M)."""
         return self._fitted().predict_proba(self._views(X))
 
-    @available_if(_inner_has("decision_function"))
+    @available_if(lambda self: hasattr(self._inner(), "decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the classifier's scores, float64 (n, M), or (n,) when M = 2."""
         return self._fitted().decision_function(self._views(X))
@@ -200,7 +196,7 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
     regressor: ViewsRegressor | None = None
     views: Mapping[str, Sequence[int] | Sequence[str]] | None = None
 
-    @available_if(_inner_has("predict_interval"))
+    @available_if(lambda self: hasattr(self._inner(), "predict_interval"))
     def predict_interval(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Predict lower and upper limits by `PredictionIntervals`, (n,) each."""
         return self._fitted().predict_interval(self._views(X))

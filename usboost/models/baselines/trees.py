@@ -109,9 +109,6 @@ class LightGBM(Package):
         gbm: GradientBoostedTrees = model.gbm_
         return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
 
-    def trees(self, model: Any) -> Sequence[Tree]:
-        return list(model.gbm_.trees)
-
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         save_gbm(model.gbm_, folder / "gbm")
         return {}
@@ -291,9 +288,6 @@ class Forest(Package):
         for tree in model.trees_:
             total += tree.predict(matrix)
         return total / len(model.trees_)
-
-    def trees(self, model: Any) -> Sequence[Tree]:
-        return list(model.trees_)
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()

@@ -170,10 +170,6 @@ class Package:
         losses = row_losses(y, predicted if hasattr(model, "classes_") else predicted[:, 0])
         return mean(losses, rows.held_weights)
 
-    def trees(self, model: Any) -> Sequence[Tree]:
-        """Return those whose splits are the importances of columns."""
-        return ()
-
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         """Write what `fit` found; return JSON for the model's document."""
         arrays = {"mean": model.mean_, "scale": model.scale_}
@@ -366,7 +362,8 @@ class Wrapper(ViewsEstimator):
         return InputReader(wanted, self.backbone, self.device, qualified=several)
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        return (("+".join(self.views), tree, 1.0) for tree in self._entry.trees(self))
+        trees = self.gbm_.trees if hasattr(self, "gbm_") else getattr(self, "trees_", ())
+        return (("+".join(self.views), tree, 1.0) for tree in trees)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {**self._entry.write(self, folder), self._entry.reading: self.reading_.write(folder)}

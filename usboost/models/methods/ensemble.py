@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -106,8 +106,8 @@ class Ensemble(ViewsEstimator):
                     fold_fits[name].grow(samples, split, inner, place, seconds)
                 except Unsuited as error:
                     fold_fits[name].left_out = str(error)
-            seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if each.fits}
-            if fold or self.fast_predict or len(seen) < 2:  # which may have to fall back on any of them
+            seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if not fold and each.fits}
+            if self.fast_predict or len(seen) < 2:  # which may have to fall back on any of them
                 continue
             judge = _judge(samples, split[1])
             best, weighted = min(seen, key=lambda name: judge.loss(seen[name])), judge.greedy_weights(seen)
@@ -287,7 +287,7 @@ class Ensemble(ViewsEstimator):
             "blend_loss": self.blend_loss_,
             "alone": self.alone_,
             "bytes": self.bytes_,
-            "members": {name: each.to_json() for name, each in self.members_.items()},
+            "members": {name: asdict(each) for name, each in self.members_.items()},
         }
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:

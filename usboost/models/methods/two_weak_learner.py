@@ -8,16 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import PseudoResidual, target_rule
+from usboost.boosting.targets import PseudoResidual, TargetRule, target_rule
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
 from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
-from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.entry import LOSSES
 from usboost.models.estimator import as_views
@@ -118,27 +117,17 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         return scores @ np.linalg.pinv(codewords)
 
     def _loss(self) -> ClassLoss:
-        loss: ClassLoss = LOSSES[self.loss].of_classes(len(self.classes_), per_class=per_class(self))
+        # with two classes one coordinate of f is enough
+        loss: ClassLoss = LOSSES[self.loss].of_classes(len(self.classes_), per_class=len(self.classes_) > 2)
         return loss
 
-    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        loss = self._loss()
-        self.n_outputs_ = loss.n_outputs
-        held_out, held_codes = None, codes[:0]
-        start = self._fit_start(views, codes, context)
-        if context.validation is not None:
-            held, held_codes = context.validation
-            held_out = held, loss.labels(held_codes)
+    def _target(self) -> TargetRule:
+        return target_rule(self.target, self.n_inner)
 
-        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            predicted = loss.scores(f).argmax(axis=1)
-            return {
-                "f1": f1(held_codes, predicted, loss.n_classes, context.held_weights),
-                "accuracy": accuracy(held_codes, predicted, context.held_weights),
-            }
-
-        target = target_rule(self.target, self.n_inner)
-        self._boost(loss, target, views, loss.labels(codes), held_out, context, start, evaluate)
+    def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+        predicted = self._loss().scores(f).argmax(axis=1)
+        scored = {"f1": f1(y, predicted, len(self.classes_), weights)}
+        return scored | {"accuracy": accuracy(y, predicted, weights)}
 
     def _of_f(self, f: np.ndarray) -> np.ndarray:
         return self._loss().probabilities(f)
@@ -254,17 +243,12 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
         scale = 0.0 if self.loss == "squared" else 1.4826 * median(np.abs(residual), weights)
         return scale if scale > 0 else super()._scale(residual, weights)
 
-    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        start, held_out = self._fit_start(views, y, context), None
-        if context.validation is not None:
-            held_out = context.validation[0], context.validation[1][:, None]
+    def _target(self) -> TargetRule:
+        return PseudoResidual()
 
-        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            weights = context.held_weights
-            scored = {"rmse": rmse(y, f, weights), "mae": mae(y, f, weights)}
-            return {name: self.target_scale_ * value for name, value in scored.items()}
-
-        self._boost(self._loss(), PseudoResidual(), views, y[:, None], held_out, context, start, evaluate)
+    def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+        scored = {"rmse": rmse(y[:, None], f, weights), "mae": mae(y[:, None], f, weights)}
+        return {name: self.target_scale_ * value for name, value in scored.items()}
 
     def _of_f(self, f: np.ndarray) -> np.ndarray:
         return self._in_units(f[:, 0])

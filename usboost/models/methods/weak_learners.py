@@ -16,7 +16,6 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
 from usboost.boosting.steps import StepRule, shared_risk, step_rule
-from usboost.boosting.targets import TargetRule
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -30,7 +29,6 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.search_space import Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import TreeLearner
-from usboost.losses.base import Loss
 from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
 from usboost.models.sharded import unsharded_learner
@@ -72,6 +70,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     }
     space: ClassVar[Space] = {"shrinkage": Real(0.03, 1.0, log=True)}
     _least_gain: ClassVar[float] = 0.0
+    _target: ClassVar[Any]  # (): the rule of what learners are fitted to
+    _scored: ClassVar[Any]  # (f, y, weights): metrics of samples with labels, or targets, as encoded
     _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, D)
 
     def _learners(self) -> dict[str, Learner]:
@@ -159,19 +159,20 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         columns = getattr(self, "columns_", {})
         return len(columns[name]) if name in columns else None
 
-    def _boost(
-        self,
-        loss: Loss,
-        target: TargetRule,
-        views: Views,
-        y: np.ndarray,
-        held_out: tuple[Views, np.ndarray] | None,
-        context: FitContext,
-        start: Sequence[np.ndarray],
-        evaluate: Any,
-    ) -> None:
-        """Run all rounds, from f⁰ on, with labels as the loss takes them."""
-        self.reading_, learners = self._reading(), self._learners()
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        loss, held, held_out, labels = self._loss(), context.validation, None, y[:, None]
+        if hasattr(self, "classes_"):
+            self.n_outputs_, labels = loss.n_outputs, loss.labels(y)
+        start = self._fit_start(views, y, context)
+        held_y = y[:0] if held is None else held[1]
+        if held is not None:
+            held_out = held[0], loss.labels(held_y) if hasattr(self, "classes_") else held_y[:, None]
+
+        def evaluate(f: np.ndarray, _: np.ndarray) -> dict[str, float]:
+            scored: dict[str, float] = self._scored(f, held_y, context.held_weights)
+            return scored
+
+        target, self.reading_, learners = self._target(), self._reading(), self._learners()
         least = self._least_gain if self.monitor == "risk_val" else 0.0
         self.before_: dict[str, float] | None = None
         if held_out is not None and start:  # the validation samples' metrics by the start alone
@@ -205,7 +206,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        stages = loop.run(read, y, held_out, start, context.weights, context.held_weights)
+        stages = loop.run(read, labels, held_out, start, context.weights, context.held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]
@@ -228,7 +229,10 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         learners = self._learners()
         network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
         backbone = self.backbone or (network.backbone if network else None)
-        wanted = {name: InputSpec.by(name, learner) for name, learner in learners.items()}
+        wanted = {}
+        for name, each in learners.items():
+            components, images = getattr(each, "components", None), getattr(each, "reads_images", False)
+            wanted[name] = InputSpec(view_names(name, each), components, images)
         views = {view for each in wanted.values() for view in each.views}
         return InputReader(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
 
