@@ -160,7 +160,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         return len(columns[name]) if name in columns else None
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        loss, held, held_out, labels = self._loss(), context.validation, None, y[:, None]
+        loss, held, labels = self._loss(), context.validation, y[:, None]
+        held_out: tuple[Views, np.ndarray] | None = None
         if hasattr(self, "classes_"):
             self.n_outputs_, labels = loss.n_outputs, loss.labels(y)
         start = self._fit_start(views, y, context)
