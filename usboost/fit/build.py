@@ -44,6 +44,8 @@ def build(
 ) -> Any:
     """Build an unfitted model.
 
+    Raises `UsboostError` if the model is unknown, does not read such tables, or has no such setting.
+
     Parameters
     ----------
     name : of the catalogue, `catalogue.OFFERED` say.
@@ -53,11 +55,6 @@ def build(
     learners : other kinds of learner by name, ``{"S": "regressor"}`` say.
     settings : parameters by path, ``{"learners__S__max_depth": 5}`` say.
     task : of `entry.TASKS`; a `ViewsRegressor` predicts a number.
-
-    Raises
-    ------
-    UsboostError
-        If the model is unknown, does not read such tables, or has no such setting.
     """
     entry = catalogue.for_table(name, task)
     if isinstance(images, bool):
@@ -92,10 +89,7 @@ def outside(
 
     Its own parameters have paths such as ``estimator__max_depth``.
 
-    Raises
-    ------
-    UsboostError
-        If it is not installed, or there is no such estimator for the task.
+    Raises `UsboostError` if it is not installed, or there is no such estimator for the task.
     """
     backbone = OneComputer(images)._reader().get("backbone")
     views = ("S",) if images is None else (*image_views, "S")
@@ -161,30 +155,24 @@ class OneComputer(Parts):
         rounds = self.rounds or BOOSTING * entry.rounds_factor
         return {"n_rounds": rounds, "patience": PATIENCE, **self._reader()}
 
-    def two_branch(self) -> dict[str, Any]:
-        return {
+    def of(self, kind: str) -> dict[str, Any]:
+        network = {
             "views": (*(self.image_views if self.images else ("U",)), "S"),
             "dnn1": _IMAGES if self.images else _TABLE,
             "n_epochs": self.rounds or EPOCHS,
             "patience": 8,
             **_TRAINING,
-            **self._reader(),
         }
-
-    def features(self) -> dict[str, Any]:
-        return {"n_trees": 200, "max_depth": 3}
-
-    def lightgbm(self) -> dict[str, Any]:
-        return {"n_trees": self.rounds or TREES, "components": COMPONENTS, **self._reader()}
-
-    def linear(self) -> dict[str, Any]:
-        return self._reader()
-
-    def forest(self) -> dict[str, Any]:
-        return self._reader()
-
-    def package(self) -> dict[str, Any]:
-        return {**({"n_trees": self.rounds} if self.rounds else {}), **self._reader()}
+        reading: dict[str, dict[str, Any]] = {
+            "two_branch": network,
+            "lightgbm": {"n_trees": self.rounds or TREES, "components": COMPONENTS},
+            "linear": {},
+            "forest": {},
+            "package": {"n_trees": self.rounds} if self.rounds else {},
+        }
+        if kind in reading:
+            return {**reading[kind], **self._reader()}
+        return {"n_trees": 200, "max_depth": 3} if kind == "features" else {}
 
     def _reader(self) -> dict[str, Any]:
         if self.images is None:
@@ -205,17 +193,14 @@ def fit(
 ) -> Fitted:
     """Build a model by its name and fit it, see `usboost.fit.table_fit.TableFit`.
 
+    Raises `UsboostError` if the model is unknown, or cannot be fitted to these rows.
+
     Parameters
     ----------
     name : see `build`.
     images : how the model reads the table's images, if it has any.
     callbacks, keep : of `TableFit`.
     options : the fields of `usboost.fit.options.FitOptions`.
-
-    Raises
-    ------
-    UsboostError
-        If the model is unknown, or cannot be fitted to these rows.
     """
     chosen = FitOptions(**options)
     catalogue.check_options(name, fast_predict=chosen.fast_predict)

@@ -79,11 +79,8 @@ class Bundle:
     def predicted(self, views: Views) -> np.ndarray:
         """Return calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
         found = self.task.predict(self.model, views)
-        return (
-            tempered(found, self.card.temperature)
-            if self.card.classes
-            else clip_lower(found, self.card.floor)
-        )
+        card = self.card
+        return tempered(found, card.temperature) if card.classes else clip_lower(found, card.floor)
 
     def predicted_of(self, table: UserTable, rows: np.ndarray) -> np.ndarray:
         """Return `predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
@@ -124,14 +121,11 @@ class Bundle:
 
         Those of `Card.least` probability, and the answer.
 
+        Raises `UsboostError` if a number is predicted, or the model was saved without what it takes.
+
         Parameters
         ----------
         predicted : as `predicted` gives them.
-
-        Raises
-        ------
-        UsboostError
-            If a number is predicted, or the model was saved without what it takes.
         """
         if not self.card.classes:
             raise UsboostError(f"a predicted number has an interval and no set; leave {option('sets')} out")
@@ -176,6 +170,8 @@ class Bundle:
     ) -> pd.DataFrame:
         """Return `answers` to raw rows.
 
+        Raises `UsboostError` if there is no row, a column is missing, or no value of one can be read.
+
         Parameters
         ----------
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
@@ -185,17 +181,11 @@ class Bundle:
         sets : of `answers`.
         tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
             warnings.
-
-        Raises
-        ------
-        UsboostError
-            If there is no row, a column is missing, or no value of one can be read.
         """
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
-        parts: list[np.ndarray] = []
         tally = Tally(ignored=self.ignored(rows))
-        for batch in self.reader.read(rows, strict=strict, tally=tally):
-            parts.append(self.predicted(batch.views))
+        batches = self.reader.read(rows, strict=strict, tally=tally)
+        parts = [self.predicted(batch.views) for batch in batches]
         if not parts:
             raise UsboostError("no rows to predict")
         for each in notes_of_rows(tally):
@@ -205,10 +195,7 @@ class Bundle:
     def save(self, folder: Path) -> None:
         """Write the folder, whole or not at all; an earlier bundle of that name is replaced.
 
-        Raises
-        ------
-        UsboostError
-            If it cannot be written, or something other than a bundle is there.
+        Raises `UsboostError` if it cannot be written, or something other than a bundle is there.
         """
         from usboost.models import persistence
 
@@ -224,14 +211,12 @@ class Bundle:
 def check_place(folder: Path, *, replace: bool = True) -> None:
     """Refuse to write a bundle where something else is, which would be lost.
 
+    Raises `UsboostError` if `folder` is a file, or a folder that holds anything but a bundle, or one that may
+    not be replaced.
+
     Parameters
     ----------
     replace : whether an earlier bundle may be replaced.
-
-    Raises
-    ------
-    UsboostError
-        If `folder` is a file, or a folder that holds anything but a bundle, or one that may not be replaced.
     """
     folder = Path(folder)
     if not replace and (folder / CARD).exists():
@@ -256,10 +241,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
 def load(folder: Path) -> Bundle:
     """Read what `Bundle.save` wrote; nothing in it can run code.
 
-    Raises
-    ------
-    UsboostError
-        If a file is missing, damaged or changed, or the card does not fit the model.
+    Raises `UsboostError` if a file is missing, damaged or changed, or the card does not fit the model.
     """
     path = Path(folder) / CARD
     missing = f"{folder} is no model that usboost fit saved: {path} is missing"
@@ -273,21 +255,14 @@ def load(folder: Path) -> Bundle:
     columns = [name for name, kind in card.columns.items() if kind == "text"]
     texts = read_texts(Path(folder), columns, card.texts_sha256)
     bundle = Bundle(persistence.load(Path(folder) / MODEL), card, texts)
-    _check(bundle, path)
-    return bundle
-
-
-def _check(bundle: Bundle, path: Path) -> None:
-    """Check that the card has the columns and classes of its encoders and its model."""
-    card = bundle.card
+    # the card has the columns and classes of its encoders and its model
     of_kind = {name: kind for name, kind in card.columns.items() if kind != "category"}
     if set(card.dates) != {name for name, kind in of_kind.items() if kind == "date"}:
         raise UsboostError(f"{path}: the dates are not the columns of dates; fit the model again")
-    parts = bundle.encoding.parts
+    encoding, parts = bundle.encoding, bundle.encoding.parts
     numbers = [each for name in of_kind for each in (parts[name].names(name) if name in parts else [name])]
     if sorted(card.imputation) != sorted(numbers):
         raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
-    encoding = bundle.encoding
     categories = card.columns.keys() - of_kind.keys()
     if sorted(encoding.names) != sorted([*categories, *numbers, *added(encoding.imputation)]):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
@@ -303,6 +278,7 @@ def _check(bundle: Bundle, path: Path) -> None:
         raise UsboostError(f"{path}: its classes are not those of the model; fit the model again")
     if card.prior and len(card.prior) != max(1, len(card.classes)):
         raise UsboostError(f"{path}: the prior is not one number for each class; fit the model again")
+    return bundle
 
 
 IMAGE = "image"
@@ -365,16 +341,14 @@ def bundle_of(
 
 
 def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -> pd.DataFrame:
-    """Return rows of a prepared frame as a bundle takes them.
+    """Return rows of a prepared frame as `Bundle.predict` takes them.
+
+    These are float64 numbers, strings or None, dates as ISO 8601, and the images' bytes.
 
     Parameters
     ----------
     frame : rows of a prepared split.
     images : their images' files, None where a row has none; one sequence for each column of images.
-
-    Returns
-    -------
-    float64 numbers, strings or None, dates as ISO 8601, and the images' bytes: what `Bundle.predict` takes.
     """
     found: dict[str, pd.Series] = {}
     for name, kind in card.columns.items():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from operator import not_
+from functools import partial
+from operator import eq, not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -26,11 +27,6 @@ from usboost.table.user_table import UserTable
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
-
-
-def _is(value: Any) -> Callable[[Any], bool]:
-    """Return a test of a field for its default, which cards do without."""
-    return lambda found: found is value or bool(found == value)
 
 
 class Imputed(CardPart):
@@ -105,15 +101,17 @@ class Card(CardPart):
     format: Literal[1] = 1
     kind: Literal["usboost model of a table"] = "usboost model of a table"
     model: str
-    task: Literal["classification", "regression"] = Field("classification", exclude_if=_is("classification"))
+    task: Literal["classification", "regression"] = Field(
+        "classification", exclude_if=partial(eq, "classification")
+    )
     classes: list[str]
     label: str
-    label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=_is("str"))
-    temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=_is(1.0))
-    threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
-    least: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=_is(None))
-    margin: _Ends | None = Field(None, exclude_if=_is(None))
-    floor: FiniteFloat | None = Field(None, exclude_if=_is(None))
+    label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=partial(eq, "str"))
+    temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=partial(eq, 1.0))
+    threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
+    least: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
+    margin: _Ends | None = Field(None, exclude_if=partial(eq, None))
+    floor: FiniteFloat | None = Field(None, exclude_if=partial(eq, None))
     columns: dict[str, Kind]
     dropped: list[str]
     weight: str = Field("", exclude_if=not_)
@@ -179,9 +177,8 @@ def card_of(
         "columns": table.kinds,
         "dropped": [*table.spec.drop, *table.left_out, *filter(None, others)],
         "weight": table.spec.weight or "",
-        "images": None
-        if form is None
-        else {
+        "images": form
+        and {
             "columns": list(form.columns),
             "size": [form.size, form.size],
             "channels": form.channels,

@@ -154,6 +154,9 @@ def compare(
     Where the table has weights, they count in fits and scores; rows of weight 0 take no part. An interruption
     ends it with what is there.
 
+    Raises `UsboostError` as `evaluate.folds_of`, or if there is no column `by_column`. A model that fails
+    stops no other: its reason is in the answer.
+
     Parameters
     ----------
     models : by name; each is built with a repeat's seed.
@@ -166,12 +169,6 @@ def compare(
     progress : called with (fits done, fits in all); those skipped after a failure count as done.
     running : called with the fits that run, model, fold and round of each, whenever one of these changes.
     slow : called with a sentence on a model that takes far longer than the others, once this is known.
-
-    Raises
-    ------
-    UsboostError
-        As `evaluate.folds_of`, or if there is no column `by_column`. A model that fails stops no other: its
-        reason is in the answer.
     """
     by = check_metric(by or TASKS[table.task].first, RANKING[table.task])
     parts = folds_of(table, folds, repeats, seed)

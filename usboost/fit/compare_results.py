@@ -60,10 +60,9 @@ def cells(comparison: Comparison) -> list[Row]:
         }
         for k, each in enumerate(comparison.standings())
     ]
-    return rows + [
-        {MODEL: name, **dict.fromkeys(numbers, "–"), VERDICT: f"failed: {reason}"}
-        for name, reason in comparison.failures.items()
-    ]
+    for name, reason in comparison.failures.items():
+        rows.append({MODEL: name, **dict.fromkeys(numbers, "–"), VERDICT: f"failed: {reason}"})
+    return rows
 
 
 def p_value(value: float) -> str:
@@ -121,9 +120,6 @@ def _narrower(rows: list[Row], comparison: Comparison) -> Iterator[list[Row]]:
     def changed(keys: Sequence[str], change: Callable[[str], str]) -> list[Row]:
         return [{key: change(cell) if key in keys else cell for key, cell in row.items()} for row in rows]
 
-    def without_spread(cell: str) -> str:
-        return cell.partition(" ±")[0]
-
     def without_difference(cell: str) -> str:  # which the scores show
         verdict, _, rest = cell.partition(" (")
         p = rest.rstrip(")").partition(", ")[2]
@@ -131,7 +127,7 @@ def _narrower(rows: list[Row], comparison: Comparison) -> Iterator[list[Row]]:
 
     yield rows
     for keys in (["seconds"], others):
-        rows = changed(keys, without_spread)
+        rows = changed(keys, lambda cell: cell.partition(" ±")[0])
         yield rows
     rows = changed([VERDICT], without_difference)
     rows[0]["seconds"] = "sec."
@@ -140,7 +136,7 @@ def _narrower(rows: list[Row], comparison: Comparison) -> Iterator[list[Row]]:
     for key in sorted(others, key=lambda key: key in ("log_loss", "r2")):
         rows = [{name: cell for name, cell in row.items() if name != key} for row in rows]
         yield rows
-    yield changed([comparison.by], without_spread)
+    yield changed([comparison.by], lambda cell: cell.partition(" ±")[0])
 
 
 def failures(comparison: Comparison) -> list[str]:

@@ -101,6 +101,8 @@ def compare(
 ) -> pd.DataFrame:
     """Compare the rows of a table with the training rows of a model.
 
+    Raises `UsboostError` if the table has no rows, lacks a column, or holds a value of another kind.
+
     Parameters
     ----------
     card : of the model.
@@ -118,11 +120,6 @@ def compare(
         with a probability of `LEVEL` among all columns; ``missing_train`` and ``missing``, shares of rows;
         ``unseen``, the share of rows with a category that training did not have; ``drift``, what has passed
         its limit and what chance explains, "" where nothing has.
-
-    Raises
-    ------
-    UsboostError
-        If the table has no rows, lacks a column, or holds a value of another kind.
     """
     file = TableFile.open(table)
     images = [] if card.images is None else card.images.columns
@@ -165,17 +162,12 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
     formats = {name: written.form for name, written in card.formats.items()}
     for raw in file.batches([*card.columns, *images], _ROWS):
         first = tally.rows
-        columns = {
-            name: Column(file, name, raw[name], first, card.missing).feature(
-                kind, formats.get(name), tally.of_kind(name, kind)
-            )
-            for name, kind in card.columns.items()
-        }
-        texts = {
-            name: values.astype(object) if card.columns[name] == "category" else values
-            for name, values in columns.items()
-        }
-        batches.append(pd.DataFrame(texts, index=pd.RangeIndex(first, first + raw.num_rows)))
+        columns = {}
+        for name, kind in card.columns.items():
+            column = Column(file, name, raw[name], first, card.missing)
+            values = column.feature(kind, formats.get(name), tally.of_kind(name, kind))
+            columns[name] = values.astype(object) if kind == "category" else values
+        batches.append(pd.DataFrame(columns, index=pd.RangeIndex(first, first + raw.num_rows)))
         for name in images:
             absent[name] += _empty(file, name, raw[name])
         tally.rows += raw.num_rows

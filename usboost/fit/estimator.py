@@ -75,7 +75,20 @@ class _Multimodal(_FitAttributes):
     time: str | None = None
     split: str | None = None
 
-    def _fit(self, X: Any, y: Any, groups: Any, times: Any, weights: Any, **answers: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to n rows and their labels, or numbers.
+
+        Raises `UsboostError` if a column or label cannot be used, or a setting is not known.
+
+        Parameters
+        ----------
+        X : DataFrame of n rows, or an array (n, p)
+        y : (n,) labels, or numbers; rows whose label is missing are left out
+        groups : (n,), optional; rows of one group are never on both sides of a split, also inside the fit
+        times : (n,), optional; the later rows are those for early stopping, and judge fits inside the fit
+        sample_weight : (n,) numbers of at least 0, optional; how much each row counts, 0 for not at all.
+            Those above 0 are divided by their mean.
+        """
         check_parameters(self)
         seed = seed_of(self.random_state)
         limit = [] if self.time_limit is None else [TimeLimit(self.time_limit)]
@@ -83,20 +96,23 @@ class _Multimodal(_FitAttributes):
         if len(frame) < FEWEST:
             rows = "1 sample" if len(frame) == 1 else f"{len(frame)} samples"
             raise UsboostError(f"X has {rows}; {FEWEST} or more are needed to learn from")
-        table = self._table(frame, y, groups, times, weights)
+        table = self._table(frame, y, groups, times, sample_weight)
         for each in notes_of_table(table, describe(table)):
             warn(each)
         given = self.get_params(deep=False)
+        if isinstance(by_label := given.get("class_weight"), Mapping):
+            given["class_weight"] = {canonical(label): weight for label, weight in by_label.items()}
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
             catalogue.resolve_model(self.model, self.preset, limited, images=with_images, task=table.task),
             images=ImageOptions.of(given).for_preset(self.preset) if table.images else None,
             callbacks=[*(self.callbacks or ()), *limit],
-            **vars(FitOptions.of(given, seed=seed, **answers)),
+            **vars(FitOptions.of(given, seed=seed)),
         )
         self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
+        self._loaded()
         return self
 
     def _table(self, frame: pd.DataFrame, y: Any, groups: Any, times: Any, weights: Any) -> UserTable:
@@ -151,20 +167,21 @@ class _Multimodal(_FitAttributes):
             )
         return frame
 
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the label, or float64 number, of each row, (n,)."""
+        return self.predict_frame(X).iloc[:, 0].to_numpy()
+
     def predict_frame(self, X: Any, strict: bool = False) -> pd.DataFrame:
         """Return the answers with X's index, as `usboost predict` writes them; see `Bundle.answers`.
 
         Numbers, dates and images that cannot be read count as missing; a `UsboostWarning` says how many.
 
+        Raises `UsboostError` if a column is missing, or no value of one can be read.
+
         Parameters
         ----------
         X : DataFrame of n rows, or an array (n, p).
         strict : refuse what cannot be read.
-
-        Raises
-        ------
-        UsboostError
-            If a column is missing, or no value of one can be read.
         """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
@@ -178,6 +195,9 @@ class _Multimodal(_FitAttributes):
         Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds; of
         more than two classes it is its score less the mean of the others'; a number's is the number.
 
+        Raises `UsboostError` if the model is none that can be explained, the rows to compare with are fewer
+        than 10, or as `predict_frame`.
+
         Parameters
         ----------
         X : as of `predict_frame`.
@@ -187,12 +207,6 @@ class _Multimodal(_FitAttributes):
         -------
         A column for each one that the model reads, one for all images, and ``mean``, the margin's mean over
         the rows compared with. A row's sum is its margin.
-
-        Raises
-        ------
-        UsboostError
-            If the model is none that can be explained, the rows to compare with are fewer than 10, or as
-            `predict_frame`.
         """
         check_is_fitted(self, "bundle_")
         frame, root = self._frame(X), self._root()
@@ -204,10 +218,7 @@ class _Multimodal(_FitAttributes):
     def save(self, folder: Path | str) -> None:
         """Write the fitted model, as `usboost fit` does; `load`, `usboost predict` and MLflow read it.
 
-        Raises
-        ------
-        UsboostError
-            If it cannot be written, or something other than a saved model is there.
+        Raises `UsboostError` if it cannot be written, or something other than a saved model is there.
         """
         check_is_fitted(self, "bundle_")
         self.bundle_.save(Path(folder))
@@ -216,14 +227,11 @@ class _Multimodal(_FitAttributes):
     def load(cls, folder: Path | str, images_root: Path | str | None = None) -> Self:
         """Return the estimator of a model that `save` or `usboost fit` wrote.
 
+        Raises `UsboostError` if there is none, it is damaged, or it is of another task.
+
         Parameters
         ----------
         images_root : folder that paths of images are relative to.
-
-        Raises
-        ------
-        UsboostError
-            If there is none, it is damaged, or it is of another task.
         """
         found = bundles.load(Path(folder))
         card = found.card
@@ -234,10 +242,8 @@ class _Multimodal(_FitAttributes):
         made.set_params(images_root=images_root)
         if images:
             made.set_params(size=images.size[0])
-        made.bundle_, made.scores_ = (
-            found,
-            {key: value for key, value in card.scores.items() if value is not None},
-        )
+        made.bundle_ = found
+        made.scores_ = {key: value for key, value in card.scores.items() if value is not None}
         names = card.names or card.read_and_dropped
         made.feature_names_in_, made.n_features_in_ = np.asarray(names, dtype=object), len(names)
         made._loaded()
@@ -320,40 +326,10 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     positive: Any = None
     class_weight: Any = None
 
-    def fit(
-        self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
-    ) -> MultimodalClassifier:
-        """Fit to n rows and their labels.
-
-        Parameters
-        ----------
-        X : DataFrame of n rows, or an array (n, p)
-        y : (n,) labels; rows whose label is missing are left out
-        groups : (n,), optional; rows of one group are never on both sides of a split, also inside the fit
-        times : (n,), optional; the later rows are those for early stopping, and judge fits inside the fit
-        sample_weight : (n,) numbers of at least 0, optional; how much each row counts, 0 for not at all.
-            Those above 0 are divided by their mean.
-
-        Raises
-        ------
-        UsboostError
-            If a column or label cannot be used, or a setting is not known.
-        """
-        class_weight = self.class_weight
-        if isinstance(class_weight, Mapping):
-            class_weight = {canonical(label): weight for label, weight in class_weight.items()}
-        self._fit(X, y, groups, times, sample_weight, class_weight=class_weight)
-        self._loaded()
-        return self
-
     def _loaded(self) -> None:
         labels = self.bundle_.labels
         self._order = np.argsort(labels, kind="stable")
         self.classes_ = labels[self._order]
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the label of each row, (n,)."""
-        return self.predict_frame(X)["label"].to_numpy()
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, float64 (n, M), columns as in ``classes_``."""
@@ -393,13 +369,3 @@ class MultimodalRegressor(RegressorMixin, _Multimodal):
     """
 
     task = "regression"
-
-    def fit(
-        self, X: Any, y: Any, groups: Any = None, times: Any = None, sample_weight: Any = None
-    ) -> MultimodalRegressor:
-        """Fit to n rows and their numbers; parameters and errors as of `MultimodalClassifier.fit`."""
-        return self._fit(X, y, groups, times, sample_weight)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the number of each row, float64 (n,)."""
-        return self.predict_frame(X)["prediction"].to_numpy()

@@ -100,13 +100,7 @@ def related_of(table: UserTable, rows: np.ndarray) -> Related | None:
 
 
 def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> None:
-    """Refuse a split in which some class is not among the rows that are fitted to.
-
-    Raises
-    ------
-    UsboostError
-        Naming it.
-    """
+    """Refuse a split in which some class is not among the rows that are fitted to, naming it."""
     if not table.classes:
         return
     seen = world().sum(np.bincount(table.labels[train], minlength=len(table.classes))) > 0
@@ -123,15 +117,12 @@ def folds_of(
 ) -> list[Fold]:
     """Return folds of a table; of each fold's other rows 15 % are for early stopping. See `Divisible.folds`.
 
+    Raises `UsboostError` if there are under 2 folds, or too few rows of a class, groups or times for them.
+
     Parameters
     ----------
     test_is_seen : whether rows that the user calls test rows are the one fold; else they are in no fold, and
         the others are divided as if the user had not said how.
-
-    Raises
-    ------
-    UsboostError
-        If there are under 2 folds, or too few rows of a class, groups or times for them.
     """
     counted = counted_rows(table)
     rows = divisible(table)[counted]
@@ -178,13 +169,12 @@ class FitData:
         """Return a fold's rows; without an encoding, encoders learn from its training rows only."""
         encoding = table.fit_encoding(fold.train) if encoding is None else encoding
 
-        def weighted(rows: np.ndarray) -> Weighted:
-            return table.views(encoding, rows), table.labels[rows], weights_of(table, rows)
-
-        val = weighted(fold.val)
-        test = val if fold.test is fold.val else weighted(fold.test)
+        parts = [fold.train, fold.val, *(() if fold.test is fold.val else (fold.test,))]
+        train, val, *test = [
+            (table.views(encoding, rows), table.labels[rows], weights_of(table, rows)) for rows in parts
+        ]
         groups = None if table.groups is None else table.groups[fold.test]
-        return cls(weighted(fold.train), val, test, related_of(table, fold.train), groups)
+        return cls(train, val, test[0] if test else val, related_of(table, fold.train), groups)
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,11 @@ class Explanations:
 
     def texts(self, most: int = SHOWN) -> list[str]:
         """Return `largest` of each row, ``age +0.83; sex -0.21`` say; without those that change nothing."""
-        return [
-            "; ".join(
-                f"{name} {value:+.2f}" for name, value in self.largest(row, most) if abs(value) >= 0.005
-            )
-            for row in range(len(self.values))
-        ]
+        found = []
+        for row in range(len(self.values)):
+            shares = [(name, value) for name, value in self.largest(row, most) if abs(value) >= 0.005]
+            found.append("; ".join(f"{name} {value:+.2f}" for name, value in shares))
+        return found
 
 
 def names_of(bundle: Bundle) -> tuple[str, ...]:
@@ -71,15 +70,12 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
     The margin of a class is its score less the mean of the others', as calibrated: of two classes its
     log-odds. A number's is the number.
 
+    Raises `UsboostError` if the model is none that can be explained.
+
     Parameters
     ----------
     views, reference : of the n rows, and of those that they are compared with.
     predicted : for the rows, as of `Bundle.predicted`.
-
-    Raises
-    ------
-    UsboostError
-        If the model is none that can be explained.
     """
     check_explainable(bundle.model, bundle.card.model)
     names, owners = names_of(bundle), dict[str, int]()
@@ -112,10 +108,7 @@ def explain_rows(bundle: Bundle, rows: Source, against: Source) -> pd.DataFrame:
 def read_reference(bundle: Bundle, source: Source) -> Views:
     """Return rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
 
-    Raises
-    ------
-    UsboostError
-        If it has fewer than `FEWEST` rows, or as `RowReader.read`.
+    Raises `UsboostError` if it has fewer than `FEWEST` rows, or as `RowReader.read`.
     """
     views: Views | None = next((each.views for each in bundle.reader.read(source)), None)
     n = 0 if views is None else len(views)

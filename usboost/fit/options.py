@@ -44,6 +44,8 @@ class ImageOptions(Options):
 class AnswerOptions(Options):
     """Options of what predictions become on the way to answers, and whether the model is fitted again.
 
+    Raises `UsboostError` if the threshold is neither "f1" nor a number from 0 to 1, also as text.
+
     Attributes
     ----------
     seed : of the split, and of a model that is built for it.
@@ -59,11 +61,6 @@ class AnswerOptions(Options):
     class_weight : "balanced", or a weight for each class by its name, times the rows' own in the fit and in
         early stopping. Calibration, threshold and scores are without, on the classes as frequent as they
         are; but a temperature moves no class's share, so that probabilities lean to those of large weight.
-
-    Raises
-    ------
-    UsboostError
-        If the threshold is neither "f1" nor a number from 0 to 1, also as text.
     """
 
     seed: Annotated[int, Help("Seed of splits and models.", least=0)] = 0

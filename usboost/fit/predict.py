@@ -45,6 +45,12 @@ def predict(
 ) -> Tally:
     """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
 
+    Returns what was found in the rows, see `usboost.table.notes.notes_of_rows`.
+
+    Raises `UsboostError` if a column is missing, no value of a column of numbers, dates or images can be
+    read, no path of a column of images leads to a file, the output cannot be written, or as `explain.explain`
+    and `read_reference`; an earlier output stays as it was.
+
     Parameters
     ----------
     table : as of `usboost.table.user_table.read_table`; only Excel and JSON are in memory as a whole.
@@ -57,17 +63,6 @@ def predict(
     explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.
     against : the table whose rows these are then compared with; by default the same.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).
-
-    Returns
-    -------
-    What was found in the rows, see `usboost.table.notes.notes_of_rows`.
-
-    Raises
-    ------
-    UsboostError
-        If a column is missing, no value of a column of numbers, dates or images can be read, no path of a
-        column of images leads to a file, the output cannot be written, or as `explain.explain` and
-        `read_reference`; an earlier output stays as it was.
     """
     table, out = Path(table), Path(out)
     if out.suffix.lower() not in (".parquet", ".pq", ".csv"):
@@ -180,25 +175,32 @@ def score_table(
 ) -> Scored:
     """Read the rows that have a label and predict them; parameters as of `predict`.
 
-    Raises
-    ------
-    UsboostError
-        As `predict`, or if a label is not a class of the model, or no row has one.
+    Raises `UsboostError` as `predict`, or if a label is not a class of the model, or no row has one.
     """
     file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])
-    labels = _labels(file, label, bundle)
+    known = {name: code for code, name in enumerate(bundle.card.classes)}
+    columns: list[np.ndarray] = []
+    for raw in file.batches([label], _BATCH):
+        column = Column(file, label, raw[label], sum(map(len, columns)), bundle.reader.missing)
+        columns.append(codes_of(column, known) if known else targets_of(column, several=False))
+    if not columns:
+        raise UsboostError(f"{file} has no rows to score")
+    labels = np.concatenate(columns)
+    rows = np.flatnonzero(labels >= 0 if known else ~np.isnan(labels))
+    if not len(rows):
+        raise UsboostError(
+            f"{file}: column {label!r} is empty; name the column of labels ({option('label')})"
+        )
     n, form = len(labels), bundle.reader.images
     images = None if form is None else ImageSet(form, n, what=file)
-    parts: list[tuple[pd.DataFrame, Views, np.ndarray]] = []
-    tally = Tally()
+    tally, parts = Tally(), list[tuple[pd.DataFrame, Views, np.ndarray]]()
     for batch in bundle.reader.read(file, strict=strict, tally=tally, more=(label,), into=images):
         parts.append((batch.raw.to_pandas(), batch.views, bundle.predicted(batch.views)))
         if progress:
             progress(batch.first + len(batch.views), n)
     check_paths(file, tally.paths)
     found = {} if form is None or images is None else dict(zip(form.columns, images.absent, strict=True))
-    rows = np.flatnonzero(labels >= 0 if bundle.card.classes else ~np.isnan(labels))
     return Scored(
         file,
         pd.concat([part[0] for part in parts], ignore_index=True).iloc[rows].reset_index(drop=True),
@@ -210,21 +212,3 @@ def score_table(
         rows,
         n - len(rows),
     )
-
-
-def _labels(file: TableFile, label: str, bundle: Bundle) -> np.ndarray:
-    """Return the labels of all rows as codes, int64 (n,), or numbers, float64; −1 or NaN where missing."""
-    known = {name: code for code, name in enumerate(bundle.card.classes)}
-    parts: list[np.ndarray] = []
-    for raw in file.batches([label], _BATCH):
-        first = sum(map(len, parts))
-        column = Column(file, label, raw[label], first, bundle.reader.missing)
-        parts.append(codes_of(column, known) if known else targets_of(column, several=False))
-    if not parts:
-        raise UsboostError(f"{file} has no rows to score")
-    found = np.concatenate(parts)
-    if (found < 0 if known else np.isnan(found)).all():
-        raise UsboostError(
-            f"{file}: column {label!r} is empty; name the column of labels ({option('label')})"
-        )
-    return found

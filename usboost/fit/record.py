@@ -1,6 +1,6 @@
 """Records of evaluated fits, and the rounds of a fit that is not finished, so that what is killed resumes.
 
-`Records` keeps what is finished, by the one key of a fit (`fit_key`); `UnfinishedFit` keeps rounds.
+`Records` keeps what is finished, by the one key of a fit (`Records.key`); `UnfinishedFit` keeps rounds.
 """
 
 from __future__ import annotations
@@ -78,10 +78,11 @@ class Records:
             ) from None
 
     def key(self, model: Any, fold: Fold) -> str:
-        """Return the key of a fit to a fold, "" where nothing is kept."""
+        """Return the key of a fit: data, parameters, rows and the code that runs; "" if nothing is kept."""
         if self._store is None:
             return ""
-        return fit_key(self._table, model, rows_digest((fold.train, fold.val, fold.test)))
+        rows = rows_digest((fold.train, fold.val, fold.test))
+        return key_of([self._table, described(model), code_digest(model, *_CODE), rows])
 
     def get(self, key: str) -> Record | None:
         """Return the record of a finished fit, or None."""
@@ -94,10 +95,11 @@ class Records:
 
     def add(self, key: str, model: str, found: Record) -> None:
         """Write a record, under the model's name, to disk. Raises UsboostError if that fails."""
+        document: dict[str, Any] = {"model": model, "row": found.row}
+        if self._predictions and found.predicted is not None:
+            document["predicted"] = found.predicted.tolist()
         if self._store is not None:
-            kept = self._predictions and found.predicted is not None
-            predicted = {"predicted": found.predicted.tolist()} if kept else {}  # type: ignore[union-attr]
-            self._store.put_json(key, {"model": model, "row": found.row, **predicted})
+            self._store.put_json(key, document)
 
     def _read(self, document: Mapping[str, Any]) -> Record:
         row = {str(name): float(value) for name, value in document["row"].items()}
@@ -110,22 +112,12 @@ class Records:
         return Record(row, predicted)
 
 
-def fit_key(table: str, model: Any, rows: str, *code: str) -> str:
-    """Return the key that says whether a fit is finished: its data, parameters, and the code that runs.
-
-    Parameters
-    ----------
-    table, rows : digests of the data, and of the rows that are fitted to, stopped on and scored.
-    model : unfitted, with its seed; code : further modules that decide what is kept.
-    """
-    return key_of([table, described(model), code_digest(model, *_CODE, *code), rows])
-
-
 def rows_digest(parts: Iterable[np.ndarray]) -> str:
     """Return a digest of the positions of rows."""
-    return hashlib.sha256(
-        b"".join(np.asarray(each, dtype=np.int64).tobytes() + b"|" for each in parts)
-    ).hexdigest()
+    found = hashlib.sha256()
+    for each in parts:
+        found.update(np.asarray(each, dtype=np.int64).tobytes() + b"|")
+    return found.hexdigest()
 
 
 def table_digest(table: UserTable) -> str:

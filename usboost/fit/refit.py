@@ -168,15 +168,12 @@ def choose_rounds(
     Fits that stop early say how many rounds are enough, and which penalty a start of classes has; fits of
     so many rounds, all with this penalty, say which round is the best; fits up to it predict.
 
+    Raises `UsboostError` if the rows cannot be divided, or some of them cannot be fitted to.
+
     Parameters
     ----------
     model : fitted, whose settings each fit has; seed : of the folds.
     callbacks : of every fit; a fit that they stop ends it all, and the answer is None.
-
-    Raises
-    ------
-    UsboostError
-        If the rows cannot be divided, or some of them cannot be fitted to.
     """
     began, recorder = time.perf_counter(), StopRecorder(callbacks)
     folds, places = round_folds(table, everything, seed)

@@ -18,17 +18,9 @@ from usboost.evaluation.intervals import least_probability, margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.evaluation.task import TASKS, Task
+from usboost.fit import evaluate
 from usboost.fit.bundle import Bundle
 from usboost.fit.card import card_of, prior_of
-from usboost.fit.evaluate import (
-    WeightedRows,
-    check_classes,
-    counted_rows,
-    divisible,
-    of_all_shards,
-    related_of,
-    weights_of,
-)
 from usboost.fit.options import AnswerOptions
 from usboost.fit.record import Keep
 from usboost.fit.refit import refit
@@ -102,10 +94,7 @@ class TableFit(AnswerOptions):
     def run(self) -> Fitted:
         """Fit the model, and score it.
 
-        Raises
-        ------
-        UsboostError
-            If the model cannot be fitted to these rows.
+        Raises `UsboostError` if the model cannot be fitted to these rows.
         """
         table, task = self.table, TASKS[self.table.task]
         train, val = self.rows_and_weights()
@@ -118,7 +107,7 @@ class TableFit(AnswerOptions):
             self.model.set_params(refit_full=False)  # members' fits to all rows wait for the validation rows
         views, labels = table.views(encoding, val.rows), table.labels[val.rows]
         started = time.perf_counter()
-        stops_on, related = (views, labels, val.in_fit), related_of(table, train.rows)
+        stops_on, related = (views, labels, val.in_fit), evaluate.related_of(table, train.rows)
         fitted_to = table.views(encoding, train.rows), table.labels[train.rows], train.in_fit
         if self.keep is not None:
             arrays = () if related is None else related.arrays
@@ -143,7 +132,7 @@ class TableFit(AnswerOptions):
         judged, folds = val, None if again is None else again.folds
         if folds is not None:
             judged, predicted, seconds = folds.rows, folds.predicted, seconds + folds.seconds
-        judged, labels, predicted = of_all_shards(judged, table.labels[judged.rows], predicted)
+        judged, labels, predicted = evaluate.of_all_shards(judged, table.labels[judged.rows], predicted)
         if table.classes:
             predicted, answers = world().once(
                 lambda: unsharded(lambda: self._tempered(labels, predicted, judged))
@@ -174,25 +163,27 @@ class TableFit(AnswerOptions):
         about = (views, labels, predicted, seconds, helps, again is not None, len(judged), count)
         return Fitted(bundle, scores, rows, best, *about)
 
-    def rows_and_weights(self) -> tuple[WeightedRows, WeightedRows]:
+    def rows_and_weights(self) -> tuple[evaluate.WeightedRows, evaluate.WeightedRows]:
         """Return the training and the validation rows."""
         table = self.table
         if self.threshold is not None and len(table.classes) != 2:
             raise UsboostError(
                 f"a threshold is of two classes; leave {option('threshold')} {self.threshold} out"
             )
-        counted = counted_rows(table)
-        train, val = (counted[rows] for rows in divisible(table)[counted].hold_out(self.seed))
-        check_classes(table, train, val)
-        weighted = [(rows, weights_of(table, rows)) for rows in (train, val)]
+        counted = evaluate.counted_rows(table)
+        train, val = (counted[rows] for rows in evaluate.divisible(table)[counted].hold_out(self.seed))
+        evaluate.check_classes(table, train, val)
+        weighted = [(rows, evaluate.weights_of(table, rows)) for rows in (train, val)]
         in_fit = times_class_weight(
             self.class_weight, table.classes, *((table.labels[rows], weights) for rows, weights in weighted)
         )
-        first, second = (WeightedRows(*each, counts) for each, counts in zip(weighted, in_fit, strict=True))
+        first, second = (
+            evaluate.WeightedRows(*each, counts) for each, counts in zip(weighted, in_fit, strict=True)
+        )
         return first, second
 
     def _tempered(
-        self, labels: np.ndarray, predicted: np.ndarray, val: WeightedRows
+        self, labels: np.ndarray, predicted: np.ndarray, val: evaluate.WeightedRows
     ) -> tuple[np.ndarray, dict[str, Any]]:
         temperature, threshold = 1.0, self.threshold
         if self.calibrate:
@@ -207,7 +198,7 @@ class TableFit(AnswerOptions):
 
 def calibration_folds(table: UserTable, val: np.ndarray, seed: int) -> list[Split] | None:
     """Return how validation rows are divided to see whether a temperature helps; None: by chance."""
-    related = related_of(table, val)
+    related = evaluate.related_of(table, val)
     if related is None or not related.several:
         return None
     return related.folds(FOLDS, np.zeros(len(val)), seed)

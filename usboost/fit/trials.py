@@ -177,7 +177,8 @@ class ModelTrials:
     @property
     def best(self) -> Trial | None:
         """The finished trial with the best score, the first of equals; None if there is none."""
-        return self._best([each for each in self.trials if each.state == "finished"])
+        done = [each for each in self.trials if each.state == "finished"]
+        return min(done, key=lambda each: self.lost(each) or 0.0, default=None)
 
     @property
     def chosen(self) -> Trial | None:
@@ -197,7 +198,8 @@ class ModelTrials:
     @property
     def promising(self) -> Trial | None:
         """The best trial, if it was pruned."""
-        best = self._best([each for each in self.trials if each.score is not None])
+        scored = [each for each in self.trials if each.score is not None]
+        best = min(scored, key=lambda each: self.lost(each) or 0.0, default=None)
         return best if best is not None and best.state == "pruned" else None
 
     def lost(self, trial: Trial) -> float | None:
@@ -217,9 +219,6 @@ class ModelTrials:
         lost = [self.lost(each) for each in self.trials]
         worst = max((each for each in lost if each is not None), default=None)
         return [worst if each is None else each for each in lost]
-
-    def _best(self, among: Sequence[Trial]) -> Trial | None:
-        return min(among, key=lambda each: self.lost(each) or 0.0, default=None)
 
 
 class Trials:
@@ -263,10 +262,11 @@ class Trials:
             with quiet():
                 # a lock that a kill has left is in the way for so many seconds
                 lock = JournalFileSymlinkLock(str(path), grace_period=5)
-                storage = JournalStorage(JournalFileBackend(str(path), lock))
-                pruner = pruner_of_rungs()
                 self._study = optuna.create_study(
-                    storage=storage, study_name=model, pruner=pruner, load_if_exists=True
+                    storage=JournalStorage(JournalFileBackend(str(path), lock)),
+                    study_name=model,
+                    pruner=pruner_of_rungs(),
+                    load_if_exists=True,
                 )
             found = self._study.user_attrs.get("search", mine)
             differing = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
@@ -357,13 +357,14 @@ class Trials:
         asked = self._asked[trial.number]
         if trial.number in self.ended:
             state = optuna.trial.TrialState.FAIL if loss is None else optuna.trial.TrialState.COMPLETE
-            attributes = {"repeats": trial.number, "result": result}
-            parts: dict[str, Any] = {
-                "params": asked.params,
-                "distributions": self._distributions,
-                "user_attrs": attributes,
-            }
-            self._study.add_trial(optuna.trial.create_trial(state=state, value=loss, **parts))
+            made = optuna.trial.create_trial(
+                state=state,
+                value=loss,
+                params=asked.params,
+                distributions=self._distributions,
+                user_attrs={"repeats": trial.number, "result": result},
+            )
+            self._study.add_trial(made)
         else:
             optuna.trial.Trial(self._study, asked._trial_id).set_user_attr("result", result)
         self.ended[trial.number] = trial
@@ -378,16 +379,14 @@ class Trials:
         """
         import optuna
 
-        running = {
-            each._trial_id for each in self._study.trials if each.state == optuna.trial.TrialState.RUNNING
-        }
+        states = optuna.trial.TrialState
+        running = {each._trial_id for each in self._study.trials if each.state == states.RUNNING}
         for trial, loss in zip(found.trials, found.losses(), strict=True):
             asked = self._asked[trial.number]
             if asked._trial_id in running:
                 with quiet():
                     report_rungs(optuna.trial.Trial(self._study, asked._trial_id), trial)
-                    state = optuna.trial.TrialState.FAIL if loss is None else None
-                    self._study.tell(asked.number, loss, state=state)
+                    self._study.tell(asked.number, loss, state=states.FAIL if loss is None else None)
 
     def _settings(self, number: int, params: Mapping[str, Any]) -> Settings:
         """Return settings as a user would write them: reals of four digits, within their range."""

@@ -118,11 +118,8 @@ def search(
         earlier = {name: each.ended_batches() if prune else [] for name, each in studies.items()}
         jobs = []
         for each in trials:
-            folder, own_rounds = (
-                studies[each.model].checkpoint(each.number),
-                found[each.model].trials[0].rounds,
-            )
-            jobs.append(Job(each, folder, earlier[each.model], own_rounds, plan.deadline))
+            name, folder = each.model, studies[each.model].checkpoint(each.number)
+            jobs.append(Job(each, folder, earlier[name], found[name].trials[0].rounds, plan.deadline))
         if jobs and time.time() > plan.deadline:
             return False
         late = False
@@ -179,6 +176,8 @@ def tune(
     Everything that a model does not say of itself (`space`) stays as it is. Encoders, embeddings and views
     are made once for all trials. What is in the folder is resumed, see `search`.
 
+    Raises `UsboostError` if the rows cannot be divided, or the folder holds another search.
+
     Parameters
     ----------
     models : by name; each is built with the plan's seed, and is the first trial as it is.
@@ -187,11 +186,6 @@ def tune(
         `default_folds`.
     by : the score that settings are chosen by; by default log-loss, or RMSE.
     fixed : settings by path that are not chosen; models that have no such setting go without.
-
-    Raises
-    ------
-    UsboostError
-        If the rows cannot be divided, or the folder holds another search.
     """
     by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
     parts = search_folds(table, default_folds(table, plan.seed) if folds is None else folds, plan.seed)
@@ -272,10 +266,6 @@ def write(models: Mapping[str, ModelTrials], fixed: Fixed, folder: Path, what: s
     ----------
     fixed : settings that were not chosen, by model.
     what : was searched, in words.
-
-    Returns
-    -------
-    The files.
     """
     files = []
     if chosen := settings_of(models, fixed):
@@ -307,11 +297,13 @@ def rendered(models: Mapping[str, ModelTrials], by: str) -> Table:
 
 def table_rows(models: Mapping[str, ModelTrials], by: str) -> list[dict[str, str]]:
     """Return the table of a search, cells by title: a row a model, the best score first."""
-    score, rows = metric_name(by), []
+    score, rows = metric_name(by), list[dict[str, str]]()
     for each in ranked(models):
         ended = [trial for trial in each.trials if trial.state != "proposed"]
-        row = {"model": each.model, f"{score} as it is": _score(each.first)}
-        row |= {f"{score} tuned": _score(each.chosen), "trials": f"{len(ended)}"}
+        row = {"model": each.model}
+        for title, trial in ((f"{score} as it is", each.first), (f"{score} tuned", each.chosen)):
+            row[title] = "–" if trial is None or trial.score is None else number(trial.score)
+        row["trials"] = f"{len(ended)}"
         row["pruned"] = f"{sum(trial.state == 'pruned' for trial in ended)}"
         row["seconds"] = f"{sum(trial.seconds for trial in ended):,.1f}"
         rows.append({**row, "settings": chosen_in_words(each)})
@@ -338,7 +330,7 @@ def chosen_in_words(found: ModelTrials) -> str:
     if not own:
         return "nothing to choose"
     if chosen is not best:
-        return f"as it is; {_score(best)} of trial {best.number} is within noise"
+        return f"as it is; {number(best.score or 0.0)} of trial {best.number} is within noise"
     words = []
     for path, value in chosen.settings.items():
         if value != own[path]:
@@ -346,7 +338,3 @@ def chosen_in_words(found: ModelTrials) -> str:
             several = isinstance(value, (list, tuple))
             words.append(f"{path} {('+'.join(map(str, value)) or 'none') if several else text}")
     return ", ".join(words) or "as it is"
-
-
-def _score(trial: Trial | None) -> str:
-    return "–" if trial is None or trial.score is None else number(trial.score)

@@ -162,8 +162,12 @@ def _fitted(task: SearchTask, job: Job) -> Trial:
         model = with_settings(clone(task.models[trial.model]), trial.settings, trial.model)
         rungs = Rungs(job.earlier if k == 0 else (), job.own_rounds)
         watching: list[Callback] = [_Deadline(job.deadline)]
-        model.set_params(callbacks=[rungs, *watching] if is_one_fit(model) else watching)
-        if "checkpoint" in model.get_params(deep=False):
+        parameters = model.get_params(deep=False)
+        held = [each for each in parameters.values() if isinstance(each, Mapping)]
+        if not any(isinstance(part, ViewsEstimator) for each in held for part in each.values()):
+            watching = [rungs, *watching]  # rounds are those of one fit, and not of several models
+        model.set_params(callbacks=watching)
+        if "checkpoint" in parameters:
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
             model.set_params(checkpoint=Checkpoint(job.checkpoint / str(k), decides))
         found = evaluate(model, part, task.task)
@@ -193,12 +197,6 @@ def draws_of(task: SearchTask, part: FitData, predicted: np.ndarray, k: int) -> 
         return TASKS[task.task].ranked(labels[rows], predicted[rows], weight)[task.by]
 
     return drawn(score, len(labels), part.groups, k)
-
-
-def is_one_fit(model: Any) -> bool:
-    """Return whether a model's rounds are those of one fit, and not of several models that it holds."""
-    given = [each for each in model.get_params(deep=False).values() if isinstance(each, Mapping)]
-    return not any(isinstance(part, ViewsEstimator) for each in given for part in each.values())
 
 
 class Workers:
@@ -234,11 +232,8 @@ class Workers:
         if self._pool is None:
             self._before = {process.pid for process in active_children()}
             # spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock
-            given = self._task, write_options()
-            context = get_context("spawn")
-            self._pool = ProcessPoolExecutor(
-                self._jobs, mp_context=context, initializer=_begin, initargs=given
-            )
+            spawn, given = get_context("spawn"), (self._task, write_options())
+            self._pool = ProcessPoolExecutor(self._jobs, spawn, _begin, given)
         pool = self._pool
         try:
             with _signals_later():

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
 from usboost.evaluation.folds import Related
-from usboost.evaluation.statistics import deviation, mean, median
+from usboost.evaluation.statistics import deviation, mean
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
 from usboost.shards.collective import world
@@ -47,11 +47,6 @@ MODELS = Registry(
     },
 )
 """Models by kind: those that files can name."""
-
-
-def per_class(model: Any) -> bool:
-    """Tell if the f of a boosted model has a coordinate for each class; with two classes one is enough."""
-    return len(model.classes_) > 2
 
 
 class _Fitted(ViewsEstimator):
@@ -209,7 +204,8 @@ class ViewsRegressor(RegressorMixin, _Fitted):
 
     def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
         """Return the number that centred targets (n,) are divided by, positive."""
-        return _positive(deviation(residual, weights))
+        scale = deviation(residual, weights)
+        return scale if np.isfinite(scale) and scale > 0 else 1.0
 
     def _standardised(self, y: np.ndarray) -> np.ndarray:
         return (y - self.target_centre_) / self.target_scale_
@@ -232,16 +228,3 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         if not np.isfinite(targets).all():
             raise UsboostError("y holds NaN or infinity; every row needs a finite target")
         return targets
-
-
-def robust_scale(residual: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the median absolute residual (n,) times 1.4826, which is the deviation of normal ones.
-
-    The standard deviation where it is 0, and 1 where that is 0, too.
-    """
-    scale = 1.4826 * median(np.abs(residual), weights)
-    return scale if scale > 0 else _positive(deviation(residual, weights))
-
-
-def _positive(scale: float) -> float:
-    return scale if np.isfinite(scale) and scale > 0 else 1.0

@@ -195,10 +195,9 @@ def _earlyboost(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, A
     from sklearn.tree import DecisionTreeClassifier
 
     chosen = parts.weak_classifier()
-    tree = chosen["estimator"] == "tree"
-    return {
-        "estimator": DecisionTreeClassifier(max_depth=chosen["max_depth"]) if tree else LogisticRegression()
-    }
+    if chosen["estimator"] == "tree":
+        return {"estimator": DecisionTreeClassifier(max_depth=chosen["max_depth"])}
+    return {"estimator": LogisticRegression()}
 
 
 BUILDERS: dict[str, Callable[[Entry, Parts, int, str], dict[str, Any]]] = {

@@ -6,19 +6,11 @@ settings that define a model; all others come from the parts that it is built fr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from usboost.errors import UsboostError, choices, option
 from usboost.models.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, LineStyle
-
-
-def _network(*reads: str, without_images: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
-    return LearnerSpec("network", reads or None, parameters, without_images or {})
-
-
-def _tree(*reads: str, without_images: Mapping[str, Any] | None = None, **parameters: Any) -> LearnerSpec:
-    return LearnerSpec("tree", reads or None, parameters, without_images or {})
 
 
 def _other(name: str, title: str, what: str, kind: str, *views: str, **more: Any) -> Entry:
@@ -30,7 +22,9 @@ def _other(name: str, title: str, what: str, kind: str, *views: str, **more: Any
 
 
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
-_BOTH = {"U": _network(), "S": _tree()}
+_NETWORK, _TREE = LearnerSpec("network"), LearnerSpec("tree")
+_BOTH = {"U": _NETWORK, "S": _TREE}
+_BNN = {"hidden": (16,), "optimizer": "adam", "learning_rate": 0.01, "batch_size": 32, "epochs": 30}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
 _LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
 _MEMBERS = {
@@ -106,7 +100,7 @@ _ENTRIES = (
         "1WL_S",
         "boosted trees alone",
         "boosting",
-        {"S": _tree()},
+        {"S": _TREE},
         line=LineStyle("#009e73", "v"),
         figures=("learners",),
     ),
@@ -115,7 +109,7 @@ _ENTRIES = (
         "1WL_U",
         "boosted networks alone",
         "boosting",
-        {"U": _network()},
+        {"U": _NETWORK},
         line=LineStyle("#c0669b", "d"),
         figures=("learners",),
     ),
@@ -151,7 +145,7 @@ _ENTRIES = (
         "3WL",
         "two-weak-learner boosting with another tree that reads everything",
         "boosting",
-        {**_BOTH, "both": _tree("S", "U")},
+        {**_BOTH, "both": LearnerSpec("tree", ("S", "U"))},
         _SHRUNK,
     ),
     Entry(
@@ -161,15 +155,17 @@ _ENTRIES = (
         "boosting",
         {
             # embeddings take more batches to learn from; by as many a small table is learnt by heart
-            "U": _network(
-                *("U", "S"),
-                **{"hidden": (32,), "start": "fresh", "batches_per_round": (50, 200)},
+            "U": LearnerSpec(
+                "network",
+                ("U", "S"),
+                {"hidden": (32,), "start": "fresh", "batches_per_round": (50, 200)},
                 without_images={"batches_per_round": (10, 200)},
             ),
-            "S": _tree(
-                *("S", "U"),
-                **{"max_depth": 12, "max_leaves": 8, "category_l2": 30.0, "feature_fraction": 0.5},
-                components=COMPONENTS,
+            "S": LearnerSpec(
+                "tree",
+                ("S", "U"),
+                {"max_depth": 12, "max_leaves": 8, "category_l2": 30.0, "feature_fraction": 0.5}
+                | {"components": COMPONENTS},
                 without_images={"max_leaves": 64, "category_l2": 300.0},
             ),
         },
@@ -183,7 +179,7 @@ _ENTRIES = (
         "Linear + trees",
         "trees on the table, boosted from a linear model of everything",
         "boosting",
-        {"S": _tree()},
+        {"S": _TREE},
         {**_LOGISTIC, "shrinkage": 0.1, "start": ("U", "S")},
         rounds_factor=10,
         compared=True,
@@ -193,7 +189,7 @@ _ENTRIES = (
         "2WL-Ridge",
         "two-weak-learner boosting of ridge regression on everything and a tree on the table",
         "boosting",
-        {"U": LearnerSpec("ridge", ("U", "S")), "S": _tree()},
+        {"U": LearnerSpec("ridge", ("U", "S")), "S": _TREE},
         {**_LOGISTIC, "target": "gradient", "shrinkage": 0.3},
         compared=True,
     ),
@@ -229,7 +225,7 @@ _ENTRIES = (
         "BNN",
         "boosted neural networks",
         "boosted_network",
-        {"x": _network(hidden=(16,), optimizer="adam", learning_rate=0.01, batch_size=32, epochs=30)},
+        {"x": LearnerSpec("network", None, _BNN)},
     ),
     Entry(
         "earlyboost", "Earlyboost", "boosting that can answer after any frame", "earlyboost", tasks=_CLASSES
@@ -240,7 +236,7 @@ _ENTRIES = (
         "Linear + trees on S",
         "trees on the structured columns, boosted from a linear model of them",
         "boosting",
-        {"S": _tree()},
+        {"S": _TREE},
         {**_LOGISTIC, "shrinkage": 0.1, "start": ("S",)},
         rounds_factor=10,
         compared=True,

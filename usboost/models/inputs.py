@@ -14,7 +14,6 @@ from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.base import view_names
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
@@ -50,15 +49,12 @@ class Projection:
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
         if not world().sum(len(rows)):
             raise UsboostError("no training row has an image, so that nothing can be learnt of them")
-        if weights is not None or world().count > 1:
-            own = np.ones(len(table)) if weights is None else weights
-            return cls._of_sums(rows, own if table.absent is None else own[~table.absent], n_components)
-        found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
-        return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
-
-    @classmethod
-    def _of_sums(cls, rows: np.ndarray, weights: np.ndarray, n_components: int) -> Projection:
-        """Fit to the rows of all shards, by sums over them."""
+        if weights is None and world().count == 1:
+            found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
+            return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
+        # of the rows of all shards, by sums over them
+        weights = np.ones(len(table)) if weights is None else weights
+        weights = weights if table.absent is None else weights[~table.absent]
         total, n = world().sum(np.array([weights.sum(), len(rows)]))
         mean = world().sum(weights @ rows.astype(np.float64)) / total
         centred = (rows - mean) * np.sqrt(weights / total)[:, None]
@@ -94,15 +90,6 @@ class InputSpec:
     components: int | None = None
     images: bool = False
     filled: bool = False
-
-    @classmethod
-    def by(cls, name: str, learner: Any) -> InputSpec:
-        """Describe what the learner called `name` reads, by its attributes."""
-        return cls(
-            view_names(name, learner),
-            getattr(learner, "components", None),
-            getattr(learner, "reads_images", False),
-        )
 
 
 class InputReader:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
@@ -19,10 +20,6 @@ from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 
-def _inner_has(method: str) -> Callable[[_SplitColumns], bool]:
-    return lambda self: hasattr(self._inner(), method)
-
-
 class _SplitColumns(BaseEstimator):
     """Columns dealt out to a model on views, of the class `_kind`, which is the parameter named `_role`."""
 
@@ -32,28 +29,45 @@ class _SplitColumns(BaseEstimator):
 
     views: Mapping[str, Sequence[int] | Sequence[str]] | None
 
-    def _fit_columns(
-        self, X: Any, y: Any, validation: tuple[Any, ...] | None, sample_weight: Any, **how: Any
-    ) -> Any:
-        """Check the matrix and deal out its columns; the fitted clone of the model."""
-        model = self._unfitted()
+    def fit(
+        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit the model to n samples.
+
+        Parameters
+        ----------
+        X : array or DataFrame (n, p) of finite numbers
+        y : (n,) labels, or finite numbers
+        validation : (X, y) or (X, y, sample_weight), optional; for the model's early stopping
+        sample_weight : (n,), optional; as of `usboost.models.base.ViewsClassifier.fit`
+
+        Raises
+        ------
+        ValueError, TypeError
+            As scikit-learn raises them for input that is no matrix of finite numbers, or no labels.
+        UsboostError
+            If `views` names columns that are not there, or the model cannot be fitted.
+        """
+        model, of_classes = self._unfitted(), self._role == "classifier"
         if not isinstance(model, self._kind):
             name, given, example = type(self).__name__, type(model).__name__, self._default.__name__
             raise UsboostError(f"{name} wraps a usboost {self._role} such as {example}, not a {given}")
-        X, y = validate_data(self, X, y, dtype=np.float32, order="C", **how)
-        if self._role == "classifier":
+        X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=not of_classes)
+        if of_classes:
             check_classification_targets(y)
         self.positions_ = self._deal(X.shape[1])
         held_out = None if validation is None else (self._views(validation[0]), *validation[1:])
         fitted = clone(model).fit(self._cut(X), y, held_out, sample_weight)
         setattr(self, f"{self._role}_", fitted)
-        return fitted
+        if of_classes:
+            self.classes_ = fitted.classes_
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict labels or numbers by the model, (n,)."""
         return self._fitted().predict(self._views(X))
 
-    @available_if(_inner_has("staged_predict"))
+    @available_if(lambda self: hasattr(self._inner(), "staged_predict"))
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predict (n,) after each round of the model."""
         return self._fitted().staged_predict(self._views(X))
@@ -99,6 +113,7 @@ class _SplitColumns(BaseEstimator):
         return {view: np.array([known[column] for column in own]) for view, own in self.views.items()}
 
 
+@dataclass(eq=False, repr=False)
 class SplitColumns(ClassifierMixin, _SplitColumns):
     """Fits a classifier on views to a matrix, so that pipelines and searches can hold it.
 
@@ -133,52 +148,26 @@ class SplitColumns(ClassifierMixin, _SplitColumns):
 
     _role, _kind, _default = "classifier", ViewsClassifier, TwoWeakLearnerClassifier
 
-    def __init__(
-        self,
-        classifier: ViewsClassifier | None = None,
-        views: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
-    ) -> None:
-        self.classifier = classifier
-        self.views = views
+    classifier: ViewsClassifier | None = None
+    views: Mapping[str, Sequence[int] | Sequence[str]] | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags = get_tags(self._inner()).classifier_tags
         return tags
 
-    def fit(
-        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
-    ) -> SplitColumns:
-        """Fit the classifier to n samples.
-
-        Parameters
-        ----------
-        X : array or DataFrame (n, p) of finite numbers
-        y : (n,) labels
-        validation : (X, y) or (X, y, sample_weight), optional; for the classifier's early stopping
-        sample_weight : (n,), optional; as of `usboost.models.base.ViewsClassifier.fit`
-
-        Raises
-        ------
-        ValueError, TypeError
-            As scikit-learn raises them for input that is no matrix of finite numbers, or no labels.
-        UsboostError
-            If `views` names columns that are not there, or the classifier cannot be fitted.
-        """
-        self.classes_ = self._fit_columns(X, y, validation, sample_weight).classes_
-        return self
-
-    @available_if(_inner_has("predict_proba"))
+    @available_if(lambda self: hasattr(self._inner(), "predict_proba"))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict class probabilities, float64 (n, M)."""
         return self._fitted().predict_proba(self._views(X))
 
-    @available_if(_inner_has("decision_function"))
+    @available_if(lambda self: hasattr(self._inner(), "decision_function"))
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the classifier's scores, float64 (n, M), or (n,) when M = 2."""
         return self._fitted().decision_function(self._views(X))
 
 
+@dataclass(eq=False, repr=False)
 class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
     """Fits a regressor on views to a matrix, as `SplitColumns` fits a classifier.
 
@@ -204,22 +193,10 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
 
     _role, _kind, _default = "regressor", ViewsRegressor, TwoWeakLearnerRegressor
 
-    def __init__(
-        self,
-        regressor: ViewsRegressor | None = None,
-        views: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
-    ) -> None:
-        self.regressor = regressor
-        self.views = views
+    regressor: ViewsRegressor | None = None
+    views: Mapping[str, Sequence[int] | Sequence[str]] | None = None
 
-    def fit(
-        self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
-    ) -> SplitColumnsRegressor:
-        """Fit the regressor to n samples, as `SplitColumns.fit` does; y holds finite numbers, (n,)."""
-        self._fit_columns(X, y, validation, sample_weight, y_numeric=True)
-        return self
-
-    @available_if(_inner_has("predict_interval"))
+    @available_if(lambda self: hasattr(self._inner(), "predict_interval"))
     def predict_interval(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Predict lower and upper limits by `PredictionIntervals`, (n,) each."""
         return self._fitted().predict_interval(self._views(X))

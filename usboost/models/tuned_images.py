@@ -62,7 +62,11 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
     if np.asarray(y).dtype.kind != "f" and not (known := np.isin(y, train[1])).all():
         rows = np.flatnonzero(known)  # no model can judge by a class that it does not know
         held = views[rows], np.asarray(y)[rows], None if weights is None else weights[rows]
-    seen, unseen = (finetuning.TuningTarget(*_of_images(each)) for each in (train, held))
+    targets = []
+    for own, labels, own_weights in (train, held):
+        images = (each for name in own.names if isinstance(each := own[name], Images | EncodedImages))
+        targets.append(finetuning.TuningTarget(tuple(images), np.asarray(labels), own_weights))
+    seen, unseen = targets
     given = model.get_params(deep=True)
     devices = (value for path, value in given.items() if path.split("__")[-1] == "device")
     device = pick_device(next(devices, "auto"))
@@ -99,13 +103,6 @@ def _to_tune(model: Any) -> list[str]:
             model.set_params(**{path: clone(given[path]).set_params(finetune="none")})
     wanted = ("last", "all") if limited else ("auto", "last", "all")
     return [path for path in paths if given[path].finetune in wanted and given[path].pretrained]
-
-
-def _of_images(rows: Weighted) -> tuple[tuple[Any, ...], np.ndarray, np.ndarray | None]:
-    """Return the views of images, labels and weights of some rows."""
-    views, y, weights = rows
-    found = (views[name] for name in views.names)
-    return tuple(view for view in found if isinstance(view, Images | EncodedImages)), np.asarray(y), weights
 
 
 def _helps(made: Any, frozen: Any, train: TuningTarget, held: TuningTarget) -> bool:

@@ -276,8 +276,7 @@ class Ridge(Linear):
             "penalty_": penalty,
         }, {"penalty": penalty, "risk_train": risk}
 
-    def predict(self, model: Any, x: np.ndarray) -> np.ndarray:
-        return self.scores(model, x)
+    predict = Linear.scores
 
 
 @dataclass(eq=False, repr=False)
@@ -310,9 +309,6 @@ class LinearBaseline(Classifier):
     _entry: ClassVar[Linear] = Logistic(
         components=None, chosen="penalties", middle=True, patience=2, scored=True, reading="linear_reading"
     )
-
-    def _as_far(self) -> dict[str, Any]:
-        return {"penalties": (float(self.penalty_),)}
 
     def fit_codes(self, views: Views, codes: np.ndarray, n_classes: int, context: FitContext) -> None:
         """Fit to classes 0..M−1 of a model that starts from this one, with its samples and weights."""
@@ -410,9 +406,6 @@ class RidgeBaseline(Regressor):
     validation_fraction: float = 0.0
 
     _entry: ClassVar[Linear] = Ridge(components=None, scored=True, reading="linear_reading")
-
-    def _as_far(self) -> dict[str, Any]:
-        return {"penalties": (float(self.penalty_),)}
 
     def out_of_fold(
         self,

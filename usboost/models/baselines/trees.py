@@ -109,9 +109,6 @@ class LightGBM(Package):
         gbm: GradientBoostedTrees = model.gbm_
         return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
 
-    def trees(self, model: Any) -> Sequence[Tree]:
-        return list(model.gbm_.trees)
-
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         save_gbm(model.gbm_, folder / "gbm")
         return {}
@@ -292,9 +289,6 @@ class Forest(Package):
             total += tree.predict(matrix)
         return total / len(model.trees_)
 
-    def trees(self, model: Any) -> Sequence[Tree]:
-        return list(model.trees_)
-
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()
         write_arrays(arrays, folder / TREES)
@@ -339,9 +333,6 @@ class _Forest(Wrapper):
         """Count the trees."""
         self._check_fitted()
         return len(self.trees_)
-
-    def _as_far(self) -> dict[str, Any]:
-        return {"leaf_sizes": (self.leaf_sizes[self.best_round_ - 1],)}
 
 
 class ForestBaseline(_Forest, Classifier):

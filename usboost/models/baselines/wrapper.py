@@ -170,10 +170,6 @@ class Package:
         losses = row_losses(y, predicted if hasattr(model, "classes_") else predicted[:, 0])
         return mean(losses, rows.held_weights)
 
-    def trees(self, model: Any) -> Sequence[Tree]:
-        """Return those whose splits are the importances of columns."""
-        return ()
-
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         """Write what `fit` found; return JSON for the model's document."""
         arrays = {"mean": model.mean_, "scale": model.scale_}
@@ -302,6 +298,10 @@ class Wrapper(ViewsEstimator):
         self.history_ = watch.history
 
     def _as_far(self) -> dict[str, Any]:
+        if hasattr(self, "penalty_"):
+            return {"penalties": (float(self.penalty_),)}
+        if chosen := self._entry.chosen:
+            return {chosen: (getattr(self, chosen)[self.best_round_ - 1],)}
         return {"n_trees": max(1, self.best_round_)}
 
     def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
@@ -315,7 +315,14 @@ class Wrapper(ViewsEstimator):
             given = getattr(self, "estimator", None)  # XGBoost's may be set to take no categories
             takes = given is None or given.get_params().get("enable_categorical", True) is not False
             self.own_categories_ = reads == "frame" and takes
-            self.mean_, self.scale_ = _centre_and_scale(table, weights)
+            mean, variance = column_moments(table.numeric, weights)
+            # numbers are each on their own scale; features of images, hundreds that belong together, on one
+            of = np.array([_FEATURE.sub("", name) for name in table.names])
+            for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:
+                rows = of[: len(mean)] == view
+                variance[rows] = variance[rows].mean()
+            scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
+            self.mean_, self.scale_ = mean.astype(np.float32), scale.astype(np.float32)
         x = self._columns_of(table)
         held = context.validation and (self._rows(context.validation[0]), context.validation[1])
         categories = range(len(self.mean_), x.shape[1]) if reads == "frame" and self.own_categories_ else ()
@@ -355,7 +362,8 @@ class Wrapper(ViewsEstimator):
         return InputReader(wanted, self.backbone, self.device, qualified=several)
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:
-        return (("+".join(self.views), tree, 1.0) for tree in self._entry.trees(self))
+        trees = self.gbm_.trees if hasattr(self, "gbm_") else getattr(self, "trees_", ())
+        return (("+".join(self.views), tree, 1.0) for tree in trees)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {**self._entry.write(self, folder), self._entry.reading: self.reading_.write(folder)}
@@ -380,15 +388,3 @@ class Regressor(Wrapper, ViewsRegressor):
 
     def _predict(self, views: Views) -> np.ndarray:
         return self._outputs(views)[:, 0]
-
-
-def _centre_and_scale(table: Table, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and factors of the numeric columns, float32 (p,): numbers each on their own scale,
-    features of images, hundreds that belong together, on their common one."""
-    mean, variance = column_moments(table.numeric, weights)
-    of = np.array([_FEATURE.sub("", name) for name in table.names])
-    for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:
-        rows = of[: len(mean)] == view
-        variance[rows] = variance[rows].mean()
-    scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
-    return mean.astype(np.float32), scale.astype(np.float32)

@@ -236,33 +236,36 @@ def occlusions(
 ) -> dict[tuple[int, str], Occlusion]:
     """Cover each part of the images of some rows, one at a time, and predict.
 
-    A covered part has the mean colour of its image. Nothing is added to the embeddings on disk.
+    A covered part has the mean colour of its image. Nothing is added to the embeddings on disk. The answer is
+    by row and view; rows without that image have none.
 
     Parameters
     ----------
     rows : positions of samples, each once.
     progress : called with (covered images predicted, in all).
-
-    Returns
-    -------
-    By row and view; rows without that image have none.
     """
     views, chosen = as_views(X), np.asarray(rows, dtype=np.int64)
     if not len(chosen):
         return {}
     before = classifier.predict_proba(views[chosen])
     predicted = before.argmax(axis=1)
-    # each column of images, and the places in `rows` that have an image there
-    columns: list[tuple[str, Images | EncodedImages, np.ndarray]] = []
+    # each column of images, the places in `rows` that have an image there, and its parts to cover: squares
+    # that reach every pixel
+    columns: list[tuple[str, Images | EncodedImages, np.ndarray, list[Patch]]] = []
     for name in views.names:
         images = views[name]
         if isinstance(images, (Images, EncodedImages)):
             absent = np.zeros(len(chosen), bool) if images.absent is None else images.absent[chosen]
-            columns.append((name, images, np.flatnonzero(~absent)))
-    total, done = sum(len(own) * len(_patches(images)) for _, images, own in columns), 0
+            side = max(1, min(images.height, images.width) // SHARE)
+            down, across = (
+                [*range(0, length - side, max(1, side // 2)), length - side]
+                for length in (images.height, images.width)
+            )
+            patches = [(slice(y, y + side), slice(x, x + side)) for y in down for x in across]
+            columns.append((name, images, np.flatnonzero(~absent), patches))
+    total, done = sum(len(own) * len(patches) for _, _, own, patches in columns), 0
     out: dict[tuple[int, str], Occlusion] = {}
-    for name, images, own in columns:
-        patches = _patches(images)
+    for name, images, own, patches in columns:
         pairs = [(place, patch) for place in own for patch in patches]
         falls = np.empty(len(pairs))
         size = max(1, min(MOST_IMAGES, MOST_BYTES // (images.channels * images.height * images.width)))
@@ -270,8 +273,8 @@ def occlusions(
             batch = pairs[start : start + size]
             places = np.array([place for place, _ in batch])
             pixels = images.decode(chosen[places]).copy()
-            for image, (_, (down, across)) in zip(pixels, batch, strict=True):
-                image[:, down, across] = np.rint(image.mean(axis=(1, 2)))[:, None, None]
+            for image, (_, (rows_of, columns_of)) in zip(pixels, batch, strict=True):
+                image[:, rows_of, columns_of] = np.rint(image.mean(axis=(1, 2)))[:, None, None]
             some, covered = views[chosen[places]], Images(pixels)
             with embeddings.without_writing():
                 after = classifier.predict_proba(some.with_view(name, covered))
@@ -283,13 +286,3 @@ def occlusions(
         for place, of_row in zip(own, falls.reshape(len(own), -1), strict=True):
             out[int(chosen[place]), name] = Occlusion(patches, of_row, images.height, images.width)
     return out
-
-
-def _patches(images: Images | EncodedImages) -> list[Patch]:
-    """Return the parts to cover: squares that reach every pixel."""
-    side = max(1, min(images.height, images.width) // SHARE)
-    down, across = (
-        [*range(0, length - side, max(1, side // 2)), length - side]
-        for length in (images.height, images.width)
-    )
-    return [(slice(top, top + side), slice(left, left + side)) for top in down for left in across]

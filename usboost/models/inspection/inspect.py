@@ -53,6 +53,9 @@ def view_importance(
 ) -> pd.DataFrame:
     """Return the permutation importance of views: the loss of score when a view's rows are shuffled.
 
+    Raises `UsboostError` if a label is not one of a classifier's classes, the numbers of labels and rows
+    differ, or `n_repeats` is below 1.
+
     Parameters
     ----------
     y : (n,) labels as `fit` took them
@@ -63,12 +66,6 @@ def view_importance(
     DataFrame with columns view, metric, mean, std
         For each of `Task.shuffled` score before minus score after, with the sign turned where lower is
         better, so that positive means that the view matters; ``std`` is over the shuffles (NaN for one).
-
-    Raises
-    ------
-    UsboostError
-        If a label is not one of a classifier's classes, the numbers of labels and rows differ, or
-        `n_repeats` is below 1.
     """
     views, task = as_views(X), TASKS["regression" if isinstance(model, ViewsRegressor) else "classification"]
     codes = model._encode(np.asarray(y))
@@ -252,15 +249,13 @@ def worst_samples(
 ) -> pd.DataFrame:
     """Return the wrongly classified samples whose true class has the lowest probability, worst first.
 
+    A DataFrame with columns row, true, predicted (codes), p_true, p_predicted.
+
     Parameters
     ----------
     y : int array of shape (n,); probabilities : float array of shape (n, M)
     n : at most so many
     predicted : the answers, int array of shape (n,); by default the most probable classes
-
-    Returns
-    -------
-    DataFrame with columns row, true, predicted (codes), p_true, p_predicted
     """
     if predicted is None:
         predicted = probabilities.argmax(axis=1)

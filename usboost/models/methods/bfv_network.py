@@ -53,7 +53,6 @@ class _OnBoostedFeatures(ViewsEstimator):
     checkpoint: Checkpoint | Path | str | None = None
 
     _default: ClassVar[type]  # of the network
-    _mark_network: ClassVar[Any]  # (network): set what its own fit, or file, would have said of its targets
 
     @property
     def n_estimators_(self) -> int:
@@ -69,6 +68,13 @@ class _OnBoostedFeatures(ViewsEstimator):
 
     def _unfitted(self) -> Any:
         return self.network or self._default()
+
+    def _mark_network(self, network: Any) -> None:
+        """Set what the network's own fit, or file, would have said of its targets."""
+        if hasattr(self, "classes_"):
+            network.classes_ = np.arange(len(self.classes_))  # labels are codes here
+        else:  # in training it scores in the units of y; what it predicts is put into them here
+            network.target_centre_, network.target_scale_ = self.target_centre_, self.target_scale_
 
     def _as_far(self) -> dict[str, Any]:
         network = clone(self._unfitted())
@@ -204,9 +210,6 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
     }
     _default = TwoBranchNetworkClassifier
 
-    def _mark_network(self, network: TwoBranchNetworkClassifier) -> None:
-        network.classes_ = np.arange(len(self.classes_))  # labels are codes here
-
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict class probabilities, float64 (n, M), columns as in ``classes_``."""
         self._check_fitted()
@@ -249,10 +252,6 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
         "network": ("TwoBranchNetworkRegressor",),
     }
     _default = TwoBranchNetworkRegressor
-
-    def _mark_network(self, network: TwoBranchNetworkRegressor) -> None:
-        # in training it scores in the units of y; what it predicts is put into them here
-        network.target_centre_, network.target_scale_ = self.target_centre_, self.target_scale_
 
     def _predict(self, views: Views) -> np.ndarray:
         return self.network_._predict(self._read_views(views))

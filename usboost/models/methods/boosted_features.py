@@ -225,8 +225,35 @@ class BoostedFeatures(BaseEstimator):
         if self.engine not in ("lightgbm", "sklearn"):
             raise UsboostError(f"unknown GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
         n_classes = 1 if y.dtype.kind == "f" else int(y.max()) + 1
-        grow = self._fit_lightgbm if self.engine == "lightgbm" else self._fit_sklearn
-        self.gbm_ = grow(table, y, n_classes, weights)
+        initial = initial_score(y, n_classes, weights)
+        if self.engine == "lightgbm":
+            own = {
+                "learning_rate": self.learning_rate,
+                "max_depth": self.max_depth,
+                "num_leaves": 2**self.max_depth,
+                "min_data_in_leaf": self.min_samples_leaf,
+                "seed": self.random_state,
+                **({"num_threads": self.num_threads} if self.num_threads else {}),
+            }
+            booster = grow_lightgbm(own, initial, n_classes, self.n_trees, (table, y, weights))
+            grown = booster.dump_model()["tree_info"]
+            trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
+            # LightGBM stops when nothing is left to split; the stages it leaves out add nothing
+            trees += [Tree.constant(0.0)] * (self.n_trees * len(initial) - len(trees))
+        else:
+            from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
+
+            gbm = (GradientBoostingRegressor if n_classes == 1 else GradientBoostingClassifier)(
+                n_estimators=self.n_trees,
+                max_depth=self.max_depth,
+                learning_rate=self.learning_rate,
+                min_samples_leaf=self.min_samples_leaf,
+                random_state=self.random_state,
+            ).fit(np.ascontiguousarray(table.matrix()), y, sample_weight=weights)
+            if n_classes > 2:
+                initial -= initial.mean()  # scikit-learn starts from centred log shares
+            trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]
+        self.gbm_ = GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
         return self
 
     def transform(self, table: Table) -> np.ndarray:
@@ -265,43 +292,6 @@ class BoostedFeatures(BaseEstimator):
             fitted = BoostedFeatures(**self.get_params()).fit(table[seen], y[seen], own)
             yield unseen, fitted.transform(table[unseen])
 
-    def _fit_lightgbm(
-        self, table: Table, y: np.ndarray, n_classes: int, weights: np.ndarray | None
-    ) -> GradientBoostedTrees:
-        initial = initial_score(y, n_classes, weights)
-        own = {
-            "learning_rate": self.learning_rate,
-            "max_depth": self.max_depth,
-            "num_leaves": 2**self.max_depth,
-            "min_data_in_leaf": self.min_samples_leaf,
-            "seed": self.random_state,
-            **({"num_threads": self.num_threads} if self.num_threads else {}),
-        }
-        booster = grow_lightgbm(own, initial, n_classes, self.n_trees, (table, y, weights))
-        grown = booster.dump_model()["tree_info"]
-        trees = [Tree.from_lightgbm(tree, scale=1 / self.learning_rate) for tree in grown]
-        # LightGBM stops when nothing is left to split; the stages it leaves out add nothing
-        trees += [Tree.constant(0.0)] * (self.n_trees * len(initial) - len(trees))
-        return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
-
-    def _fit_sklearn(
-        self, table: Table, y: np.ndarray, n_classes: int, weights: np.ndarray | None
-    ) -> GradientBoostedTrees:
-        from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
-
-        gbm = (GradientBoostingRegressor if n_classes == 1 else GradientBoostingClassifier)(
-            n_estimators=self.n_trees,
-            max_depth=self.max_depth,
-            learning_rate=self.learning_rate,
-            min_samples_leaf=self.min_samples_leaf,
-            random_state=self.random_state,
-        ).fit(np.ascontiguousarray(table.matrix()), y, sample_weight=weights)
-        initial = initial_score(y, n_classes, weights)
-        if n_classes > 2:
-            initial -= initial.mean()  # scikit-learn starts from centred log shares
-        trees = [Tree.from_sklearn(tree.tree_) for stage in gbm.estimators_ for tree in stage]
-        return GradientBoostedTrees(trees, initial, self.learning_rate, n_classes)
-
 
 def save_gbm(gbm: GradientBoostedTrees, folder: Path) -> None:
     """Write a GBM's trees; `load_gbm` reads them."""
@@ -331,13 +321,30 @@ def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees
     document = read_json(folder / "gbm.json")
     try:
         check_digests(document, folder)
+        arrays, names = read_arrays(folder / "trees.safetensors"), [field.name for field in fields(Tree)]
+        for name in names:
+            starts = arrays[f"{name}.start"]
+            if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):
+                raise UsboostError(f"where each tree's {name} starts is not one number for each tree")
+            ends = starts[:1].tolist() == [0] and starts[-1] == len(arrays[name])
+            if not ends or (np.diff(starts) < 0).any():
+                raise UsboostError(f"the trees' {name} is not cut where they start")
+        parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
         gbm = GradientBoostedTrees(
-            _split_trees(read_arrays(folder / "trees.safetensors")),
+            [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))],
             np.asarray(document["initial"], dtype=np.float64),
             float(document["learning_rate"]),
             int(document["n_classes"]),
         )
-        _check(gbm)
+        per_stage = 1 if gbm.n_classes == 2 else gbm.n_classes
+        if gbm.initial.shape != (per_stage,) or gbm.n_classes < 1 or len(gbm.trees) % per_stage:
+            raise UsboostError(f"a GBM of {gbm.n_classes} classes has {len(gbm.trees)} trees")
+        if not (np.isfinite(gbm.initial).all() and np.isfinite(gbm.learning_rate)):
+            raise UsboostError("a GBM holds a number that is not finite")
+        for tree in gbm.trees:
+            tree.check()
+            if tree.value.shape[1] != 1:
+                raise UsboostError("a GBM's tree has more than one value a leaf")
         if n_classes not in (None, gbm.n_classes):
             raise UsboostError(f"its GBM has {gbm.n_classes} classes, not {n_classes}")
         return gbm
@@ -346,29 +353,3 @@ def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees
         raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise UsboostError(f"{folder} is not a GBM that usboost wrote: {error!r}") from error
-
-
-def _split_trees(arrays: Arrays) -> list[Tree]:
-    names = [field.name for field in fields(Tree)]
-    for name in names:
-        starts = arrays[f"{name}.start"]
-        if starts.ndim != 1 or starts.dtype != np.int64 or len(starts) != len(arrays["value.start"]):
-            raise UsboostError(f"where each tree's {name} starts is not one number for each tree")
-        ends = starts[:1].tolist() == [0] and starts[-1] == len(arrays[name])
-        if not ends or (np.diff(starts) < 0).any():
-            raise UsboostError(f"the trees' {name} is not cut where they start")
-    parts = {name: np.split(arrays[name], arrays[f"{name}.start"][1:-1]) for name in names}
-    return [Tree(**{name: parts[name][i] for name in names}) for i in range(len(parts[names[0]]))]
-
-
-def _check(gbm: GradientBoostedTrees) -> None:
-    """Check that a GBM has whole stages of trees with one value a leaf."""
-    per_stage = 1 if gbm.n_classes == 2 else gbm.n_classes
-    if gbm.initial.shape != (per_stage,) or gbm.n_classes < 1 or len(gbm.trees) % per_stage:
-        raise UsboostError(f"a GBM of {gbm.n_classes} classes has {len(gbm.trees)} trees")
-    if not (np.isfinite(gbm.initial).all() and np.isfinite(gbm.learning_rate)):
-        raise UsboostError("a GBM holds a number that is not finite")
-    for tree in gbm.trees:
-        tree.check()
-        if tree.value.shape[1] != 1:
-            raise UsboostError("a GBM's tree has more than one value a leaf")

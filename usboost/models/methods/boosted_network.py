@@ -31,7 +31,7 @@ from usboost.learners.base import LEARNERS, Learner, Target, prepare
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.regression import Squared
-from usboost.models.base import ViewsClassifier, per_class
+from usboost.models.base import ViewsClassifier
 from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.sharded import unsharded_learner
 
@@ -69,7 +69,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
 
     def _labels(self, y: np.ndarray) -> np.ndarray:
         """Return encoded labels or targets as the loss takes them, (n, D)."""
-        return y
+        return np.eye(len(self.classes_))[y] if hasattr(self, "classes_") else y
 
     def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         """Score f by labels, or targets, as the loss takes them."""
@@ -211,7 +211,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         if self.loss == "cross_entropy":
             # without weights only a cut keeps the worst samples from being all that is fitted
             limit = 1e3 if self.weighted else 4.0
-            return SoftmaxCrossEntropy(n_classes, limit, per_class=per_class(self))
+            return SoftmaxCrossEntropy(n_classes, limit, per_class=n_classes > 2)
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
 
     def fit(
@@ -242,9 +242,6 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         super().fit({VIEW: table}, y, validation, sample_weight, groups, times)
         self.n_features_in_ = table.n_columns
         return self
-
-    def _labels(self, y: np.ndarray) -> np.ndarray:
-        return np.eye(len(self.classes_))[y]
 
     def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         true, predicted = y.argmax(axis=1), self._loss().scores(f).argmax(axis=1)

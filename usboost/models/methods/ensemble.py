@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -106,8 +106,14 @@ class Ensemble(ViewsEstimator):
                     fold_fits[name].grow(samples, split, inner, place, seconds)
                 except Unsuited as error:
                     fold_fits[name].left_out = str(error)
-            if not fold and not self.fast_predict:  # which may have to fall back on any of them
-                _leave_out(fold_fits, samples, split[1])
+            seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if not fold and each.fits}
+            if self.fast_predict or len(seen) < 2:  # which may have to fall back on any of them
+                continue
+            judge = _judge(samples, split[1])
+            best, weighted = min(seen, key=lambda name: judge.loss(seen[name])), judge.greedy_weights(seen)
+            for name in seen.keys() - weighted.keys():
+                if judge.better_than_noise(seen[best], seen[name], BEHIND):
+                    fold_fits[name].left_out = "it adds nothing to the others on the first fold's rows"
         if not any(each.fits for each in fold_fits.values()):
             raise UsboostError("; ".join(each.left_out for each in fold_fits.values()))
         without = self._weigh(fold_fits, samples, splits)
@@ -281,7 +287,7 @@ class Ensemble(ViewsEstimator):
             "blend_loss": self.blend_loss_,
             "alone": self.alone_,
             "bytes": self.bytes_,
-            "members": {name: each.to_json() for name, each in self.members_.items()},
+            "members": {name: asdict(each) for name, each in self.members_.items()},
         }
 
     def _read(self, document: Mapping[str, Any], folder: Path) -> None:
@@ -318,20 +324,6 @@ class Ensemble(ViewsEstimator):
         for index, (name, fits) in enumerate(self.fits_.items()):
             for k, fit in enumerate([*fits, *self.full_refits_.get(name, [])]):
                 yield f"m{index}-{k}", name, fit
-
-
-def _leave_out(fold_fits: Mapping[str, FoldFits], samples: Samples, held: np.ndarray) -> None:
-    """Let no further fit be made of members that have no weight by the first fold's held-out rows, and are
-    behind the best member there by more than `BEHIND` standard errors."""
-    seen = {name: each.seen[held] for name, each in fold_fits.items() if each.fits}
-    if len(seen) < 2:
-        return
-    judge = _judge(samples, held)
-    weights = judge.greedy_weights(seen)
-    best = min(seen, key=lambda name: judge.loss(seen[name]))
-    for name in seen.keys() - weights.keys():
-        if judge.better_than_noise(seen[best], seen[name], BEHIND):
-            fold_fits[name].left_out = "it adds nothing to the others on the first fold's rows"
 
 
 def _judge(samples: Samples, rows: np.ndarray) -> Unseen:

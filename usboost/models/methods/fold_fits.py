@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -231,12 +231,9 @@ class Member:
     left_out: str = ""
     full_refits: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Member:
-        """Read what `to_json` gave. Raises `UsboostError` if a value is none that a member can have."""
+        """Read what a file says of it. Raises `UsboostError` if a value is none that a member can have."""
         # "whole" is the name of before
         found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
         numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]

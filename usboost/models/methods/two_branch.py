@@ -25,6 +25,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.learners.networks import train
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.inputs import (
     Checked,
@@ -39,16 +40,6 @@ from usboost.learners.networks.inputs import (
     initialise,
     prepare_view,
     validated,
-)
-from usboost.learners.networks.train import (
-    Batches,
-    Optimizer,
-    Tensors,
-    WithAbsent,
-    make_optimizer,
-    pick_device,
-    run,
-    run_epoch,
 )
 from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -83,7 +74,7 @@ class TwoBranchNetwork(nn.Module):
         self.no_first, self.no_second = absent[0], absent[-1]
         self.no_further = nn.ParameterList(absent[1:-1])
 
-    def forward(self, first: Tensors, *others: Tensors) -> torch.Tensor:
+    def forward(self, first: train.Tensors, *others: train.Tensors) -> torch.Tensor:
         *further, last = others
         embedded = [self.match(_embedded(self.first, first, self.no_first))]
         for module, tensors, missing in zip(self.further, further, self.no_further):
@@ -92,7 +83,7 @@ class TwoBranchNetwork(nn.Module):
         return self.joint(reduce(torch.mul, embedded) if self.product else torch.cat(embedded, dim=1))
 
 
-def _embedded(branch: nn.Module, tensors: Tensors, missing: torch.Tensor | None) -> torch.Tensor:
+def _embedded(branch: nn.Module, tensors: train.Tensors, missing: torch.Tensor | None) -> torch.Tensor:
     """Embed rows by a branch and the ReLU; those without the view are the vector `missing`."""
     if missing is None:
         return functional.relu(branch(tensors))
@@ -107,11 +98,11 @@ class FittedTwoBranch:
     spec: dict[str, Any]
     weights: dict[str, np.ndarray]
 
-    def logits(self, inputs: Sequence[Batches], device: torch.device) -> np.ndarray:
+    def logits(self, inputs: Sequence[train.Batches], device: torch.device) -> np.ndarray:
         """Compute float32 (n, M), (n, 1) of a regression, from the rows of the views in the spec's order."""
         network = TwoBranchNetwork(self.spec)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
-        return run(network.to(device), inputs)
+        return train.run(network.to(device), inputs)
 
     def check(self, n_classes: int) -> None:
         """Check that the weights are those of the specification, of `n_classes` outputs, or 1."""
@@ -140,7 +131,7 @@ class Training:
     """A network in training as a checkpoint keeps it, epoch by epoch."""
 
     network: nn.Module
-    optimizer: Optimizer
+    optimizer: train.Optimizer
     generator: torch.Generator
 
     def keep(
@@ -154,7 +145,8 @@ class Training:
             return
         arrays = {f"best/{name}": array for name, array in best_weights.items()}
         arrays |= {f"now/{name}": tensor.cpu().numpy() for name, tensor in self._tensors().items()}
-        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(self._generators())}
+        drawn = [self.generator, *generators(self.network)]
+        arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(drawn)}
         # one file holds all that the next epoch needs; the epoch's own file may be missing after it
         described = {"metrics": round_.metrics, "seconds": round_.seconds}
         checkpoint.keep_state(round_.index, arrays, {"best": best, "round": described})
@@ -174,7 +166,7 @@ class Training:
             checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
         for name, tensor in self._tensors().items():
             tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
-        for i, generator in enumerate(self._generators()):
+        for i, generator in enumerate([self.generator, *generators(self.network)]):
             generator.set_state(torch.from_numpy(arrays[f"drawn/{i}"]))
         best = {name[5:]: array for name, array in arrays.items() if name.startswith("best/")}
         return done, best, more["best"]
@@ -182,9 +174,6 @@ class Training:
     def _tensors(self) -> dict[str, torch.Tensor]:
         tensors = {f"network/{name}": tensor for name, tensor in self.network.state_dict().items()}
         return tensors | {f"optimizer/{name}": tensor for name, tensor in self.optimizer.state().items()}
-
-    def _generators(self) -> list[torch.Generator]:
-        return [self.generator, *generators(self.network)]
 
 
 @dataclass(eq=False, repr=False)
@@ -239,7 +228,7 @@ class TwoBranches(ViewsEstimator):
             "n_classes": self.n_outputs,
             "missing": missing,
         }
-        device = pick_device(self.device)
+        device = train.pick_device(self.device)
         network = TwoBranchNetwork(spec).to(device)
         initialise(network, self.random_state)
         if self.backbone is not None:
@@ -247,7 +236,7 @@ class TwoBranches(ViewsEstimator):
         classes = self.n_outputs > 1
         encoded = torch.from_numpy(y.astype(np.int64) if classes else y.astype(np.float32)[:, None])
         inputs = [rows for _, rows in prepared]
-        targets: Tensors = (encoded.to(device),)
+        targets: train.Tensors = (encoded.to(device),)
         if context.weights is not None:
             scaled = (context.weights / context.weights.mean()).astype(np.float32)
             targets = (*targets, torch.from_numpy(scaled).to(device))
@@ -255,7 +244,7 @@ class TwoBranches(ViewsEstimator):
         batch_loss = partial(mean_loss, functional.cross_entropy if classes else functional.mse_loss)
         validation, checkpoint = context.validation, context.checkpoint
         held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
-        optimizer = make_optimizer(self.optimizer, network, self.learning_rate)
+        optimizer = train.make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
         kept = Training(network, optimizer, generator)
         watch = context.watch(self.monitor, self.patience)
@@ -269,7 +258,7 @@ class TwoBranches(ViewsEstimator):
                     break
                 start = time.perf_counter()
                 batches = torch.randperm(len(y), generator=generator).split(self.batch_size)
-                loss = run_epoch(network, inputs, batch_loss, targets, optimizer, batches)
+                loss = train.run_epoch(network, inputs, batch_loss, targets, optimizer, batches)
                 trained = time.perf_counter()
                 if not np.isfinite(loss):
                     raise UsboostError(
@@ -277,7 +266,8 @@ class TwoBranches(ViewsEstimator):
                     )
                 metrics = {"risk_train": loss}
                 if held_out is not None and validation is not None:
-                    metrics |= self._evaluate(run(network, held_out), validation[1], context.held_weights)
+                    outputs = train.run(network, held_out)
+                    metrics |= self._evaluate(outputs, validation[1], context.held_weights)
                 if held_out is None or improves(metrics, best, self.monitor):
                     best = metrics
                     weights = {k: v.detach().cpu().numpy().copy() for k, v in network.state_dict().items()}
@@ -301,16 +291,16 @@ class TwoBranches(ViewsEstimator):
         if list(self.views) != self.network_.spec["views"]:
             raise UsboostError("the network reads other views than the model")
 
-    def _prepare(self, views: Views, missing: Sequence[bool]) -> list[tuple[dict[str, Any], Batches]]:
+    def _prepare(self, views: Views, missing: Sequence[bool]) -> list[tuple[dict[str, Any], train.Batches]]:
         """Prepare the specification and rows of each view, with a mask where it may be missing."""
-        device = pick_device(self.device)
+        device = train.pick_device(self.device)
         prepared = []
         for name, masked in zip(self.views, missing):
             spec, rows = prepare_view(views[name], device, self.backbone)
             if masked:
                 absent = getattr(views[name], "absent", None)
                 mask = np.zeros(len(rows), dtype=bool) if absent is None else np.asarray(absent)
-                rows = WithAbsent(rows, torch.tensor(mask, device=device))
+                rows = train.WithAbsent(rows, torch.tensor(mask, device=device))
             prepared.append((spec, rows))
         return prepared
 
@@ -322,10 +312,12 @@ class TwoBranches(ViewsEstimator):
         self._check_fitted()
         missing = self.network_.spec["missing"]
         inputs = [rows for _, rows in self._prepare(views, missing)]
-        return self.network_.logits(inputs, pick_device(self.device)).astype(np.float64)
+        return self.network_.logits(inputs, train.pick_device(self.device)).astype(np.float64)
 
 
-def mean_loss(loss: Callable[..., torch.Tensor], outputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
+def mean_loss(
+    loss: Callable[..., torch.Tensor], outputs: torch.Tensor, targets: train.Tensors
+) -> torch.Tensor:
     """Return the mean of a loss of torch over a batch, each row by its weight.
 
     Weights have the mean 1 over all rows, not over the batch: the mean over all batches is then the weighted
@@ -379,7 +371,7 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
 
     def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
         predicted = outputs.argmax(axis=1)
-        targets: Tensors = (torch.from_numpy(y),)
+        targets: train.Tensors = (torch.from_numpy(y),)
         if weights is not None:
             targets = (*targets, torch.from_numpy(weights / weights.mean()))
         return {

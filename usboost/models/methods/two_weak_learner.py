@@ -8,19 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.boosting.context import FitContext
 from usboost.boosting.steps import StepRule
-from usboost.boosting.targets import PseudoResidual, target_rule
+from usboost.boosting.targets import PseudoResidual, TargetRule, target_rule
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
 from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
-from usboost.models.base import ViewsClassifier, ViewsRegressor, per_class, robust_scale
+from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.entry import LOSSES
-from usboost.models.estimator import Samples, as_views
+from usboost.models.estimator import as_views
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.shards.collective import world
 
@@ -111,12 +110,6 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     start: LinearBaseline | None = None
     trim: float = 0.0
 
-    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        model.fit_codes(views, y, len(self.classes_), context)
-
-    def _mark_start(self, model: Any) -> None:
-        model.classes_ = np.arange(len(self.classes_))
-
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         """Return the f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
         # scores are linear in f: f = scores · B⁺, where row d of B are the scores of the d-th unit vector
@@ -124,27 +117,17 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         return scores @ np.linalg.pinv(codewords)
 
     def _loss(self) -> ClassLoss:
-        loss: ClassLoss = LOSSES[self.loss].of_classes(len(self.classes_), per_class=per_class(self))
+        # with two classes one coordinate of f is enough
+        loss: ClassLoss = LOSSES[self.loss].of_classes(len(self.classes_), per_class=len(self.classes_) > 2)
         return loss
 
-    def _fit(self, views: Views, codes: np.ndarray, context: FitContext) -> None:
-        loss = self._loss()
-        self.n_outputs_ = loss.n_outputs
-        held_out, held_codes = None, codes[:0]
-        start = self._fit_start(views, codes, context)
-        if context.validation is not None:
-            held, held_codes = context.validation
-            held_out = held, loss.labels(held_codes)
+    def _target(self) -> TargetRule:
+        return target_rule(self.target, self.n_inner)
 
-        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            predicted = loss.scores(f).argmax(axis=1)
-            return {
-                "f1": f1(held_codes, predicted, loss.n_classes, context.held_weights),
-                "accuracy": accuracy(held_codes, predicted, context.held_weights),
-            }
-
-        target = target_rule(self.target, self.n_inner)
-        self._boost(loss, target, views, loss.labels(codes), held_out, context, start, evaluate)
+    def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+        predicted = self._loss().scores(f).argmax(axis=1)
+        scored = {"f1": f1(y, predicted, len(self.classes_), weights)}
+        return scored | {"accuracy": accuracy(y, predicted, weights)}
 
     def _of_f(self, f: np.ndarray) -> np.ndarray:
         return self._loss().probabilities(f)
@@ -235,12 +218,10 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
     def _n_outputs(self) -> int:
         return 1
 
-    def _in(self, unit: float) -> RegressionLoss:
-        """Return the loss of targets that are divided by `unit`."""
-        return regression_loss(self.loss, quantile=self.quantile, delta=getattr(self, "delta_", 1.0) / unit)
-
-    def _loss(self) -> RegressionLoss:
-        return self._in(self.target_scale_)
+    def _loss(self, unit: float | None = None) -> RegressionLoss:
+        """Return the loss of targets that are divided by `unit`, by default their scale."""
+        delta = getattr(self, "delta_", 1.0) / (self.target_scale_ if unit is None else unit)
+        return regression_loss(self.loss, quantile=self.quantile, delta=delta)
 
     def _centre(self, y: np.ndarray, weights: np.ndarray | None) -> float:
         check_loss_name(self.loss)
@@ -255,31 +236,19 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
                 highest = float(world().highest(float(size.max(initial=0.0))))
                 # more than half of the targets may be equal; then all that are not would count as outliers
                 self.delta_ = quantile(size, self.delta_quantile, weights) or highest or 1.0
-        return best_constant(self._in(1.0), y, weights)
+        return best_constant(self._loss(1.0), y, weights)
 
     def _scale(self, residual: np.ndarray, weights: np.ndarray | None) -> float:
-        if self.loss == "squared":
-            return super()._scale(residual, weights)
-        return robust_scale(residual, weights)
+        # the median absolute residual, in deviations of normal ones; where that is 0 the deviation
+        scale = 0.0 if self.loss == "squared" else 1.4826 * median(np.abs(residual), weights)
+        return scale if scale > 0 else super()._scale(residual, weights)
 
-    def _fit_start_model(self, model: Any, views: Views, y: np.ndarray, context: FitContext) -> None:
-        held = context.validation and Samples(*context.validation, context.held_weights)
-        model.fit_standardised(Samples(views, y, context.weights, context.related), held)
+    def _target(self) -> TargetRule:
+        return PseudoResidual()
 
-    def _mark_start(self, model: Any) -> None:
-        model._as_part()
-
-    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        start, held_out = self._fit_start(views, y, context), None
-        if context.validation is not None:
-            held_out = context.validation[0], context.validation[1][:, None]
-
-        def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            weights = context.held_weights
-            scored = {"rmse": rmse(y, f, weights), "mae": mae(y, f, weights)}
-            return {name: self.target_scale_ * value for name, value in scored.items()}
-
-        self._boost(self._loss(), PseudoResidual(), views, y[:, None], held_out, context, start, evaluate)
+    def _scored(self, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
+        scored = {"rmse": rmse(y[:, None], f, weights), "mae": mae(y[:, None], f, weights)}
+        return {name: self.target_scale_ * value for name, value in scored.items()}
 
     def _of_f(self, f: np.ndarray) -> np.ndarray:
         return self._in_units(f[:, 0])

@@ -16,7 +16,6 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
 from usboost.boosting.steps import StepRule, shared_risk, step_rule
-from usboost.boosting.targets import TargetRule
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -30,8 +29,7 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.search_space import Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import TreeLearner
-from usboost.losses.base import Loss
-from usboost.models.estimator import ViewsEstimator
+from usboost.models.estimator import Samples, ViewsEstimator
 from usboost.models.inputs import InputReader, InputSpec
 from usboost.models.sharded import unsharded_learner
 from usboost.shards.collective import world
@@ -72,8 +70,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     }
     space: ClassVar[Space] = {"shrinkage": Real(0.03, 1.0, log=True)}
     _least_gain: ClassVar[float] = 0.0
-    _fit_start_model: ClassVar[Any]  # (model, views, y, context): fit the start to the rows, as encoded
-    _mark_start: ClassVar[Any]  # (model): set what the file of a start alone would have said of its targets
+    _target: ClassVar[Any]  # (): the rule of what learners are fitted to
+    _scored: ClassVar[Any]  # (f, y, weights): metrics of samples with labels, or targets, as encoded
     _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, D)
 
     def _learners(self) -> dict[str, Learner]:
@@ -92,8 +90,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
                 kept[name] = learner if reads == views else clone(learner).set_params(reads=reads)
         return kept or learners
 
-    def _weak_learners(self) -> dict[str, Any]:
-        return self._learners()
+    _weak_learners = _learners
 
     def not_sharded(self) -> str | None:
         """Describe the part that cannot be fitted on several shards; see `usboost.models.sharded`."""
@@ -115,7 +112,11 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         settings = clone(self.start).set_params(random_state=self.random_state)
 
         def fit(model: Any) -> None:
-            self._fit_start_model(model, views, y, context)
+            if hasattr(self, "classes_"):
+                model.fit_codes(views, y, len(self.classes_), context)
+                return
+            held = context.validation and Samples(*context.validation, context.held_weights)
+            model.fit_standardised(Samples(views, y, context.weights, context.related), held)
 
         self.start_, scores, self.left_out_ = fit_start(
             settings, self.optional, views, y, fit, context.weights, context.apart
@@ -143,7 +144,11 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             if set(left_out) - set(self.optional) or set(read) - set(self.start.views):
                 raise UsboostError("the views that its start reads are not those of its settings")
             self.left_out_, self.start_ = tuple(left_out), clone(self.start).set_params(views=tuple(read))
-            self._mark_start(self.start_)
+            # what the file of a start alone would have said of its targets
+            if hasattr(self, "classes_"):
+                self.start_.classes_ = np.arange(len(self.classes_))
+            else:
+                self.start_._as_part()
             self.start_.best_round_ = 1
             self.start_._read(document, folder)
         self.reading_ = self._reading()
@@ -154,19 +159,21 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         columns = getattr(self, "columns_", {})
         return len(columns[name]) if name in columns else None
 
-    def _boost(
-        self,
-        loss: Loss,
-        target: TargetRule,
-        views: Views,
-        y: np.ndarray,
-        held_out: tuple[Views, np.ndarray] | None,
-        context: FitContext,
-        start: Sequence[np.ndarray],
-        evaluate: Any,
-    ) -> None:
-        """Run all rounds, from f⁰ on, with labels as the loss takes them."""
-        self.reading_, learners = self._reading(), self._learners()
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        loss, held, labels = self._loss(), context.validation, y[:, None]
+        held_out: tuple[Views, np.ndarray] | None = None
+        if hasattr(self, "classes_"):
+            self.n_outputs_, labels = loss.n_outputs, loss.labels(y)
+        start = self._fit_start(views, y, context)
+        held_y = y[:0] if held is None else held[1]
+        if held is not None:
+            held_out = held[0], loss.labels(held_y) if hasattr(self, "classes_") else held_y[:, None]
+
+        def evaluate(f: np.ndarray, _: np.ndarray) -> dict[str, float]:
+            scored: dict[str, float] = self._scored(f, held_y, context.held_weights)
+            return scored
+
+        target, self.reading_, learners = self._target(), self._reading(), self._learners()
         least = self._least_gain if self.monitor == "risk_val" else 0.0
         self.before_: dict[str, float] | None = None
         if held_out is not None and start:  # the validation samples' metrics by the start alone
@@ -200,7 +207,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        stages = loop.run(read, y, held_out, start, context.weights, context.held_weights)
+        stages = loop.run(read, labels, held_out, start, context.weights, context.held_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]
@@ -223,7 +230,10 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         learners = self._learners()
         network = next((each for each in learners.values() if isinstance(each, NetworkLearner)), None)
         backbone = self.backbone or (network.backbone if network else None)
-        wanted = {name: InputSpec.by(name, learner) for name, learner in learners.items()}
+        wanted = {}
+        for name, each in learners.items():
+            components, images = getattr(each, "components", None), getattr(each, "reads_images", False)
+            wanted[name] = InputSpec(view_names(name, each), components, images)
         views = {view for each in wanted.values() for view in each.views}
         return InputReader(wanted, backbone, network.device if network else "auto", qualified=len(views) > 2)
 
