@@ -85,13 +85,11 @@ def settings_of(model: str, seed: int) -> list[Any]:
     return [clone(unfitted).set_params(**one) for one in ParameterGrid(grid)]
 
 
-NETWORKS, SEQUENCES = (
-    {name: partial(settings_of, name) for name in names}
-    for names in (
-        ("bnn", "network", "lgbm", "logistic", "prior"),
-        ("earlyboost", "adaboost", "tree", "logistic", "prior"),
-    )
+_NAMES = (
+    ("bnn", "network", "lgbm", "logistic", "prior"),
+    ("earlyboost", "adaboost", "tree", "logistic", "prior"),
 )
+NETWORKS, SEQUENCES = ({name: partial(settings_of, name) for name in names} for names in _NAMES)
 """By model of tables, and of sequences, what makes its settings of a seed."""
 
 

@@ -171,7 +171,8 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
         for name in images:
             absent[name] += _empty(file, name, raw[name])
         tally.rows += raw.num_rows
-    tally.check()
+    for found in tally.misfits.values():
+        found.check()
     return pd.concat(batches) if batches else pd.DataFrame(columns=list(card.columns)), absent
 
 

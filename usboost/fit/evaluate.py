@@ -168,7 +168,6 @@ class FitData:
     def of(cls, table: UserTable, fold: Fold, encoding: Encoding | None = None) -> FitData:
         """Return a fold's rows; without an encoding, encoders learn from its training rows only."""
         encoding = table.fit_encoding(fold.train) if encoding is None else encoding
-
         parts = [fold.train, fold.val, *(() if fold.test is fold.val else (fold.test,))]
         train, val, *test = [
             (table.views(encoding, rows), table.labels[rows], weights_of(table, rows)) for rows in parts

@@ -159,9 +159,7 @@ def render(data: ReportData) -> str:
         test = {name: value for name, (value, *_) in best.test.items()}
         warning = ranking.probability_note(best.val, test, card)
         losses = {each.model: each.test["log_loss"][0] for each in fits if "log_loss" in each.test}
-        losses.pop(
-            catalogue.PRIOR, None
-        )  # it is no worse than itself, whatever the last digits of its own are
+        losses.pop(catalogue.PRIOR, None)  # it is no worse than itself, whatever its own last digits
         worse = [m for m, loss in losses.items() if prior and ranking.worse_than_prior(loss, prior)]
     # whether images help is one question, asked of one difference: its p-value is not adjusted for others
     alone = next((each for each in fits[1:] if each.model in catalogue.WITHOUT_IMAGES), None)

@@ -94,7 +94,7 @@ def render(data: ReportData) -> str:
         shown = _table(frame, of, among, split, published=not demo and split == "test")
         metrics = {d: metric_of(d) for d in of}
         given = {"label": label, "metrics": metrics, "models": among, "small": split == "val"}
-        return html("paper_scores", table=shown, traced=traced, **given)
+        return html("paper_scores", baseline=catalogue.BASELINE, table=shown, traced=traced, **given)
 
     given = {"models": models, "datasets": datasets, "demo": demo, "level": LEVEL}
     seeds = sorted(int(seed) for seed in frame["seed"].unique())
