@@ -149,12 +149,6 @@ def start(
     ),
     mlflow_port: int = MLFLOW_PORT,
     worker: list[str] = typer.Option(list(POOLS), help="pool of a worker; may be repeated"),
-    prefect_db: str | None = typer.Option(
-        None, help="Prefect's database, e.g. postgresql+asyncpg://…; default: the home's"
-    ),
-    mlflow_db: str | None = typer.Option(
-        None, help="MLflow's database, e.g. postgresql+psycopg2://…; default: the home's"
-    ),
     artifacts: str | None = typer.Option(
         None, help="where MLflow's server keeps artifacts for clients elsewhere, e.g. s3://bucket/path"
     ),
@@ -162,6 +156,7 @@ def start(
 ) -> None:
     """Start the servers and workers, deploy prefect.yaml, and say where the pages are.
 
+    Databases are the home's, or those of PREFECT_SERVER_DATABASE_CONNECTION_URL and MLFLOW_BACKEND_STORE_URI.
     If a part does not start, nothing keeps running but a Prefect server that did before.
     """
     words = ["--app-name", "basic-auth"] if auth else []
@@ -188,10 +183,8 @@ def start(
             servers.log_of(name).unlink()
         try:
             tell("starting MLflow's server …")
-            store = mlflow_db or servers.mlflow_store()
+            store = os.environ.get("MLFLOW_BACKEND_STORE_URI") or servers.mlflow_store()
             servers.start_mlflow("mlflow", mlflow_port, store, *words, **options)
-            if prefect_db:
-                options["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = prefect_db
             found = {"prefect": servers.prefect_server(prefect_port, options)}
             found["mlflow"] = servers.wait_for("mlflow")
             if auth:
@@ -247,22 +240,6 @@ def stop() -> None:
             print(f"{end_all()} processes ended")
 
     runtime.exit_on_error(work)
-
-
-@app.command()
-def status() -> None:
-    """Say what answers; exit code 1 unless both servers and every worker that was started do."""
-    known = servers.running()
-    if "mlflow" not in known:
-        print("no services run here")
-        raise SystemExit(1)
-    found = {name: servers.address(name) for name in ("prefect", "mlflow")}
-    online = {name for name in workers() if name in known and found["prefect"]}
-    checks = {name: url is not None for name, url in found.items()}
-    checks |= {name: name in online and is_online(str(found["prefect"]), name) for name in workers()}
-    for name, fine in checks.items():
-        print(f"{name:<9}{found.get(name) or ''}  {'answers' if fine else 'does not answer'}")
-    raise SystemExit(not all(checks.values()))
 
 
 @app.command()
