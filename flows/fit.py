@@ -24,7 +24,7 @@ from tasks.fits import results, runs  # noqa: E402
 from tasks.fits.cell import Cell, grid, of_task, plan  # noqa: E402
 from tasks.fits.fit_cell import fit_cell  # noqa: E402
 from tasks.fits.run_cells import run_locally, run_on_workers  # noqa: E402
-from tasks.folders import RESULTS, task_of, work_folder  # noqa: E402
+from tasks.folders import RESULTS, work_folder  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 from usboost.evaluation.ranking import metric_name, number  # noqa: E402
@@ -82,7 +82,7 @@ def fit(
     running = f"the fits of {dataset} are running in this folder; wait for them"
     with runtime.alone(work_folder(dataset) / "fit.lock", running):
         with tracking.one_sentence():  # before several processes make it
-            tracking.experiment_id(f"usboost-{settings.profile}", [task_of(dataset).name])
+            tracking.experiment_id(f"usboost-{settings.profile}")
         todo = runs.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
         progress = Progress(dataset, len(cells), len(todo))

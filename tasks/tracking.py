@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -58,17 +58,16 @@ def one_sentence() -> Iterator[None]:
         ) from error
 
 
-def experiment_id(name: str, tasks: Collection[str] = ("classification",)) -> str:
+def experiment_id(name: str) -> str:
     """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
     experiment = mlflow.get_experiment_by_name(name)
-    if experiment:
-        mlflow_pages.add_views(experiment.experiment_id, experiment.tags, tasks)
-        return str(experiment.experiment_id)
-    store = mlflow.get_tracking_uri()
-    local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
-    made = mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
-    mlflow_pages.add_views(made, {}, tasks)
-    return made
+    if experiment is None:
+        store = mlflow.get_tracking_uri()
+        local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
+        mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
+        experiment = mlflow.get_experiment_by_name(name)
+    mlflow_pages.add_view(experiment.experiment_id, experiment.tags)
+    return str(experiment.experiment_id)
 
 
 @contextmanager
@@ -88,8 +87,8 @@ def tracked_run(
     with one_sentence():
         run_id = _resumed(client, named, tags)
         if run_id is None:
-            of = experiment_id(experiment, [tags.get("task", "classification")])
-            run_id = str(client.create_run(of, run_name=name, tags=dict(tags)).info.run_id)
+            made = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
+            run_id = str(made.info.run_id)
             if named is not None:
                 document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}
                 write_atomically(named, json.dumps(document).encode())

@@ -168,15 +168,13 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
 
 
 def _fit_folds(cell: Cell, card: dict[str, Any], out: Path, run_id: str) -> dict[str, Any]:
-    found = cross_validation.fit_folds(cell)
-    cost: dict[str, Any] = {"rounds": found.rounds, "fit_seconds": found.seconds}
-    tracking.log_scores(run_id, found.scores, **cost, folds=len(found.folds))
-    tracking.log_folds(run_id, found.trace, found.folds)
+    scores, folds, trace, cost = cross_validation.fit_folds(cell)
+    tracking.log_scores(run_id, scores, **cost, folds=len(folds))
+    tracking.log_folds(run_id, trace, folds)
     what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
-    page.log(f"{what}, {found.seconds:.1f} s")
-    page.log(page.scores_in_words(found.scores))
-    cost["best_round"] = found.rounds
-    return _write(cell, card, run_id, out, found.trace, {**cost, "scores": found.scores})
+    page.log(f"{what}, {cost['fit_seconds']:.1f} s")
+    page.log(page.scores_in_words(scores))
+    return _write(cell, card, run_id, out, trace, {**cost, "best_round": cost["rounds"], "scores": scores})
 
 
 def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:

@@ -63,21 +63,12 @@ def log_model(
 
 
 def about(name: str, card: Card, uri: str) -> str:
-    """Describe a model for its page, in Markdown."""
-    images = [] if card.images is None else card.images.columns
-    reads = f"{len(card.columns)} columns as the table has them, before any encoding"
-    if images:
-        reads += f", and images as PNG or JPEG bytes in {', '.join(f'`{column}`' for column in images)}"
-    gives = "`prediction`, and `low` and `high`, between which 9 in 10 rows lie"
-    if card.classes:
-        shown = [f"`p_{each}`" for each in card.classes[:10]] + ["…"] * (len(card.classes) > 10)
-        gives = f"`label`, and the classes' probabilities: {', '.join(shown)}"
+    """Describe a model for its page, in Markdown; the page itself has the schema."""
+    columns = [f"`{column}`" for column in (card.images.columns if card.images else ())]
+    images = f", and images as PNG or JPEG bytes in {', '.join(columns)}" if columns else ""
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    return f"""**{name}**: fitted with {rows} rows.
+    return f"""**{name}**: fitted with {rows} rows. It reads rows as the table has them{images}.
 
-- **In**: {reads}. Artifacts: `MLmodel` has the schema.
-- **Out**: {gives}.
-- **Python**: `mlflow.pyfunc.load_model("{uri}").predict(frame)`
 - **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
