@@ -40,7 +40,7 @@ def monitor(
         share: by how much more rows may lack a value or hold an unseen category
     """
     version, run_id, columns = monitoring.compare(dataset, Path(requests), psi, share)
-    addresses.link_run(run_id, f"monitor/{dataset}", {})
+    addresses.link_run(run_id, f"monitor/{dataset}")
     addresses.link_version(version, "The served model whose training rows these were compared with")
     rows = [{name: shown(value) for name, value in row.items()} for row in columns.to_dict("records")]
     page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")

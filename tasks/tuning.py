@@ -56,7 +56,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     tags = _tags(dataset, names, profile, plan, by)
     experiment = f"usboost-{profile}-tuning"
     with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
-        addresses.link_run(run_id, f"{dataset}/tuning", tags)
+        addresses.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
         with tracking.once(run_id, "parameters") as first:
             if first:

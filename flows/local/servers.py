@@ -210,6 +210,6 @@ def _checked(url: str) -> str:
         except HTTPStatusError as error:
             raise UsboostError(
                 f"Prefect's server at {url} asks for a password: PREFECT_API_AUTH_STRING is not set in the "
-                f"environment, or another ({error.response.status_code}); see docs/deploy.md"
+                f"environment, or another ({error.response.status_code}); see docs/team.md"
             ) from None
     return url

@@ -95,7 +95,6 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
     """
     entry, task = models.entry_of(model, dataset, settings), task_of(dataset)
     estimator = models.build(model, dataset, settings, seed, task.name)
-    early = isinstance(estimator, EarlyBoostClassifier)
     path = prepared_folder(dataset) / "card.json"
     card = store.read_card(path.parent)
     readers = READERS_OF_A_TABLE if dataset == models.USER_TABLE else (READER,)
@@ -110,12 +109,11 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
         if not Path(weights).is_file():
             raise UsboostError(f"{weights}, images.pretrained of params.yaml, is missing")
         found["weights"] = sha256(Path(weights))
-    if early:
+    if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()
     if entry.needs_features:
         found["features"] = features_fingerprint(dataset, seed, settings)
     scoring = ["tasks.fits.cross_validation" if card.get("folds") else "tasks.fits.scores"]
-    scoring += ["tasks.fits.early"] * early
     fingerprint = key_of({**found, "scoring": digest(code_of(scoring))})
     return Cell(dataset, model, seed, fingerprint, settings, entry, task, estimator, found)
 

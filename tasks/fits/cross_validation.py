@@ -23,7 +23,7 @@ def fit_folds(
 ) -> tuple[dict[str, dict[str, float]], list[dict[str, float]], pd.DataFrame, dict[str, Any]]:
     """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
 
-    Returns that mean as the scores of the split "test", each fold's scores, the mean of the folds' rounds, and
+    Returns that mean as the scores of the split "test", each fold's scores, the mean of their rounds, and
     the longest fit's rounds and the seconds of all. Encoders are fitted on each fold's training rows only.
     """
     card = store.read_card(prepared_folder(cell.dataset))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
@@ -43,27 +42,21 @@ def prefect(flow_run_id: str) -> str | None:
     return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
 
 
-def link_run(run_id: str, what: str, tags: Mapping[str, str]) -> None:
-    """Link an MLflow run on the page of this flow run, and say what it comes from.
+def link_run(run_id: str, what: str) -> None:
+    """Link an MLflow run, which says what it comes from, on the page of this flow run.
 
     Parameters
     ----------
     what : the run stands for, e.g. ``ci_a/2wl/seed-0``.
-    tags : as `tasks.pages.mlflow_pages.lineage` gives them.
     """
     if not page.inside_a_run():
         return
-    sources = [f"DVC stage `{tags['stage']}`"] if "stage" in tags else []
-    sources += [f"{k.removeprefix('input.')} `{tags[k]}`" for k in tags if k.startswith("input.")]
-    if "git.commit" in tags:
-        sources.append(f"commit `{tags['git.commit'][:10]}`" + " and changes" * (tags["git.dirty"] == "true"))
-    origin = ": ".join([f"MLflow run of {what}", *filter(None, [", ".join(sources)])])
     try:
         experiment = MlflowClient().get_run(run_id).info.experiment_id
     except (MlflowException, OSError):
         return  # MLflow is away; the fit will say so
     address = run_page(experiment, run_id)
-    _show(address, page.key("mlflow", what), f"MLflow run `{run_id}` of {what}", origin)
+    _show(address, page.key("mlflow", what), f"MLflow run `{run_id}`", f"MLflow run of {what}")
     page.log(f"MLflow run {address}")
 
 
@@ -75,7 +68,7 @@ def link_version(version: ModelVersion, description: str) -> None:
     rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
     page.show_table(page.key("model", name, "tags"), rows, what)
     if version.run_id:
-        link_run(version.run_id, what, {})
+        link_run(version.run_id, what)
 
 
 def _show(address: str, key: str, text: str, description: str) -> None:

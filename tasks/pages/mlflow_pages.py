@@ -123,24 +123,6 @@ def tags_of(cell: Cell, profile: str) -> dict[str, str]:
     return given | described(about, given, inputs, ["python", "-m", "flows.fit", *words], **places)
 
 
-def with_scores(described: str, scores: str) -> str:
-    """Put the scores below a description's first line: the page's own list begins with the rounds."""
-    first, *rest = described.split("\n")
-    return "\n".join([first, "", f"Scores: {scores}", *rest])
-
-
-def datasets(card: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the name and digest in MLflow of each split of a prepared dataset, from its card."""
-    images, named = card.get("images", {}).get("splits", {}), {}
-    for split, about in card["splits"].items():
-        shards = "".join(shard["sha256"] for shard in images.get(split, {}).get("shards", []))
-        digest = about["sha256"]
-        if shards:
-            digest = hashlib.sha256(f"{digest}{shards}".encode()).hexdigest()
-        named[split] = str(card["dataset"]), digest[:12]
-    return named
-
-
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
     """List the splits of a prepared dataset as a run's inputs.
 
@@ -149,14 +131,16 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
     card : of the dataset
     folder : that it was read from
     """
-    inputs = []
-    for split, (name, digest) in datasets(card).items():
+    inputs, images = [], card.get("images", {}).get("splits", {})
+    for split, about in card["splits"].items():
+        shards = "".join(shard["sha256"] for shard in images.get(split, {}).get("shards", []))
+        digest = hashlib.sha256(f"{about['sha256']}{shards}".encode()).hexdigest()
         dataset = Dataset(
-            name=name,
-            digest=digest,
+            name=str(card["dataset"]),
+            digest=digest[:12],
             source_type="local",
             source=json.dumps({"uri": (folder / f"{split}.parquet").as_posix()}),
-            profile=json.dumps({"num_rows": card["splits"][split]["rows"]}),
+            profile=json.dumps({"num_rows": about["rows"]}),
         )
         context = "cross-validation" if card.get("folds") else {"val": "validation"}.get(split, split)
         inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))

@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
-from tasks.serving.promotion import ALIAS, registered_name
+from tasks.serving.logged_model import ALIAS, registered_name
 from usboost.datasets import image_store, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
