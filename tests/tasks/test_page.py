@@ -26,20 +26,15 @@ def address(request):
             yield
 
 
-@pytest.mark.filterwarnings("ignore:Artifact creation outside")
 def test_a_fit_does_not_wait_for_the_server(address, monkeypatch):
     monkeypatch.setattr(page, "inside_a_run", lambda: True)  # a real run would need a server that answers
-    monkeypatch.setattr(page, "WAIT_SECONDS", 0.1)
     monkeypatch.setattr(page, "SECONDS", 0.01)
     shown = page.ShowProgress("ci_b 2wl seed 0")
     shown.on_fit_begin(SimpleNamespace(n_rounds=1000))
     started = time.perf_counter()
     for index in range(1, 1001):
         shown.on_round(Round(index, {"risk_train": 0.5}, {"total": 0.0}, None))
-    rounds = time.perf_counter() - started
-    shown.on_fit_end()
-    assert rounds < 5  # where each waited for an answer it would be minutes
-    assert time.perf_counter() - started < rounds + 5
+    assert time.perf_counter() - started < 5  # where each waited for an answer it would be minutes
 
 
 @pytest.mark.parametrize(
