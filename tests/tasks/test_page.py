@@ -6,6 +6,7 @@ import re
 import socket
 import time
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -27,7 +28,8 @@ def address(request):
 
 
 def test_a_fit_does_not_wait_for_the_server(address, monkeypatch):
-    monkeypatch.setattr(page, "inside_a_run", lambda: True)  # a real run would need a server that answers
+    of = {"flow_run_id": str(uuid4())}  # a real run would need a server that answers
+    monkeypatch.setattr(page, "log", lambda text: page._log.info(text, extra=of))
     monkeypatch.setattr(page, "SECONDS", 0.01)
     shown = page.ShowProgress("ci_b 2wl seed 0")
     shown.on_fit_begin(SimpleNamespace(n_rounds=1000))
