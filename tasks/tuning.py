@@ -28,7 +28,7 @@ from usboost.files import write_atomically
 from usboost.fit import tune as tuned
 from usboost.fit.evaluate import FitData
 from usboost.fit.trials import Trial, space_of
-from usboost.fit.tune import DEFAULT, TRIALS, Plan, SearchResult, search, search_folds
+from usboost.fit.tune import DEFAULT, TRIALS, Plan, search, search_folds
 from usboost.fit.workers import SearchTask
 from usboost.models.entry import read_settings
 from usboost.table.prepared import read_prepared
@@ -74,7 +74,14 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         found = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
         for each in (trial for one in found.models.values() for trial in one.trials):
             log_trial(each, experiment, below, folder)  # those that had ended before a kill
-        _show(dataset, found, by, run_id)
+        rows = tuned.table_rows(found.models, by)
+        page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
+        numbers = {}
+        for name, searched in found.models.items():
+            for what, one in (("own", searched.first), ("tuned", searched.chosen)):
+                if one is not None and one.score is not None:
+                    numbers[mlflow_pages.key_of(f"{what}/{name}")] = one.score
+        tracking.log_numbers(run_id, numbers)
         for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
         if all(each.chosen is None for each in found.models.values()):
@@ -167,15 +174,3 @@ def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str)
     command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
     command += ["--trials", str(plan.trials)]
     return given | mlflow_pages.described(about, given, inputs, command, results=tuning_folder(dataset))
-
-
-def _show(dataset: str, found: SearchResult, by: str, run_id: str) -> None:
-    """Show the best of each model, on the page of the flow run and in MLflow."""
-    rows = tuned.table_rows(found.models, by)
-    page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
-    numbers = {}
-    for name, each in found.models.items():
-        for what, trial in (("own", each.first), ("tuned", each.chosen)):
-            if trial is not None and trial.score is not None:
-                numbers[mlflow_pages.key_of(f"{what}/{name}")] = trial.score
-    tracking.log_numbers(run_id, numbers)

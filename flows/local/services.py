@@ -204,6 +204,7 @@ def start(
 
 
 def alone() -> AbstractContextManager[None]:
+    """Refuse while another command starts or stops the services of this home."""
     sentence = f"another command starts or stops the services of {servers.home()}; wait for it"
     return runtime.alone(servers.home() / "services/lock", sentence)
 

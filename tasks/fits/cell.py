@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.code import code_of
 from tasks.fits import features, models
-from tasks.folders import checkpoints_folder, prepared_folder, results_folder, task_of
+from tasks.folders import checkpoints_folder, code_of, prepared_folder, results_folder, task_of
 from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import described
