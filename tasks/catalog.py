@@ -135,7 +135,7 @@ def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | 
     demo = settings.generated("user_table")
     table = raw / user_demo.TABLE if demo else _raw(raw)
     spec = chosen.spec(size=sizes.image_size or SIZE, **(user_demo.SPEC if demo else {}))
-    return user_table.prepare(table, spec, **_with_images(settings, work, progress))
+    return user_table.prepare(table, spec, work=work, progress=progress, **_made(settings))
 
 
 def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
