@@ -16,8 +16,6 @@ from tasks.data import obtain_raw, prepare_dataset  # noqa: E402
 from tasks.folders import prepared_folder, work_folder  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
 
-LISTED = 100
-
 
 @flow(name="data", flow_run_name="data-{dataset}")
 def data(dataset: Dataset) -> Path:
@@ -29,11 +27,8 @@ def data(dataset: Dataset) -> Path:
     settings = params.load()
     running = f"the dataset {dataset} is being made in this folder; wait for it"
     with runtime.alone(work_folder(dataset) / "data.lock", running):
-        raw = obtain_raw(dataset, settings, runtime.home() / "downloads")
+        obtain_raw(dataset, settings, runtime.home() / "downloads")
         card = prepare_dataset(dataset, settings)
-    sizes = {path: path.stat().st_size for path in sorted(raw.rglob("*")) if path.is_file()}
-    files = [{"file": str(path.relative_to(raw)), "bytes": size} for path, size in sizes.items()]
-    page.show_table(page.key("raw", dataset), files[:LISTED], f"Raw files of {dataset}, {LISTED} at most")
     splits = card["splits"].items()
     listed = ", ".join(f"{entry['rows']:,} {split}" for split, entry in splits)
     asked = f"{len(card['classes'])} classes" if card["classes"] else "a number to predict"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 
 from flows.local import runtime
 
@@ -27,14 +24,16 @@ from tasks.fits import results, runs  # noqa: E402
 from tasks.fits.cell import Cell, grid, of_task, plan  # noqa: E402
 from tasks.fits.fit_cell import fit_cell  # noqa: E402
 from tasks.fits.run_cells import run_locally, run_on_workers  # noqa: E402
-from tasks.folders import RESULTS, task_of, work_folder  # noqa: E402
+from tasks.folders import RESULTS, work_folder  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
 from usboost.errors import UsboostError  # noqa: E402
 from usboost.evaluation.ranking import metric_name, number  # noqa: E402
 
+tell = partial(print, flush=True)
+
 
 class Progress:
-    """Prints a line when a fit has ended; on a terminal a bar stands below the lines.
+    """Prints a line when a fit has ended.
 
     Parameters
     ----------
@@ -42,44 +41,19 @@ class Progress:
     """
 
     def __init__(self, dataset: str, cells: int, todo: int) -> None:
-        self._console = Console(highlight=False, markup=False, soft_wrap=True)
-        self._total, self._done = cells, cells - todo
-        self._began = time.monotonic()
-        self._bar = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task(f"fits of {dataset}", total=todo)
-        self.tell(f"{dataset}: {todo} of {cells} fits to make" if todo else f"{dataset}: nothing to fit")
-
-    def __enter__(self) -> Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def tell(self, text: str) -> None:
-        self._console.print(text)
+        self._total, self._done, self._began = cells, cells - todo, time.monotonic()
+        tell(f"{dataset}: {todo} of {cells} fits to make" if todo else f"{dataset}: nothing to fit")
 
     def on_end(self, cell: Cell) -> None:
         """Print the scores of a fit that has ended, wherever it was made."""
         runs.missing([cell])
         record = results.read_record(cell.results) or {}
         self._done += 1
-        self._bar.advance(self._task)
         test = record.get("scores", {}).get("test", {})
         scores = [f"{metric_name(name)} {number(test[name])}" for name in results.METRICS if name in test]
         count = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
         seconds = record.get("fit_seconds", time.monotonic() - self._began)
-        self.tell(f"{count} {f'{cell.model} seed {cell.seed}':<24} {seconds:6.1f} s  {'  '.join(scores)}")
+        tell(f"{count} {f'{cell.model} seed {cell.seed}':<24} {seconds:6.1f} s  {'  '.join(scores)}")
 
 
 @flow(name="fit", flow_run_name="fit-{dataset}")
@@ -108,18 +82,17 @@ def fit(
     running = f"the fits of {dataset} are running in this folder; wait for them"
     with runtime.alone(work_folder(dataset) / "fit.lock", running):
         with tracking.one_sentence():  # before several processes make it
-            tracking.experiment_id(f"usboost-{settings.profile}", [task_of(dataset).name])
+            tracking.experiment_id(f"usboost-{settings.profile}")
         todo = runs.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
-        with Progress(dataset, len(cells), len(todo)) as progress:
-            if settings.fits.runner == "deployments":
-                told = progress.on_end, progress.tell
-                reasons = run_on_workers(dataset, todo, settings.fits, *told)
-            else:
-                reasons = run_locally(todo, settings.fits, progress.on_end)
-            for cell, reason in reasons.items():
-                progress.tell(f"{cell.name} failed: {reason}")
-                page.log(f"{cell.name} failed: {reason}")
+        progress = Progress(dataset, len(cells), len(todo))
+        if settings.fits.runner == "deployments":
+            reasons = run_on_workers(dataset, todo, settings.fits, progress.on_end, tell)
+        else:
+            reasons = run_locally(todo, settings.fits, progress.on_end)
+        for cell, reason in reasons.items():
+            tell(f"{cell.name} failed: {reason}")
+            page.log(f"{cell.name} failed: {reason}")
         if not models:
             results.keep_only(dataset, cells)
         results.write_metrics(dataset, settings.models_of(dataset))

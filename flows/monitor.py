@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from flows.local import runtime
 
 runtime.configure()
 
-import pandas as pd  # noqa: E402
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
@@ -40,9 +39,9 @@ def monitor(
         share: by how much more rows may lack a value or hold an unseen category
     """
     version, run_id, columns = monitoring.compare(dataset, Path(requests), psi, share)
-    addresses.link_run(run_id, f"monitor/{dataset}", {})
+    addresses.link_run(run_id, f"monitor/{dataset}")
     addresses.link_version(version, "The served model whose training rows these were compared with")
-    rows = [{name: shown(value) for name, value in row.items()} for row in columns.to_dict("records")]
+    rows = columns.round(4).astype(object).where(columns.notna(), "").to_dict("records")
     page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")
     for row in rows:
         page.log(", ".join(f"{name} {value}" for name, value in row.items() if value != ""))
@@ -52,13 +51,6 @@ def monitor(
         page.emit("usboost.drifted", dataset, {"dataset": dataset, "reason": reason})
         raise Drifted(f"{requests}: {reason}")
     return runtime.finished(f"{requests}: none of {len(columns)} columns drifts")
-
-
-def shown(value: Any) -> str | float:
-    """Write a number as a table shows it, "" where there is none."""
-    if isinstance(value, str):
-        return value
-    return "" if pd.isna(value) else round(float(value), 4)
 
 
 main = command(monitor, print)

@@ -15,7 +15,7 @@ from flows.flow import Dataset, Model, command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.pages import addresses  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
-from tasks.serving import promotion  # noqa: E402
+from tasks.serving import logged_model  # noqa: E402
 
 Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss", "rmse", "mae", "r2"]
 
@@ -31,10 +31,10 @@ def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto
     """
     if model:
         params.load().model(model)
-    decision = promotion.promote(dataset, model or "", metric)
+    decision = logged_model.promote(dataset, model or "", metric)
     print(decision.reason)
     page.log(decision.reason)
-    champion = MlflowClient().get_model_version_by_alias(decision.name, promotion.ALIAS)
+    champion = MlflowClient().get_model_version_by_alias(decision.name, logged_model.ALIAS)
     addresses.link_version(champion, decision.reason)
     if decision.promoted:
         payload = {"dataset": dataset, "model": decision.uri, "reason": decision.reason}

@@ -11,7 +11,7 @@ runtime.configure()
 
 import typer  # noqa: E402
 
-from tasks.serving.promotion import register  # noqa: E402
+from tasks.serving.logged_model import register  # noqa: E402
 
 
 def main(

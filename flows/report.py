@@ -47,13 +47,10 @@ def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
     records = [record for cell in dict.fromkeys(cells) for record in results.records(*cell)]
     made = {(record["dataset"], record["model"], record["seed"]): record["made"] for record in records}
-    if not made:
-        return {}
-    server, _ = addresses.mlflow(next(iter(made.values()))["mlflow_run"])  # a store has the runs of them all
     found = {}
     for key, each in made.items():
         run = each["mlflow_run"]
-        runs = [RunLink("MLflow", run, addresses.run_page(server, each["mlflow_experiment"], run))]
+        runs = [RunLink("MLflow", run, addresses.run_page(each["mlflow_experiment"], run))]
         if flow_run := each.get("prefect_flow_run"):
             # the server is that of the flow which writes the report: its port lasts
             runs.append(RunLink("Prefect", flow_run, addresses.prefect(flow_run)))

@@ -15,8 +15,6 @@ from tasks.settings import Settings
 from usboost.data.progress import Progress
 from usboost.datasets import census, imagenet, sequences
 from usboost.datasets import covertype as ct
-from usboost.datasets import imagenet as imagenet_demo
-from usboost.datasets import sequences as prepared_sequences
 from usboost.datasets.sources import RemoteFile, find_source, sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
@@ -137,7 +135,7 @@ def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | 
     demo = settings.generated("user_table")
     table = raw / user_demo.TABLE if demo else _raw(raw)
     spec = chosen.spec(size=sizes.image_size or SIZE, **(user_demo.SPEC if demo else {}))
-    return user_table.prepare(table, spec, **_with_images(settings, work, progress))
+    return user_table.prepare(table, spec, work=work, progress=progress, **_made(settings))
 
 
 def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
@@ -149,7 +147,7 @@ def _further(raw: Path, settings: Settings, work: Path, progress: Progress | Non
     seed, profile = settings.data_seed, settings.profile
     if name == "iris":
         x, y = sequences.iris()
-        return prepared_sequences.prepare_table(x, y, dataset=name, profile=profile, seed=seed, folds=5)
+        return sequences.prepare_table(x, y, dataset=name, profile=profile, seed=seed, folds=5)
     if name == "digits_rows":
         split = sequences.digits_rows(seed=seed)
     elif name == "pendigits":
@@ -157,7 +155,7 @@ def _further(raw: Path, settings: Settings, work: Path, progress: Progress | Non
     else:
         split = sequences.ts_split(raw, "GunPoint")
     digests = {path.name: sha256(path) for path in sorted(raw.iterdir())}
-    return prepared_sequences.prepare(split, dataset=name, profile=profile, seed=seed, sources=digests)
+    return sequences.prepare(split, dataset=name, profile=profile, seed=seed, sources=digests)
 
 
 _GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/"
@@ -173,7 +171,7 @@ DATASETS: dict[str, Dataset] = {
     "ci_a": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_a")),
     "ci_b": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_b")),
     "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
-    "mi": Dataset(imagenet_demo.write_demo, _obtain_imagenet, _mi),
+    "mi": Dataset(imagenet.write_demo, _obtain_imagenet, _mi),
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),

@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.progress import Progress as Bars
 
 from tasks.catalog import dataset as named
-from tasks.code import code_of
-from tasks.folders import prepared_folder, raw_folder, work_folder
+from tasks.folders import code_of, prepared_folder, raw_folder, work_folder
 from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest

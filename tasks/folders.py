@@ -1,9 +1,11 @@
-"""Where each step's outputs lie in a workspace, and what is predicted of a prepared dataset."""
+"""Where each step's outputs lie in a workspace, the code that decides them, and what is predicted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from usboost.boosting.code import PACKAGE, closure
 from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS, Task
@@ -61,3 +63,15 @@ def task_of(dataset: str) -> Task:
             f"{card} is missing; run `python -m flows.data {dataset}` or the deployment data/data first"
         )
     return TASKS[store.task_of(store.read_card(card.parent))]
+
+
+NOT_DECIDING = (
+    *("tasks.folders", "tasks.fits.cell", "tasks.fits.models", "tasks.fits.results", "tasks.pages.flow_page"),
+    *("tasks.machine", "tasks.settings", "tasks.tracking", "usboost.models.build"),
+)
+"""Modules that decide no number: what they give to a step is in its fingerprint, or nowhere."""
+
+
+def code_of(modules: Iterable[str]) -> dict[str, Path]:
+    """Return the modules, of `tasks` or the library, that decide what these do, with their source files."""
+    return closure(modules, [Path(__file__).parent, PACKAGE], NOT_DECIDING)

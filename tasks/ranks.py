@@ -19,7 +19,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks import tracking
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
-from tasks.serving.promotion import log_bundle
+from tasks.serving.logged_model import log_bundle
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.errors import UsboostError

@@ -403,11 +403,6 @@ def editor() -> YAML:
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
     """Check the parsed YAML; its settings."""
-    if isinstance(document, dict) and (old := {"custom", "pictures"} & {*document}):
-        raise UsboostError(
-            f"{path}: {old.pop()} is an earlier name: custom is now user_table, pictures is now images, and "
-            "the profile own is now user; make the workspace again"
-        )
     try:
         return Settings.model_validate(document)
     except ValidationError as error:

@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,7 @@ import pandas as pd
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
-from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
@@ -58,17 +56,15 @@ def one_sentence() -> Iterator[None]:
         ) from error
 
 
-def experiment_id(name: str, tasks: Collection[str] = ("classification",)) -> str:
+def experiment_id(name: str) -> str:
     """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
-    experiment = mlflow.get_experiment_by_name(name)
-    if experiment:
-        mlflow_pages.add_views(experiment.experiment_id, experiment.tags, tasks)
-        return str(experiment.experiment_id)
-    store = mlflow.get_tracking_uri()
-    local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
-    made = mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
-    mlflow_pages.add_views(made, {}, tasks)
-    return made
+    if mlflow.get_experiment_by_name(name) is None:
+        store = mlflow.get_tracking_uri()
+        local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
+        mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
+    experiment: Any = mlflow.get_experiment_by_name(name)
+    mlflow_pages.add_view(experiment.experiment_id, experiment.tags)
+    return str(experiment.experiment_id)
 
 
 @contextmanager
@@ -88,8 +84,8 @@ def tracked_run(
     with one_sentence():
         run_id = _resumed(client, named, tags)
         if run_id is None:
-            of = experiment_id(experiment, [tags.get("task", "classification")])
-            run_id = str(client.create_run(of, run_name=name, tags=dict(tags)).info.run_id)
+            made = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
+            run_id = str(made.info.run_id)
             if named is not None:
                 document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}
                 write_atomically(named, json.dumps(document).encode())
@@ -200,37 +196,18 @@ def log_metrics(run_id: str, metrics: Sequence[Metric]) -> None:
         MlflowClient().log_batch(run_id, metrics=metrics[start : start + BATCH])
 
 
-def log_scores(
-    run_id: str,
-    scores: Mapping[str, Mapping[str, float]],
-    datasets: Mapping[str, tuple[str, str]] | None = None,
-    **more: float,
-) -> None:
-    """Log final scores, for the run, its description and the model that it has logged; the fit's numbers.
-
-    Parameters
-    ----------
-    datasets : each split's dataset in MLflow, by name and digest
-    """
+def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: float) -> None:
+    """Log final scores, for the run and the model that it has logged, and more numbers of the fit."""
     run = MlflowClient().get_run(run_id)
-    model = run.outputs.model_outputs[0].model_id if run.outputs and run.outputs.model_outputs else None
-    metrics = []
-    scores = dict(sorted(scores.items()))  # the page lists those of test before those of val, as they come
-    for split, found in scores.items():
-        name, digest = (datasets or {}).get(split, (None, None))
-        of: dict[str, Any] = {
-            "model_id": model,
-            "dataset_name": name,
-            "dataset_digest": digest,
-            "run_id": run_id,
-        }
-        metrics += [
-            metric(mlflow_pages.of_score(split, key), value, **(of if model else {}))
-            for key, value in found.items()
-        ]
-    metrics += [metric(name, value) for name, value in more.items()]
-    note = mlflow_pages.with_scores(run.data.tags.get(MLFLOW_RUN_NOTE, ""), page.scores_in_words(scores))
-    MlflowClient().log_batch(run_id, metrics=metrics, tags=[RunTag(MLFLOW_RUN_NOTE, note)])
+    of: dict[str, Any] = {}
+    if run.outputs and run.outputs.model_outputs:
+        of = {"model_id": run.outputs.model_outputs[0].model_id, "run_id": run_id}
+    metrics = [
+        metric(mlflow_pages.of_score(split, key), value, **of)
+        for split, found in sorted(scores.items())  # the page lists those of test first, as they come
+        for key, value in found.items()
+    ]
+    log_metrics(run_id, [*metrics, *(metric(name, value) for name, value in more.items())])
 
 
 class MLflowCallback(Callback):

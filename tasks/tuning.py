@@ -28,7 +28,7 @@ from usboost.files import write_atomically
 from usboost.fit import tune as tuned
 from usboost.fit.evaluate import FitData
 from usboost.fit.trials import Trial, space_of
-from usboost.fit.tune import DEFAULT, TRIALS, Plan, SearchResult, search, search_folds
+from usboost.fit.tune import DEFAULT, TRIALS, Plan, search, search_folds
 from usboost.fit.workers import SearchTask
 from usboost.models.entry import read_settings
 from usboost.table.prepared import read_prepared
@@ -54,18 +54,18 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     identity = {"card": mlflow_pages.digest(card.parent), "file": sha256(card), "seed": plan.seed}
     profile = store.read_card(card.parent)["profile"]
     tags = _tags(dataset, names, profile, plan, by)
-    with tracking.tracked_run(
-        f"usboost-{profile}-tuning", f"{dataset} tuning", tags, folder / NAMED
-    ) as run_id:
-        addresses.link_run(run_id, f"{dataset}/tuning", tags)
+    experiment = f"usboost-{profile}-tuning"
+    with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
+        addresses.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
         with tracking.once(run_id, "parameters") as first:
             if first:
                 tracking.log_parameters(run_id, {**given, "batch": plan.batch, "prune": plan.prune})
-        runs = TrialRuns(run_id, folder, f"usboost-{profile}-tuning", tags)
+        below = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
+        below[MLFLOW_PARENT_RUN_ID] = run_id
 
         def on_trial_end(trial: Trial, ended: int, total: int) -> None:
-            runs.log(trial)
+            log_trial(trial, experiment, below, folder)
             score = "–" if trial.score is None else number(trial.score)
             page.log(
                 f"{trial.model} {trial.number}: {trial.state}, {metric_name(by)} {score}; {ended} of {total}"
@@ -73,8 +73,15 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
 
         found = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
         for each in (trial for one in found.models.values() for trial in one.trials):
-            runs.log(each)  # those that had ended before a kill
-        _show(dataset, found, by, run_id)
+            log_trial(each, experiment, below, folder)  # those that had ended before a kill
+        rows = tuned.table_rows(found.models, by)
+        page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
+        numbers = {}
+        for name, searched in found.models.items():
+            for what, one in (("own", searched.first), ("tuned", searched.chosen)):
+                if one is not None and one.score is not None:
+                    numbers[mlflow_pages.key_of(f"{what}/{name}")] = one.score
+        tracking.log_numbers(run_id, numbers)
         for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
         if all(each.chosen is None for each in found.models.values()):
@@ -107,36 +114,27 @@ def apply(path: Path, params: Path = Path("params.yaml")) -> None:
     write_atomically(params, text.getvalue().encode())
 
 
-class TrialRuns:
-    """An MLflow run below the search's for each trial that has ended."""
-
-    def __init__(self, parent: str, folder: Path, experiment: str, tags: Mapping[str, str]) -> None:
-        self._folder, self._experiment = folder / TRIALS, experiment
-        self._tags = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
-        self._tags[MLFLOW_PARENT_RUN_ID] = parent
-
-    def log(self, trial: Trial) -> None:
-        """Log a trial once: settings, scores, its risk at each rung; one that has not ended is left out."""
-        if trial.state == "proposed":
+def log_trial(trial: Trial, experiment: str, tags: Mapping[str, str], folder: Path) -> None:
+    """Log a trial's run once: settings, scores, its risk at each rung; one that has not ended is left out."""
+    if trial.state == "proposed":
+        return
+    tags = {**tags, "model": trial.model, "trial": str(trial.number), "state": trial.state}
+    named = folder / TRIALS / trial.model / f"{trial.number:03d}" / NAMED
+    with (
+        tracking.tracked_run(experiment, f"{trial.model} {trial.number}", tags, named) as run_id,
+        tracking.once(run_id, f"logged_{trial.state}") as first,
+    ):
+        if not first:
             return
-        tags = {**self._tags, "model": trial.model, "trial": str(trial.number), "state": trial.state}
-        named = self._folder / trial.model / f"{trial.number:03d}" / NAMED
-        with (
-            tracking.tracked_run(self._experiment, f"{trial.model} {trial.number}", tags, named) as run_id,
-            tracking.once(run_id, f"logged_{trial.state}") as first,
-        ):
-            if not first:
-                return
-            given = {"model": trial.model, "trial": trial.number, **trial.settings}
-            tracking.log_parameters(run_id, given)
-            numbers = {f"val/{name}": value for name, value in trial.scores.items()}
-            numbers |= {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
-            tracking.log_numbers(run_id, numbers)
-            risks = dict(trial.risks) | ({} if trial.end is None else {trial.rounds: trial.end})
-            curve = [tracking.metric("risk/val_best", risk, step) for step, risk in risks.items()]
-            tracking.log_metrics(run_id, curve)
-            if trial.reason:
-                MlflowClient().set_tag(run_id, "error", trial.reason[:500])
+        tracking.log_parameters(run_id, {"model": trial.model, "trial": trial.number, **trial.settings})
+        numbers = {f"val/{name}": value for name, value in trial.scores.items()}
+        numbers |= {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
+        tracking.log_numbers(run_id, numbers)
+        risks = dict(trial.risks) | ({} if trial.end is None else {trial.rounds: trial.end})
+        curve = [tracking.metric("risk/val_best", risk, step) for step, risk in risks.items()]
+        tracking.log_metrics(run_id, curve)
+        if trial.reason:
+            MlflowClient().set_tag(run_id, "error", trial.reason[:500])
 
 
 def _task(
@@ -176,15 +174,3 @@ def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str)
     command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
     command += ["--trials", str(plan.trials)]
     return given | mlflow_pages.described(about, given, inputs, command, results=tuning_folder(dataset))
-
-
-def _show(dataset: str, found: SearchResult, by: str, run_id: str) -> None:
-    """Show the best of each model, on the page of the flow run and in MLflow."""
-    rows = tuned.table_rows(found.models, by)
-    page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
-    numbers = {}
-    for name, each in found.models.items():
-        for what, trial in (("own", each.first), ("tuned", each.chosen)):
-            if trial is not None and trial.score is not None:
-                numbers[mlflow_pages.key_of(f"{what}/{name}")] = trial.score
-    tracking.log_numbers(run_id, numbers)

@@ -10,11 +10,10 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,7 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
     if options is None and (given := os.environ.get("PREFECT_API_URL")):
         return _checked(given)
-    with _telling("starting Prefect's server …"), waiting(home() / "services/prefect.lock"):
+    with waiting(home() / "services/prefect.lock"):
         # of commands that begin at once, one starts it
         if "prefect" in running():
             url = wait_for("prefect")
@@ -178,7 +177,7 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
         known = str(load_current_profile().settings.get(PREFECT_API_URL) or "")
         local = known.startswith("http://127.0.0.1:")
         had = int(known.removesuffix("/api").rpartition(":")[2]) if local else None
-        if options is None and known and (not local or (answers(known) and not _is_another_homes(had))):
+        if options is None and known and not local:
             return _checked(known)
         wanted = had or int(os.environ.get("USBOOST_PREFECT_PORT", "4200"))
         try:
@@ -188,6 +187,7 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
                 raise
             found = free_port()
         url = f"http://127.0.0.1:{found}/api"
+        print("starting Prefect's server …", file=sys.stderr, flush=True)
         words = ["server", "start", "--host", "127.0.0.1", "--port", str(found)]
         # what its pages ask: else the default port; behind a proxy another address
         pages = {"PREFECT_SERVER_UI_API_URL": os.environ.get("PREFECT_SERVER_UI_API_URL", url)}
@@ -210,26 +210,6 @@ def _checked(url: str) -> str:
         except HTTPStatusError as error:
             raise UsboostError(
                 f"Prefect's server at {url} asks for a password: PREFECT_API_AUTH_STRING is not set in the "
-                f"environment, or another ({error.response.status_code}); see docs/deploy.md"
+                f"environment, or another ({error.response.status_code}); see docs/team.md"
             ) from None
     return url
-
-
-def _is_another_homes(port: int | None) -> bool:
-    """Return whether what listens on a port was detached in another home."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if str(port) in process.cmdline() and process.environ().get(HOME, str(home())) != str(home()):
-                return True
-    return False
-
-
-@contextmanager
-def _telling(sentence: str) -> Iterator[None]:
-    """Print what a command waits for if the block takes longer than a moment."""
-    timer = threading.Timer(1.5, print, [sentence], {"file": sys.stderr, "flush": True})
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -26,7 +26,9 @@ from usboost.files import write_atomically
 
 runtime.configure()
 
-POOLS = ("cpu", "gpu")
+WORKERS = ("cpu-1", "gpu-1")
+"""The workers by name, one for each work pool."""
+
 PASSWORDS = ("PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
 SHORTEST = 12  # characters; MLflow takes no shorter password
 AUTH = """[mlflow]
@@ -44,13 +46,24 @@ MLFLOW_PORT = typer.Option(
 
 
 def first_page(url: str) -> str:
-    """Return where to begin in MLflow."""
+    """Return where to begin in MLflow. Raises `UsboostError` if it refuses the environment's password."""
+    from mlflow.exceptions import MlflowException
+
     from tasks.pages import mlflow_pages  # here, because MLflow takes seconds to import
 
-    return f"{url}/{mlflow_pages.first_page(url, params.load().profile)}"
+    try:
+        return f"{url}/{mlflow_pages.first_page(url, params.load().profile)}"
+    except MlflowException as error:
+        raise UsboostError(
+            f"MLflow's server refuses MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD "
+            f"({error.error_code}); it keeps the password of its first start: give that, or delete "
+            f"{servers.log_of('').parent / 'mlflow-users.db'}"
+        ) from None
 
 
-def call_prefect(environment: dict[str, str], *words: str) -> None:
+def deploy(environment: dict[str, str]) -> None:
+    """Deploy all of prefect.yaml."""
+    words = ("--no-prompt", "deploy", "--all")
     with servers.log_of("deploy").open("a") as output:
         command = [sys.executable, "-m", "prefect", *words]
         done = subprocess.run(command, env={**os.environ, **environment}, stdout=output, stderr=output)
@@ -58,17 +71,11 @@ def call_prefect(environment: dict[str, str], *words: str) -> None:
         raise UsboostError(f"`prefect {' '.join(words)}` failed; see {servers.log_of('deploy')}")
 
 
-def worker_command(pool: str, name: str) -> list[str]:
-    if pool not in POOLS:
-        raise UsboostError(f"there is no work pool {pool!r}; choose among {', '.join(POOLS)}")
+def worker_command(name: str) -> list[str]:
+    pool = name.rpartition("-")[0]
     limit = ["--limit", str(params.load().fits.gpu_slots)] if pool == "gpu" else []
     words = ["worker", "start", "--pool", pool, "--name", name, "--type", "process", *limit]
     return [sys.executable, "-m", "prefect", *words]
-
-
-def workers() -> list[str]:
-    """Return the names of the workers that `start` has started, <pool>-<number>, by their logs."""
-    return sorted(path.stem for pool in POOLS for path in servers.log_of("").parent.glob(f"{pool}-*.log"))
 
 
 def is_online(prefect: str, worker: str) -> bool:
@@ -98,7 +105,7 @@ def passwords(folder: Path) -> dict[str, str]:
     if missing := [name for name in PASSWORDS if not os.environ.get(name)]:
         raise UsboostError(
             f"the services ask for a password, and {missing[0]} is not set in the environment; "
-            "see docs/deploy.md"
+            "see docs/team.md"
         )
     prefect, user, password = (os.environ[name] for name in PASSWORDS)
     if ":" not in prefect or not prefect.isascii():
@@ -118,21 +125,6 @@ def passwords(folder: Path) -> dict[str, str]:
     }
 
 
-def check_password(mlflow: str, folder: Path) -> None:
-    """Raise `UsboostError` if MLflow's server knows the user from before, by another password."""
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-
-    try:
-        MlflowClient(mlflow).search_experiments(max_results=1)
-    except MlflowException as error:
-        raise UsboostError(
-            f"MLflow's server refuses MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD "
-            f"({error.error_code}); it keeps the password of its first start: give that, or delete "
-            f"{folder / 'mlflow-users.db'}"
-        ) from None
-
-
 def end_all(*but: str) -> int:
     """End all that is detached but these, workers and flow runs before the servers that they report to."""
     ended = 0
@@ -148,20 +140,14 @@ def start(
         None, help="port of Prefect's server; 0: any free one; default: the one that it had, or 4200"
     ),
     mlflow_port: int = MLFLOW_PORT,
-    worker: list[str] = typer.Option(list(POOLS), help="pool of a worker; may be repeated"),
-    prefect_db: str | None = typer.Option(
-        None, help="Prefect's database, e.g. postgresql+asyncpg://…; default: the home's"
-    ),
-    mlflow_db: str | None = typer.Option(
-        None, help="MLflow's database, e.g. postgresql+psycopg2://…; default: the home's"
-    ),
     artifacts: str | None = typer.Option(
         None, help="where MLflow's server keeps artifacts for clients elsewhere, e.g. s3://bucket/path"
     ),
-    auth: bool = typer.Option(False, "--auth", help="both servers ask for a password; see docs/deploy.md"),
+    auth: bool = typer.Option(False, "--auth", help="both servers ask for a password; see docs/team.md"),
 ) -> None:
     """Start the servers and workers, deploy prefect.yaml, and say where the pages are.
 
+    Databases are the home's, or those of PREFECT_SERVER_DATABASE_CONNECTION_URL and MLFLOW_BACKEND_STORE_URI.
     If a part does not start, nothing keeps running but a Prefect server that did before.
     """
     words = ["--app-name", "basic-auth"] if auth else []
@@ -170,56 +156,46 @@ def start(
     else:  # where flows keep them without a server, too
         root = servers.home() / "mlartifacts"
         words += ["--no-serve-artifacts", "--default-artifact-root", root.as_uri()]
-    names = {f"{pool}-{number}": pool for number, pool in enumerate(worker, start=1)}
 
     def up() -> dict[str, str]:
         known = servers.running()
-        if "mlflow" in known or any(name in known for name in workers()):
+        if "mlflow" in known or any(name in known for name in WORKERS):
             sentence = f"the services of {servers.home()} run already; `make services-stop` ends them"
             raise UsboostError(sentence)
         if not Path("prefect.yaml").is_file():
             raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
-        commands = {name: worker_command(pool, name) for name, pool in names.items()}
-        folder = servers.log_of("").parent
-        options = passwords(folder) if auth else {}
+        options = passwords(servers.log_of("").parent) if auth else {}
         before = ["prefect"] * ("prefect" in known)  # flows may be using it
         end_all(*before)  # what a crash left
-        for name in workers():
-            servers.log_of(name).unlink()
         try:
             tell("starting MLflow's server …")
-            store = mlflow_db or servers.mlflow_store()
+            store = os.environ.get("MLFLOW_BACKEND_STORE_URI") or servers.mlflow_store()
             servers.start_mlflow("mlflow", mlflow_port, store, *words, **options)
-            if prefect_db:
-                options["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = prefect_db
             found = {"prefect": servers.prefect_server(prefect_port, options)}
             found["mlflow"] = servers.wait_for("mlflow")
-            if auth:
-                check_password(found["mlflow"], folder)
+            page = first_page(found["mlflow"])
             # of workers, and of Prefect's commands: both servers, and where the code is
             own = {"PREFECT_API_URL": found["prefect"], "MLFLOW_TRACKING_URI": found["mlflow"]}
             if "USBOOST_REPOSITORY" not in os.environ:
                 own["USBOOST_CODE"] = str(Path.cwd())
             tell("starting the workers …")
-            for name, command in commands.items():  # each makes its work pool, unless it is there
-                servers.detach(name, command, own)
-            for name in commands:
+            for name in WORKERS:  # each makes its work pool, unless it is there
+                servers.detach(name, worker_command(name), own)
+            for name in WORKERS:
                 servers.wait_for(name, partial(is_online, found["prefect"], name))
             tell("deploying prefect.yaml …")
-            for pool in set(POOLS) - set(worker):
-                call_prefect(own, "work-pool", "create", pool, "--type", "process", "--overwrite")
-            call_prefect(own, "--no-prompt", "deploy", "--all")
+            deploy(own)
         except BaseException:
             end_all(*before)
             raise
-        return found
+        return {**found, "page": page}
 
     def work() -> None:
         with alone():
             found = up()
         print(f"Prefect  {found['prefect'].removesuffix('/api')}")
-        print(f"MLflow   {first_page(found['mlflow'])}")
-        print(f"workers  {', '.join(workers())}")
+        print(f"MLflow   {found['page']}")
+        print(f"workers  {', '.join(WORKERS)}")
         print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
         print(f"         PREFECT_API_URL={found['prefect']} prefect deployment run <name> --watch")
         print("to stop  make services-stop")
@@ -228,6 +204,7 @@ def start(
 
 
 def alone() -> AbstractContextManager[None]:
+    """Refuse while another command starts or stops the services of this home."""
     sentence = f"another command starts or stops the services of {servers.home()}; wait for it"
     return runtime.alone(servers.home() / "services/lock", sentence)
 
@@ -247,22 +224,6 @@ def stop() -> None:
             print(f"{end_all()} processes ended")
 
     runtime.exit_on_error(work)
-
-
-@app.command()
-def status() -> None:
-    """Say what answers; exit code 1 unless both servers and every worker that was started do."""
-    known = servers.running()
-    if "mlflow" not in known:
-        print("no services run here")
-        raise SystemExit(1)
-    found = {name: servers.address(name) for name in ("prefect", "mlflow")}
-    online = {name for name in workers() if name in known and found["prefect"]}
-    checks = {name: url is not None for name, url in found.items()}
-    checks |= {name: name in online and is_online(str(found["prefect"]), name) for name in workers()}
-    for name, fine in checks.items():
-        print(f"{name:<9}{found.get(name) or ''}  {'answers' if fine else 'does not answer'}")
-    raise SystemExit(not all(checks.values()))
 
 
 @app.command()

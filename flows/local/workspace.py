@@ -14,7 +14,7 @@ import io
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -182,32 +182,13 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
     }
 
 
-def differences(folder: Path) -> Iterator[str]:
-    """List what differs between a workspace's files and the checkout's, in a line for each."""
-    editor = params.editor()
-    documents = [editor.load((place / "params.yaml").read_text()) for place in (folder, ROOT)]
-    own, checkout = (dict(_flat(document)) for document in documents)
-    for key in dict.fromkeys([*own, *checkout]):
-        if own.get(key) != checkout.get(key):
-            yield f"params.yaml, {key}: {_shown(own, key)}; in the checkout {_shown(checkout, key)}"
-    for name in COPIED[1:]:
-        if (folder / name).is_file() and (folder / name).read_bytes() != (ROOT / name).read_bytes():
-            yield f"{name} is another than the checkout's"
-
-
-def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in document.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _shown(values: Mapping[str, Any], key: str) -> str:
-    if key not in values:
-        return "not there"
-    text = "null" if values[key] is None else str(values[key])
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def differences(folder: Path) -> list[str]:
+    """Name the files of a workspace that are not as the checkout has them."""
+    return [
+        name
+        for name in COPIED
+        if (folder / name).is_file() and (folder / name).read_bytes() != (ROOT / name).read_bytes()
+    ]
 
 
 def _changes(given: list[str]) -> dict[str, Any]:
@@ -243,8 +224,6 @@ def make_command(
 ) -> None:
     """Make a workspace from the checkout's files, or change one that is there as the options say."""
 
-    profile = "user" if profile == "own" else profile  # its name of before
-
     def work() -> None:
         changes: dict[str, Any] = {}
         if table:
@@ -262,9 +241,8 @@ def make_command(
         changes |= _changes(change)
         made = not (folder / "params.yaml").exists()
         make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)
-        if lines := [] if made else list(differences(folder)):
-            print(f"{folder} keeps what it has, which is not all as in the checkout:")
-            print("\n".join(f"  {line}" for line in lines))
+        if names := [] if made else differences(folder):
+            print(f"{folder} keeps its own {', '.join(names)}, other than the checkout's; `diff` shows how")
 
     runtime.exit_on_error(work)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.code import code_of
 from tasks.fits import features, models
-from tasks.folders import checkpoints_folder, prepared_folder, results_folder, task_of
+from tasks.folders import checkpoints_folder, code_of, prepared_folder, results_folder, task_of
 from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import described
@@ -95,7 +94,6 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
     """
     entry, task = models.entry_of(model, dataset, settings), task_of(dataset)
     estimator = models.build(model, dataset, settings, seed, task.name)
-    early = isinstance(estimator, EarlyBoostClassifier)
     path = prepared_folder(dataset) / "card.json"
     card = store.read_card(path.parent)
     readers = READERS_OF_A_TABLE if dataset == models.USER_TABLE else (READER,)
@@ -110,12 +108,11 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
         if not Path(weights).is_file():
             raise UsboostError(f"{weights}, images.pretrained of params.yaml, is missing")
         found["weights"] = sha256(Path(weights))
-    if early:
+    if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()
     if entry.needs_features:
         found["features"] = features_fingerprint(dataset, seed, settings)
     scoring = ["tasks.fits.cross_validation" if card.get("folds") else "tasks.fits.scores"]
-    scoring += ["tasks.fits.early"] * early
     fingerprint = key_of({**found, "scoring": digest(code_of(scoring))})
     return Cell(dataset, model, seed, fingerprint, settings, entry, task, estimator, found)
 

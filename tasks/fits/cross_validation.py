@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,29 +18,13 @@ from usboost.data.views import Views
 from usboost.datasets import store
 
 
-@dataclass(frozen=True)
-class Folds:
-    """The fits to the folds of one repetition.
-
-    Attributes
-    ----------
-    scores : the mean over the folds, as those of the split "test".
-    folds : the scores of each.
-    trace : the mean of the folds' rounds.
-    rounds : of the longest fit; seconds : of all fits.
-    """
-
-    scores: dict[str, dict[str, float]]
-    folds: list[dict[str, float]]
-    trace: pd.DataFrame
-    rounds: int
-    seconds: float
-
-
-def fit_folds(cell: Cell) -> Folds:
+def fit_folds(
+    cell: Cell,
+) -> tuple[dict[str, dict[str, float]], list[dict[str, float]], pd.DataFrame, dict[str, Any]]:
     """Fit and score a model on every fold of one repetition; the mean of the folds is the seed's score.
 
-    Encoders are fitted on each fold's training rows only.
+    Returns that mean as the scores of the split "test", each fold's scores, the mean of their rounds, and
+    the longest fit's rounds and the seconds of all. Encoders are fitted on each fold's training rows only.
     """
     card = store.read_card(prepared_folder(cell.dataset))
     frame = store.read_frame(prepared_folder(cell.dataset), "train")
@@ -64,4 +48,4 @@ def fit_folds(cell: Cell) -> Folds:
     scores = {"test": {name: float(np.mean([fold[name] for fold in scored])) for name in scored[0]}}
     trace = pd.concat(traces, ignore_index=True).groupby("round", as_index=False).mean(numeric_only=True)
     trace = trace.drop(columns="fold").astype({"seed": "int64", "round": "int64"})
-    return Folds(scores, scored, trace, max(map(len, traces)), seconds)
+    return scores, scored, trace, {"rounds": max(map(len, traces)), "fit_seconds": seconds}

@@ -21,7 +21,7 @@ from prefect.cache_policies import NO_CACHE
 from sklearn.base import clone
 
 from tasks import machine, tracking
-from tasks.fits import cross_validation, early, runs
+from tasks.fits import cross_validation, runs
 from tasks.fits import scores as scores_of
 from tasks.fits.cell import Cell
 from tasks.fits.features import fit_features, read_features
@@ -107,7 +107,7 @@ def run_of(cell: Cell, named: Path) -> Iterator[str]:
     tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": runs.place()}
     with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
         mlflow_pages.log_datasets(run_id, card, folder)
-        addresses.link_run(run_id, cell.name, tags)
+        addresses.link_run(run_id, cell.name)
         yield run_id
 
 
@@ -152,7 +152,7 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
     found = (_fit_table if is_user_table(card) else _fit_splits)(cell, run_id, kept)
     page.log(f"best round {found.best_round} of {len(found.model.history_)}, {found.seconds:.1f} s")
     page.log(page.scores_in_words(found.scores))
-    _log(cell, card, found, run_id)
+    _log(cell, found, run_id)
     if cell.seed == 0:
         from tasks.pages import inspection  # here, because matplotlib takes long to import
 
@@ -168,15 +168,13 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
 
 
 def _fit_folds(cell: Cell, card: dict[str, Any], out: Path, run_id: str) -> dict[str, Any]:
-    found = cross_validation.fit_folds(cell)
-    cost: dict[str, Any] = {"rounds": found.rounds, "fit_seconds": found.seconds}
-    tracking.log_scores(run_id, found.scores, **cost, folds=len(found.folds))
-    tracking.log_folds(run_id, found.trace, found.folds)
+    scores, folds, trace, cost = cross_validation.fit_folds(cell)
+    tracking.log_scores(run_id, scores, **cost, folds=len(folds))
+    tracking.log_folds(run_id, trace, folds)
     what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
-    page.log(f"{what}, {found.seconds:.1f} s")
-    page.log(page.scores_in_words(found.scores))
-    cost["best_round"] = found.rounds
-    return _write(cell, card, run_id, out, found.trace, {**cost, "scores": found.scores})
+    page.log(f"{what}, {cost['fit_seconds']:.1f} s")
+    page.log(page.scores_in_words(scores))
+    return _write(cell, card, run_id, out, trace, {**cost, "best_round": cost["rounds"], "scores": scores})
 
 
 def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
@@ -201,7 +199,7 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     predicted = scores_of.predict(cell.task, estimator, splits)
     scores = scores_of.score(cell.task, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
-        early.add_scores(estimator, cell.settings, splits, scores)
+        scores_of.add_early(estimator, cell.settings, splits, scores)
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
 
     def bundle() -> Bundle:
@@ -254,7 +252,7 @@ class _Rounds:
             model.set_params(checkpoint=place)
 
 
-def _log(cell: Cell, card: dict[str, Any], found: Fitted, run_id: str) -> None:
+def _log(cell: Cell, found: Fitted, run_id: str) -> None:
     """Log the model and its scores, once each, however often the fit is resumed."""
     with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
         if first:
@@ -267,7 +265,7 @@ def _log(cell: Cell, card: dict[str, Any], found: Fitted, run_id: str) -> None:
         if first:
             took: dict[str, Any] = {"best_round": found.best_round, "rounds": len(found.model.history_)}
             took |= {"fit_seconds": found.seconds, "logging_seconds": found.logging}
-            tracking.log_scores(run_id, found.scores, mlflow_pages.datasets(card), **took)
+            tracking.log_scores(run_id, found.scores, **took)
 
 
 def _write(

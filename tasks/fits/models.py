@@ -104,11 +104,7 @@ class FromParams(Parts):
         return {
             "n_inner": table.n_inner,
             "n_rounds": min(self.settings.sizes.boosting.rounds or full_length, full_length),
-            "shrinkage": chosen.shrinkage,
-            "sequential": chosen.sequential,
-            "step_fraction": chosen.step_fraction,
-            "trim": chosen.trim,
-            "patience": chosen.patience,
+            **chosen.model_dump(include={"shrinkage", "sequential", "step_fraction", "trim", "patience"}),
         }
 
     def steps(self) -> dict[str, Any]:
@@ -127,9 +123,7 @@ class FromParams(Parts):
         return {
             **several,
             "dnn1": self._head(table, sizes) or table.dnn1,
-            "dnn2": table.dnn2,
-            "dnn3": table.dnn3,
-            "fusion": table.fusion,
+            **table.model_dump(include={"dnn2", "dnn3", "fusion"}),
             **self._training(table, sizes),
             "patience": self.settings.networks.patience,
             **({"n_epochs": sizes.epochs} if sizes.epochs else {}),
@@ -140,9 +134,7 @@ class FromParams(Parts):
         chosen, trees = self.settings.features, self.settings.sizes.features.trees
         return {
             "n_trees": trees or self.settings.networks_of(self.dataset).bfv_trees,
-            "max_depth": chosen.max_depth,
-            "learning_rate": chosen.learning_rate,
-            "engine": chosen.engine,
+            **chosen.model_dump(include={"max_depth", "learning_rate", "engine"}),
         }
 
     def lightgbm(self) -> dict[str, Any]:
@@ -164,8 +156,7 @@ class FromParams(Parts):
 
     def weak_classifier(self) -> dict[str, Any]:
         """The section `earlyboost`."""
-        chosen = self.settings.earlyboost
-        return {"estimator": chosen.estimator, "max_depth": chosen.max_depth}
+        return self.settings.earlyboost.model_dump(include={"estimator", "max_depth"})
 
     @property
     def _table2(self) -> Table2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 from uuid import UUID
 
@@ -152,9 +152,10 @@ def run_on_workers(
             tell(f"no worker of the pool {pool} is online; the cells wait for one")
         while waiting:
             time.sleep(POLL_SECONDS)
-            found = _read(client, list(waiting))
             for run_id, (cell, number) in list(waiting.items()):
-                run = found.get(run_id)
+                run: FlowRun | None = None
+                with suppress(ObjectNotFound):
+                    run = client.read_flow_run(run_id)
                 reason = _reason(run)
                 if reason is None:
                     continue
@@ -229,14 +230,6 @@ def _submit(cell: Cell, chosen: Fits) -> UUID:
         tags=[f"fits:{cell.dataset}"],
     )
     return UUID(str(run.id))
-
-
-def _read(client: SyncPrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
-    found: list[FlowRun] = []
-    for start in range(0, len(ids), PAGE):
-        some = FlowRunFilter.model_validate({"id": {"any_": ids[start : start + PAGE]}})
-        found += client.read_flow_runs(flow_run_filter=some, limit=PAGE)
-    return {run.id: run for run in found}
 
 
 def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
 
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
@@ -22,28 +19,16 @@ PREFECT_PAGES = "/v2"
 """Prefect has its pages twice: its root leads to those here, an address without this to the older ones."""
 
 
-def mlflow(run_id: str) -> tuple[str | None, bool]:
-    """Return the server that shows a run, and whether it answers.
-
-    It is the server that keeps the store, else that of `make ui` on loopback, which starts it there; None
-    where that port has another store's server.
-    """
+def mlflow() -> str:
+    """Return the server that shows runs: the one that keeps the store, else that of `make ui`."""
     store = os.environ.get("MLFLOW_TRACKING_URI", "")
-    if store.startswith("http"):
-        return store.rstrip("/"), True
     own = f"http://127.0.0.1:{os.environ.get('USBOOST_MLFLOW_PORT', '5000')}"
-    try:
-        with urllib.request.urlopen(f"{own}/api/2.0/mlflow/runs/get?run_id={run_id}", timeout=2):
-            return own, True
-    except urllib.error.HTTPError:  # it does not know the run
-        return None, False
-    except OSError:
-        return own, False
+    return store.rstrip("/") if store.startswith("http") else own
 
 
-def run_page(server: str | None, experiment: str, run_id: str) -> str | None:
+def run_page(experiment: str, run_id: str) -> str:
     """Return the address of a run's page."""
-    return server and f"{server}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
+    return f"{mlflow()}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
 
 
 def prefect(flow_run_id: str) -> str | None:
@@ -57,49 +42,37 @@ def prefect(flow_run_id: str) -> str | None:
     return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
 
 
-def link_run(run_id: str, what: str, tags: Mapping[str, str]) -> None:
-    """Link an MLflow run on the page of this flow run, and say what it comes from.
+def link_run(run_id: str, what: str) -> None:
+    """Link an MLflow run, which says what it comes from, on the page of this flow run.
 
     Parameters
     ----------
     what : the run stands for, e.g. ``ci_a/2wl/seed-0``.
-    tags : as `tasks.pages.mlflow_pages.lineage` gives them.
     """
     if not page.inside_a_run():
         return
-    sources = [f"DVC stage `{tags['stage']}`"] if "stage" in tags else []
-    sources += [f"{k.removeprefix('input.')} `{tags[k]}`" for k in tags if k.startswith("input.")]
-    if "git.commit" in tags:
-        sources.append(f"commit `{tags['git.commit'][:10]}`" + " and changes" * (tags["git.dirty"] == "true"))
-    origin = ": ".join([f"MLflow run of {what}", *filter(None, [", ".join(sources)])])
     try:
         experiment = MlflowClient().get_run(run_id).info.experiment_id
     except (MlflowException, OSError):
         return  # MLflow is away; the fit will say so
-    server, up = mlflow(run_id)
-    address = run_page(server, experiment, run_id)
-    text = f"MLflow run of {what}" if address and up else f"MLflow run `{run_id}`"
-    _show(address, up, page.key("mlflow", what), text, origin)
-    page.log(f"MLflow run {address or run_id}")
+    address = run_page(experiment, run_id)
+    _show(address, page.key("mlflow", what), f"MLflow run `{run_id}`", f"MLflow run of {what}")
+    page.log(f"MLflow run {address}")
 
 
 def link_version(version: ModelVersion, description: str) -> None:
     """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
-    name, (server, up) = version.name, mlflow(version.run_id or "")
-    what = f"{name}, version {version.version}"
-    address = server and f"{server}/#/models/{name}/versions/{version.version}"
-    _show(address, up, page.key("model", name), what, description)
+    name, what = version.name, f"{version.name}, version {version.version}"
+    address = f"{mlflow()}/#/models/{name}/versions/{version.version}"
+    _show(address, page.key("model", name), what, description)
     rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
     page.show_table(page.key("model", name, "tags"), rows, what)
     if version.run_id:
-        link_run(version.run_id, what, {})
+        link_run(version.run_id, what)
 
 
-def _show(address: str | None, up: bool, key: str, text: str, description: str) -> None:
-    """Show a link, or while no server shows its page a text that says which will."""
-    if address and up:
-        given: dict[str, str] = {"link": address, "link_text": text}
-        page.show(artifacts.create_link_artifact, key=key, description=description, **given)
-    else:
-        shown = f"{text}; `make ui` shows it" + (f" [here]({address})" if address else "")
-        page.show(artifacts.create_markdown_artifact, shown, key=key, description=description)
+def _show(address: str, key: str, text: str, description: str) -> None:
+    """Show a link; of a store that is a file with the command whose server it leads to."""
+    command = "" if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http") else ", once `make ui` runs"
+    shown = f"[{text}]({address}){command}"
+    page.show(artifacts.create_markdown_artifact, shown, key=key, description=description)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -24,7 +24,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.evaluation.ranking import metric_name
 
-SECONDS = 2.0  # between two updates of a progress artifact
+SECONDS = 10.0  # between two lines on how far a fit is
 WAIT_SECONDS = 5.0  # at most, until something is shown
 AWAY = (httpx.HTTPError, RuntimeError)  # there is no server, or the flow run is over and its client closed
 
@@ -100,9 +100,7 @@ def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:
 
 
 class ShowProgress(Callback):
-    """Shows how many rounds of a fit are done as a progress artifact.
-
-    A thread of its own sends it, every `SECONDS` at most and once at the end: the fit only counts.
+    """Logs how far a fit is, every `SECONDS` at most; Prefect sends the lines in the background.
 
     Parameters
     ----------
@@ -111,46 +109,14 @@ class ShowProgress(Callback):
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self._thread: threading.Thread | None = None
 
     def on_fit_begin(self, fit: Any) -> None:
-        self._total, self._done, self._text = int(fit.n_rounds), 0, "begins"
-        self._ended = threading.Event()
-        if inside_a_run():
-            self._thread = threading.Thread(target=copy_context().run, args=(self._send,), daemon=True)
-            self._thread.start()
+        self._total, self._next = int(fit.n_rounds), 0.0
 
     def on_round(self, round_: Round) -> bool:
-        self._done = round_.index
-        shown = {"risk": "risk_train", "validation F1": "f1_val", "validation RMSE": "rmse_val"}
-        values = [f", {n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
-        self._text = f"round {round_.index} of at most {self._total}{''.join(values)}"
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + SECONDS
+            shown = {"risk": "risk_train", "validation F1": "f1_val", "validation RMSE": "rmse_val"}
+            values = [f", {n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
+            log(f"{self.what}: round {round_.index} of at most {self._total}{''.join(values)}")
         return False
-
-    def on_fit_end(self) -> None:
-        if self._thread is None:
-            return
-        if sys.exception() is None:
-            self._text = f"ended: {self._text}"
-            self._done = self._total  # a fit that stops early is done, too
-        self._ended.set()
-        self._thread.join(WAIT_SECONDS)
-        self._thread = None
-
-    def _send(self) -> None:
-        artifact: Any = None
-        sent: tuple[float, str] | None = None
-        while True:
-            last = self._ended.is_set()
-            now = (100.0 * self._done / max(self._total, 1), f"{self.what}: {self._text}")
-            if now != sent:
-                with suppress(*AWAY):  # the next look tries again
-                    if artifact is None:
-                        name = key("progress", self.what)
-                        artifact = artifacts.create_progress_artifact(now[0], key=name, description=now[1])
-                    else:
-                        artifacts.update_progress_artifact(artifact, now[0], now[1])
-                    sent = now
-            if last:
-                return
-            self._ended.wait(SECONDS)

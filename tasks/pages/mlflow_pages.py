@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,30 +116,11 @@ def tags_of(cell: Cell, profile: str) -> dict[str, str]:
     given = lineage(inputs)
     given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
     given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
-    given |= {CURVES: "first" if "order" in entry.figures else "others"}
     given |= {MLFLOW_RUN_COLOR: colour} if (colour := model_colour(cell.model)) else {}
     about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
     places = {"report": REPORTS / "index.html", "results": cell.results}
     words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
     return given | described(about, given, inputs, ["python", "-m", "flows.fit", *words], **places)
-
-
-def with_scores(described: str, scores: str) -> str:
-    """Put the scores below a description's first line: the page's own list begins with the rounds."""
-    first, *rest = described.split("\n")
-    return "\n".join([first, "", f"Scores: {scores}", *rest])
-
-
-def datasets(card: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the name and digest in MLflow of each split of a prepared dataset, from its card."""
-    images, named = card.get("images", {}).get("splits", {}), {}
-    for split, about in card["splits"].items():
-        shards = "".join(shard["sha256"] for shard in images.get(split, {}).get("shards", []))
-        digest = about["sha256"]
-        if shards:
-            digest = hashlib.sha256(f"{digest}{shards}".encode()).hexdigest()
-        named[split] = str(card["dataset"]), digest[:12]
-    return named
 
 
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
@@ -150,22 +131,16 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
     card : of the dataset
     folder : that it was read from
     """
-    kinds = {name: about["kind"] for name, about in card["columns"].items()}
-    schema = [
-        {"name": name, "type": "double" if kind in ("continuous", "number") else "string", "required": True}
-        for name, kind in kinds.items()
-    ]
-    inputs = []
-    for split, (name, digest) in datasets(card).items():
-        about = card["splits"][split]
-        profile = {"num_rows": about["rows"], "num_elements": about["rows"] * len(kinds)}
+    inputs, images = [], card.get("images", {}).get("splits", {})
+    for split, about in card["splits"].items():
+        shards = "".join(shard["sha256"] for shard in images.get(split, {}).get("shards", []))
+        digest = hashlib.sha256(f"{about['sha256']}{shards}".encode()).hexdigest()
         dataset = Dataset(
-            name=name,
-            digest=digest,
+            name=str(card["dataset"]),
+            digest=digest[:12],
             source_type="local",
             source=json.dumps({"uri": (folder / f"{split}.parquet").as_posix()}),
-            schema=json.dumps({"mlflow_colspec": schema}),
-            profile=json.dumps({**profile, **{k: about[k] for k in ("classes", "label") if k in about}}),
+            profile=json.dumps({"num_rows": about["rows"]}),
         )
         context = "cross-validation" if card.get("folds") else {"val": "validation"}.get(split, split)
         inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))
@@ -219,81 +194,44 @@ def made_by(run_id: str) -> dict[str, Any]:
     }
 
 
-VIEWS = {"classification": "usboost", "regression": "usboost-numbers"}
-"""The views of an experiment's runs that ours link to, by task."""
+VIEW = "mlflow.sharedViewState.usboost"
+"""The tag with the view of an experiment's runs that ours link to."""
 
-CURVES = "curves"
-"""The tag of a run that has ``first`` if its curves are to be seen first, those of 2WL and 2WL2O; and the end
-of the views' names that show curves: MLflow draws those of the first ten runs."""
-
-SCORES = {
-    "classification": ("test/f1", "test/log_loss", "test/accuracy", "val/f1", "val/log_loss"),
-    "regression": ("test/rmse", "test/r2", "val/rmse"),
-}
-"""The columns of scores, by task; before them stand dataset, model and seed."""
-
-OPEN = ("step", "score", "risk", "test")
-FOLDED = ("val", "fold", "weak_learner", "seconds", "ranks", "Model metrics", "System metrics")
-"""Sections of charts, from the top; MLflow gives the last two to names without a slash and the machine's."""
-
-_TAG = "mlflow.sharedViewState."
-_NOTE = "One run for each fit: "
+SCORES = ("test/f1", "test/log_loss", "test/rmse", "val/f1", "val/log_loss", "val/rmse")
+"""The columns of scores, as far as a task has them; before them stand dataset, model and seed."""
 
 
-def add_views(experiment_id: str, tags: Mapping[str, str], tasks: Collection[str]) -> None:
-    """Give an experiment its kind, views for its tasks and a description with links; a user's own stay."""
-    # that it is one of models: MLflow 3.17 goes by what a browser has chosen
-    wanted = {"mlflow.experimentKind": "custom_model_development"}
-    for task in tasks:
-        of = " of numbers" * (task == "regression")
-        wanted[_TAG + VIEWS[task]] = state(f"Scores and steps{of}", task)
-        wanted[f"{_TAG}{VIEWS[task]}-{CURVES}"] = state(f"Curves{of}", task, curves=True)
-    view = VIEWS[next(iter(tasks))]
-    pages = runs_page(experiment_id, view), runs_page(experiment_id, f"{view}-{CURVES}", charts=True)
-    if tags.get(MLFLOW_RUN_NOTE, _NOTE).startswith(_NOTE) and pages[1] not in tags.get(MLFLOW_RUN_NOTE, ""):
-        tags = {name: value for name, value in tags.items() if name != MLFLOW_RUN_NOTE}
-    # these words are read on MLflow's pages for language models, which it opens first
-    choose = "Choose **Model training** at the top left, once, and MLflow opens these."
-    wanted[MLFLOW_RUN_NOTE] = f"{_NOTE}[scores]({pages[0]}), [curves]({pages[1]}). {choose}"
-    for name in wanted.keys() - tags.keys():
-        MlflowClient().set_experiment_tag(experiment_id, name, wanted[name])
-
-
-def state(title: str, task: str, *, curves: bool = False) -> str:
-    """Return a saved view as MLflow's pages keep it in a tag: the scores of a task's runs, the newest first.
-
-    With `curves` it is of the runs that have steps, 2WL and 2WL2O first.
-    """
-    sections = [
-        {"uuid": f"usboost-{name}", "name": name, "display": name in OPEN, "isReordered": True, "columns": 2}
-        for name in (*OPEN, *FOLDED)
-    ]
+def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
+    """Give an experiment its kind, a view of scores and a description with a link; a user's own stay."""
     columns = [f"params.`{name}`" for name in ("dataset", "model", "seed")]
-    columns += [f"metrics.`{name}`" for name in SCORES[task]]
-    shown = {
-        "searchFilter": "tags.kind = 'boosting' and attributes.status = 'FINISHED'" if curves else "",
-        **({"orderByKey": f"tags.`{CURVES}`", "orderByAsc": True} if curves else {}),
+    columns += [f"metrics.`{name}`" for name in SCORES]
+    state = {
+        "searchFilter": "",
         "selectedColumns": columns,
         "columnOrder": columns,
         "columnWidths": dict.fromkeys(columns, 90),
         "compareRunCharts": [],  # the page adds one for each metric
-        "compareRunSections": sections,
-        "isAccordionReordered": True,
     }
     now = int(time.time() * 1000)
-    return json.dumps({"name": title, "createdAt": now, "updatedAt": now, "state": json.dumps(shown)})
+    view = {"name": "Scores", "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
+    # these words are read on MLflow's pages for language models, which it opens first
+    choose = "Choose **Model training** at the top left, once, and MLflow opens these."
+    wanted = {
+        "mlflow.experimentKind": "custom_model_development",
+        VIEW: json.dumps(view),
+        MLFLOW_RUN_NOTE: f"One run for each fit: [scores]({runs_page(experiment_id)}). {choose}",
+    }
+    for name in wanted.keys() - tags.keys():
+        MlflowClient().set_experiment_tag(experiment_id, name, wanted[name])
 
 
-def runs_page(experiment_id: str, view: str = VIEWS["classification"], *, charts: bool = False) -> str:
-    """Return the end of the address of an experiment's runs: in a table, or their curves."""
-    shown = "&compareRunsMode=CHART" if charts else ""
-    return f"#/experiments/{experiment_id}/runs{addresses.TRAINING_VIEW}&viewStateShareKey={view}{shown}"
+def runs_page(experiment_id: str) -> str:
+    """Return the end of the address of an experiment's runs."""
+    view = VIEW.rpartition(".")[2]
+    return f"#/experiments/{experiment_id}/runs{addresses.TRAINING_VIEW}&viewStateShareKey={view}"
 
 
 def first_page(store: str, profile: str) -> str:
     """Return the end of the address to begin at: a profile's runs, or else the experiments."""
     found = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
-    if not found:
-        return f"#/experiments{addresses.TRAINING_VIEW}"
-    made = [view for view in VIEWS.values() if _TAG + view in found.tags]
-    return runs_page(found.experiment_id, *made[:1])
+    return runs_page(found.experiment_id) if found else f"#/experiments{addresses.TRAINING_VIEW}"

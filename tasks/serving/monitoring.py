@@ -17,7 +17,7 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
-from tasks.serving.promotion import ALIAS, registered_name
+from tasks.serving.logged_model import ALIAS, registered_name
 from usboost.datasets import image_store, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
@@ -37,7 +37,12 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> tuple[Mod
     folder = prepared_folder(dataset)
     prepared = store.read_card(folder)
     name, data = registered_name(dataset), mlflow_pages.digest(folder)
-    version = champion(name, dataset)
+    try:
+        version = MlflowClient().get_model_version_by_alias(name, ALIAS)
+    except MlflowException as error:
+        raise UsboostError(
+            f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first"
+        ) from error
     if version.tags.get("data") != data:
         raise UsboostError(
             f"version {version.version} of {name} was fitted to other data than those in {folder}; "
@@ -64,16 +69,6 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> tuple[Mod
         tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
         MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
     return version, run_id, columns
-
-
-def champion(name: str, dataset: str) -> ModelVersion:
-    """Return the version of a registered model that has the alias. Raises `UsboostError` if there is none."""
-    try:
-        return MlflowClient().get_model_version_by_alias(name, ALIAS)
-    except MlflowException as error:
-        raise UsboostError(
-            f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first"
-        ) from error
 
 
 def _without(prepared: Mapping[str, Any], splits: Sequence[str]) -> list[int]:

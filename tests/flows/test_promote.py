@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.local import runtime
+from flows.local.servers import free_port
 from flows.local.workspace import changes_for
 from tests.flows.conftest import Workspace
 from tests.flows.user_table import asked, served
@@ -69,7 +69,7 @@ def fitted(reproduced: Workspace, tmp_path_factory: pytest.TempPathFactory) -> W
 
     workspace.params(user)
     (workspace.folder / "dvc.lock").unlink()  # it has the demo's digests
-    # where docs/serving.md has the store
+    # where docs/team.md has the store
     (workspace.folder / ".usboost").symlink_to(workspace.environment["USBOOST_HOME"])
     workspace.flow("data", "user_table")
     workspace.flow("fit", "user_table", *(f"--model={model}" for model in MODELS))
@@ -169,7 +169,7 @@ def test_the_pages_commands_serve_it_and_a_row_may_have_gaps(promoted: Workspace
     known = json.loads(promoted.run(sys.executable, "-c", PREDICT, **store(promoted)).stdout)
     rows = pd.DataFrame(known["rows"]["data"], columns=known["rows"]["columns"])
     body = json.dumps({"dataframe_records": json.loads(rows.to_json(orient="records"))}).encode()
-    port = runtime.free_port()
+    port = free_port()
     with served(promoted.folder, promoted.environment, port) as address:
         request = urllib.request.Request(
             f"{address}/invocations", body, {"Content-Type": "application/json"}, method="POST"

@@ -46,7 +46,7 @@ def test_from_the_tutorials_table_to_an_answer_with_gaps(
     assert set(results["dataset"]) == {"user_table"}
     assert set(results["model"]) == set(catalogue.compared(one_table=False))
     (best,) = re.findall(r"<li>Selected \(validation [^<]*<b>([^<]+)</b>", page)
-    promoted = run(block("serving.md", "sh", "flows.promote"), workspace)
+    promoted = run(block("team.md", "sh", "flows.promote user_table"), workspace)
     (model,) = re.findall(r"user_table (\w+) seed 0: f1", promoted)
     assert catalogue.title(model) == best
     port = runtime.free_port()

@@ -1,4 +1,4 @@
-"""Commands and code of docs/serving.md, run as they stand, and a model's server that they start."""
+"""Commands and code of docs/team.md, run as they stand, and a model's server that they start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def block(page: str, language: str, having: str) -> str:
 @contextmanager
 def served(folder: Path, environment: Mapping[str, str], port: int) -> Iterator[str]:
     """The address of the server that the page's commands start, on another port."""
-    commands = block("serving.md", "sh", "mlflow models serve").replace(f"--port {PORT}", f"--port {port}")
+    commands = block("team.md", "sh", "mlflow models serve").replace(f"--port {PORT}", f"--port {port}")
     assert str(port) in commands
     server = subprocess.Popen(
         ["bash", "-c", commands],
@@ -61,7 +61,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 
 def asked(image: Path, port: int) -> Any:
     """The answer to the page's request, a row with gaps, with this image."""
-    code = block("serving.md", "python", "/invocations").replace(PORT, str(port))
+    code = block("team.md", "python", "/invocations").replace(PORT, str(port))
     code = code.replace('"image.png"', repr(str(image)))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -6,6 +6,7 @@ import re
 import socket
 import time
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -26,20 +27,16 @@ def address(request):
             yield
 
 
-@pytest.mark.filterwarnings("ignore:Artifact creation outside")
 def test_a_fit_does_not_wait_for_the_server(address, monkeypatch):
-    monkeypatch.setattr(page, "inside_a_run", lambda: True)  # a real run would need a server that answers
-    monkeypatch.setattr(page, "WAIT_SECONDS", 0.1)
+    of = {"flow_run_id": str(uuid4())}  # a real run would need a server that answers
+    monkeypatch.setattr(page, "log", lambda text: page._log.info(text, extra=of))
     monkeypatch.setattr(page, "SECONDS", 0.01)
     shown = page.ShowProgress("ci_b 2wl seed 0")
     shown.on_fit_begin(SimpleNamespace(n_rounds=1000))
     started = time.perf_counter()
     for index in range(1, 1001):
         shown.on_round(Round(index, {"risk_train": 0.5}, {"total": 0.0}, None))
-    rounds = time.perf_counter() - started
-    shown.on_fit_end()
-    assert rounds < 5  # where each waited for an answer it would be minutes
-    assert time.perf_counter() - started < rounds + 5
+    assert time.perf_counter() - started < 5  # where each waited for an answer it would be minutes
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def team(
         "AWS_DEFAULT_REGION": "us-east-1",
     }
     own.flow(
-        *("local.services", "start", "--worker", "gpu", "--artifacts", f"s3://{BUCKET}/artifacts"),
-        *("--prefect-db", f"postgresql+asyncpg://{postgres}/prefect"),
-        *("--mlflow-db", f"postgresql+psycopg2://{postgres}/mlflow"),
+        *("local.services", "start", "--artifacts", f"s3://{BUCKET}/artifacts"),
+        PREFECT_SERVER_DATABASE_CONNECTION_URL=f"postgresql+asyncpg://{postgres}/prefect",
+        MLFLOW_BACKEND_STORE_URI=f"postgresql+psycopg2://{postgres}/mlflow",
     )
     try:
         own.environment |= {"HOME_OF_SERVICES": str(folder / "home")}
