@@ -95,5 +95,5 @@ def test_every_option_is_explained():
 
 def test_defaults_that_depend_on_the_table_are_shown():
     shown = " ".join(run("fit", "--help-all").output.split())
-    for default in ("the rarer", "what it looks like", "character n-grams"):
+    for default in ("the rarer", "what it looks like"):
         assert f"[default: {default}]" in shown

@@ -16,7 +16,7 @@ from usboost.datasets import store
 pytestmark = pytest.mark.slow
 
 COLUMNS = ["dataset", "model", "seed", "split", "metric", "value"]
-COLUMNS += ["relative_improvement_pct", "rounds", "fit_seconds"]
+COLUMNS += ["relative_improvement_pct", "best_round", "rounds", "fit_seconds"]
 
 
 def runs(workspace) -> pd.DataFrame:

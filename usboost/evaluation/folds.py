@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
 
 from usboost.errors import UsboostError, option, silenced
 from usboost.shards.collective import world
@@ -119,6 +118,8 @@ class Related:
             )
         # of numbers as of one class: groups by chance, and parts of about one size
         strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
+        from sklearn.model_selection import StratifiedGroupKFold  # here: a refusal loads none of it
+
         splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed % 2**32)
         part = np.empty(len(self.groups), dtype=np.int64)
         with silenced("The least populated class"):
@@ -177,6 +178,8 @@ def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = N
     """
     if related is not None:
         return related.folds(most, y, seed)
+    from sklearn.model_selection import KFold, StratifiedKFold
+
     if y.dtype.kind not in "iu":
         if len(y) < 2:
             raise UsboostError("there is one row only, so no fold can be held out; add rows")
@@ -332,6 +335,8 @@ class Divisible:
             for k in range(folds):
                 yield np.flatnonzero(part != k), np.flatnonzero(part == k)
         else:
+            from sklearn.model_selection import KFold, StratifiedKFold
+
             splitter = KFold if self.codes is None else StratifiedKFold
             yield from splitter(folds, shuffle=True, random_state=seed).split(np.zeros(self.n), self.codes)
 
