@@ -94,7 +94,8 @@ def test_dvc_shows_every_fits_scores_and_the_steps_of_boosting(reproduced):
     plots = json.loads(reproduced.run("dvc", "plots", "show", "--json").stdout)["data"]
     for name in ("epsilon", "delta"):
         (drawn,) = plots[f"reports/curves/{name}/ci_b-2wl.csv"]
-        assert all(float(point[name]) > 0 for point in drawn["content"]["data"]["values"])
+        steps = [float(point[name]) for point in drawn["content"]["data"]["values"]]
+        assert min(steps) >= 0 and max(steps) > 0  # one that would raise the risk is not taken
     assert "reports/curves/score/user_table-bfv_dnn.csv" in plots
 
 
