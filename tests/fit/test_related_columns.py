@@ -41,7 +41,7 @@ def table(seed: int = 0) -> pd.DataFrame:
 
 
 def blend(seed: int) -> EnsembleClassifier:
-    return EnsembleClassifier({"one": NotingClassifier()}, folds=3, random_state=seed)
+    return EnsembleClassifier({"one": NotingClassifier()}, folds=3, random_state=seed, refit_full=False)
 
 
 @pytest.mark.parametrize("key", ["group", "time"])
