@@ -1,7 +1,5 @@
 """Small seeded data in two views."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

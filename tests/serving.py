@@ -1,7 +1,5 @@
 """A server of files on loopback, for downloads that go wrong."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`make size`: how large the project is, beside the budget in pyproject.toml and the last commit on main."""
 
-from __future__ import annotations
-
 import subprocess
 import tomllib
 from collections.abc import Callable

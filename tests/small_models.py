@@ -1,7 +1,5 @@
 """Classifiers that fit in a blink."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from usboost.learners.networks.learner import NetworkLearner

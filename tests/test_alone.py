@@ -1,7 +1,5 @@
 """The library without its pipeline: `tests/test_wheel.py` in small, with what is installed here."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Docker is not needed; nothing is built here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The documentation: its examples run, its links lead somewhere, its tables are the parameters."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

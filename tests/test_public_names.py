@@ -1,7 +1,5 @@
 """The names of `usboost` itself: there, documented, typed, and loaded only when they are asked for."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import inspect

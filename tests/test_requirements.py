@@ -1,7 +1,5 @@
 """What is imported is declared, by whom it is needed; what is declared is needed."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """The documentation site: links and anchors lead somewhere, and it needs nobody else's server."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The project stays within its budget; whoever needs more takes something away first."""
 
-from __future__ import annotations
-
 from tests import size
 
 

@@ -1,7 +1,5 @@
 """Our own parts, and a user's, pass the checks of `usboost.testing`; broken ones do not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

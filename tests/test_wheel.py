@@ -1,7 +1,5 @@
 """The wheel, built from the tracked files and installed alone, with nothing of the checkout in sight."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

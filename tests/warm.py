@@ -5,8 +5,6 @@ times.
 The process answers on a socket that only its owner reaches, and ends with the one that started it.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What the command line shows: help in groups, what was meant by an unknown name, progress bars."""
 
-from __future__ import annotations
-
 import pytest
 import typer.main
 from typer.testing import CliRunner

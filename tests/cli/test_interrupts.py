@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM, as a terminal and a scheduler send them to a command."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The command line is the outermost layer, and it opens quickly."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

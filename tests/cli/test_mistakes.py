@@ -1,7 +1,5 @@
 """Every mistake is one sentence on stderr that names what is wrong, exit code 1, and nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Options are declared once, messages name them as their reader gives them; a user's own learner."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

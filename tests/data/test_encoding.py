@@ -1,7 +1,5 @@
 """The encoder: what it learns, from which rows, its description; one form of a value in every writing."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from decimal import Decimal

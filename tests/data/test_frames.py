@@ -1,7 +1,5 @@
 """Sequences in all forms that are taken, the mistakes that are not, and views that stay aligned."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Images as a view: rows as numpy cuts them, decoded bytes equal to the pixels that were encoded."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables on disk, and tables of codes: what is made of them is what it would be in memory."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

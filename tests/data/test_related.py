@@ -1,7 +1,5 @@
 """Related rows are divided by whole groups, or so that the later ones judge."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

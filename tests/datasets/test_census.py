@@ -1,7 +1,5 @@
 """Census-Income: files of the demo, broken in every way, the real ones, and backward elimination."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

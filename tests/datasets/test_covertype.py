@@ -1,7 +1,5 @@
 """CT: the raw file read strictly, three classes, an image of the clean class, 9 % of labels switched."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

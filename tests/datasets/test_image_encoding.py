@@ -1,7 +1,5 @@
 """Shards of images: the same bytes however they are made, resumable, and bad images named."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

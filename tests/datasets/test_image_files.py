@@ -1,7 +1,5 @@
 """Every kind of image people have becomes the square that is meant, or is refused by name."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator

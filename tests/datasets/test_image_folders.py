@@ -1,7 +1,5 @@
 """Which images ILSVRC2012 and Tiny ImageNet hold, in each of the layouts in which people have them."""
 
-from __future__ import annotations
-
 import shutil
 import zipfile
 from pathlib import Path

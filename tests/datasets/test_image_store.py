@@ -1,7 +1,5 @@
 """A prepared dataset with images: round trip, links instead of copies, and every way shards can be wrong."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """MI: the 500 numbers on their side of the plane, the switched labels, the images in their rows."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

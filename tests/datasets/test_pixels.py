@@ -1,7 +1,5 @@
 """Bits, photometric kinds and broken EXIF: the pixels that are meant, written out."""
 
-from __future__ import annotations
-
 import struct
 import warnings
 import zlib

@@ -1,7 +1,5 @@
 """Random choices that keep the classes' shares."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

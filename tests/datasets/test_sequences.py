@@ -1,7 +1,5 @@
 """Sequences and Iris: what the bundled sets hold, and the raw files' formats read strictly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

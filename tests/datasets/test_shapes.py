@@ -1,7 +1,5 @@
 """Drawn shapes are what their class says, and the same ones whatever is drawn beside them."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 

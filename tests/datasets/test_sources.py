@@ -1,7 +1,5 @@
 """Finding and downloading raw files, against a real server; work spread over processes."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The prepared form: round trip, replacement as a whole, and every way a folder can be wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small table with images, and models fitted to it through the command line."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Models on the same folds, through the library and the command line, and what is said of them."""
 
-from __future__ import annotations
-
 import io
 import re
 

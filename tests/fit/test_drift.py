@@ -1,7 +1,5 @@
 """A table of requests against the training rows of a model, and drift against literal definitions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimators for DataFrames: scikit-learn's checks and tools, awkward columns, text, prices, files."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

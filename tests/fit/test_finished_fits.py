@@ -1,7 +1,5 @@
 """A comparison or a fit that is killed goes on, and gives what it would have given."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Of few rows folds say how far a model goes, how probabilities are tempered, and how good it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A bundle that reads several columns of images, of which any row may lack some."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

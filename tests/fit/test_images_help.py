@@ -1,7 +1,5 @@
 """Whether images help is said by rows as they count."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the command line notes is a warning in Python and an entry of a served model's log."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

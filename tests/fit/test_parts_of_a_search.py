@@ -1,7 +1,5 @@
 """A trial is scored by samples of each part, and taken where it is better beyond noise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

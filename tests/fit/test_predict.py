@@ -1,7 +1,5 @@
 """A fitted model on raw rows: a batch as all at once, whole or not at all, and why it answers so."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models by their aim, and what the commands say of an ensemble's members."""
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -1,7 +1,5 @@
 """Groups and times of a user's table reach every split; nothing is on two sides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The page about a model on labelled rows."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

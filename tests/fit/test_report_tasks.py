@@ -1,7 +1,5 @@
 """The report of two classes and of a number, against scores and shuffles written out."""
 
-from __future__ import annotations
-
 import json
 import re
 

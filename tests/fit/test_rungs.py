@@ -1,7 +1,5 @@
 """Successive halving."""
 
-from __future__ import annotations
-
 import optuna
 import pytest
 

@@ -1,7 +1,5 @@
 """One form of a fitted model, whoever wrote it: bundles of earlier commits, of the pipeline, served rows."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

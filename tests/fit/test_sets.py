@@ -1,7 +1,5 @@
 """Sets of classes that hold the true one of 9 in 10 rows."""
 
-from __future__ import annotations
-
 import json
 
 import mlflow

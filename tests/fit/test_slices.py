@@ -1,7 +1,5 @@
 """Scores by the groups of a column: the groups, on a report and of a comparison."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

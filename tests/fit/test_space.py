@@ -1,7 +1,5 @@
 """Spaces, and settings by path."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

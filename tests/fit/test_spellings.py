@@ -1,7 +1,5 @@
 """One model gives one answer for one row, however its values are typed or written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The search for settings on a user's table."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

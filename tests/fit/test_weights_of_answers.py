@@ -1,7 +1,5 @@
 """Which weights count where: those of classes in fits and early stopping, the rows' own in all answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

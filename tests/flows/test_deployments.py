@@ -1,7 +1,5 @@
 """prefect.yaml and automations.yaml: what Prefect makes of them, and that nothing runs unasked."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A dataset's fits on every task runner: equal numbers, nothing fitted twice, failures named."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

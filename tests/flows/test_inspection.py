@@ -1,7 +1,5 @@
 """What the training flow keeps of a fitted model, in the folder and in MLflow."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Mistakes and faults in the pipeline: one sentence, and what is on disk stays."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nightly fits: a table that has grown is read again, and only then is anything fitted."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

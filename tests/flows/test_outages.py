@@ -1,7 +1,5 @@
 """MLflow away, locked or unwritable in the middle of a fit: one sentence, and nothing is logged twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

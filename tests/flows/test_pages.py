@@ -1,7 +1,5 @@
 """What the page of each flow run shows: read from the database of Prefect's server."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

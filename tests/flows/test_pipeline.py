@@ -1,7 +1,5 @@
 """The whole pipeline on tiny data: dvc, flows, MLflow, report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

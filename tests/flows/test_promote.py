@@ -1,7 +1,5 @@
 """The alias goes to the model that validation chooses, as in the report, and what it names can be served."""
 
-from __future__ import annotations
-
 import json
 import sys
 import urllib.request

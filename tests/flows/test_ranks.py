@@ -1,7 +1,5 @@
 """The flow fit-sharded: the ranks that it starts on one machine or several, and what MLflow has of them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The example that reads runs back, on those of the tests' pipeline."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

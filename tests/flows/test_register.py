@@ -1,7 +1,5 @@
 """A model that the command line fitted, through MLflow's registry and server: the same answers."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

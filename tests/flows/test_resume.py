@@ -1,7 +1,5 @@
 """A flow that is killed goes on: same results, same MLflow run, no round twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What the task runners of fits give their workers."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

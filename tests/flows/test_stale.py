@@ -1,7 +1,5 @@
 """What an edit of the code makes stale: stages as DVC says it, fits by their fingerprints and checkpoints."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What MLflow is given, and what its pages show of it without a user's doing."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The search for settings as a flow: its files, its MLflow runs, and that it goes on."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A learner of one's own, named by params.yaml: fitted, killed, resumed."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A user's table with a number to predict through the pipeline: DVC, Prefect, MLflow, report, champion."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The tutorial's table through the pipeline to a served model, by the documents' own commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

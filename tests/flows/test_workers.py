@@ -1,7 +1,5 @@
 """Fits on workers: two share them, one is killed in the middle, every fit counts once."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Commands and code of docs/team.md, run as they stand, and a model's server that they start."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Boosted neural networks: the paper's algorithm, γ, exact least squares, and scikit-learn's manners."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

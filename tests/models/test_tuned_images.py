@@ -1,7 +1,5 @@
 """Images tuned on the target once, before a model is fitted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +38,8 @@ def backbone(cache: Path, **given: Any) -> Backbone:
     return Backbone(finetune=given.pop("finetune", "last"), cache=str(cache / "embeddings"), **given)
 
 
-def target(views: Views, y: np.ndarray) -> finetuning.Target:
-    return finetuning.Target((views["U"],), y)
+def target(views: Views, y: np.ndarray) -> finetuning.TuningTarget:
+    return finetuning.TuningTarget((views["U"],), y)
 
 
 def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(tmp_path: Path) -> None:
@@ -122,7 +120,7 @@ def test_numbers_weights_and_rows_without_an_image(tmp_path: Path) -> None:
     absent[:8] = True
     some = Views(U=Images(views["U"].pixels, absent=absent), S=views["S"])
     numbers = y * 3.0 + 10
-    counted = finetuning.Target((some["U"],), numbers, np.arange(1.0, 65.0))
+    counted = finetuning.TuningTarget((some["U"],), numbers, np.arange(1.0, 65.0))
     assert counted.n_images == 56
     weighted, plain = (
         finetuning.tuned(backbone(tmp_path), each, counted, CPU) for each in (counted, target(some, numbers))

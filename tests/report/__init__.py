@@ -1,7 +1,5 @@
 """Input as the training and prepare flows write it, invented but plausible."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The page: what it says, what it must not say, and that it stands alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """What is kept of a model, written, read again and drawn; what the figures draw."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scores as the training flow writes them, collected by hand-checked rules."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

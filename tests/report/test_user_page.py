@@ -1,7 +1,5 @@
 """The page about a user's table: validation chooses, test reports, and differences may be noise."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

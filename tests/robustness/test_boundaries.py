@@ -1,7 +1,5 @@
 """Paths stay in their folder, bombs stay small, and data in a report stay text."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

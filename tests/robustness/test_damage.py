@@ -1,7 +1,5 @@
 """Faults on disk, a full disk and faults on the way: each is named, and what was there stays."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Thousands of mutated files through every reader, and those that once broke one."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

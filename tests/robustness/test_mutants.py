@@ -1,7 +1,5 @@
 """`make mutants` itself, on a toy project: what it says of a break is so."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A pickle that would run code, planted wherever a file is read: refused, and nothing runs."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

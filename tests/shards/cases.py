@@ -1,7 +1,5 @@
 """Fits on eight shards that are uneven: one has no rows, and some lack a class. Run as a rank by `ranks`."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

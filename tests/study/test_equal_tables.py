@@ -1,7 +1,5 @@
 """The tables with equal trials in docs/results/: by hand, and against the scores that are kept of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The published means, intervals and differences of the papers' pages against SciPy and by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

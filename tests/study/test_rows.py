@@ -1,7 +1,5 @@
 """The plan, cells and intervals over test rows of the papers' study, by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path

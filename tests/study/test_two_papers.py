@@ -1,7 +1,5 @@
 """BNN and Earlyboost beside their peers: answers by hand, and the page against the kept scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

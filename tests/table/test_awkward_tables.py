@@ -1,7 +1,5 @@
 """Tables as people have them: each is read so, or refused in one sentence."""
 
-from __future__ import annotations
-
 import bz2
 import datetime
 import decimal

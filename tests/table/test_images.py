@@ -1,7 +1,5 @@
 """Images of a user's table: every kind of file, rows without one, several columns, room on the disk."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 from pathlib import Path

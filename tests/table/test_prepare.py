@@ -1,7 +1,5 @@
 """A user's own table with images: splits, missing values, views, and paths that equal bytes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rows of Parquet files that shards read, each its own, and folders of such files."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

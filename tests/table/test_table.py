@@ -1,7 +1,5 @@
 """A user's table: what each column is taken for, what may be a mistake, and every table refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

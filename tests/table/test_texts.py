@@ -1,7 +1,5 @@
 """Text as numbers: against scikit-learn, learnt from training rows, whatever a cell holds, and in files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

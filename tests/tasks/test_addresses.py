@@ -1,7 +1,5 @@
 """Addresses of Prefect's pages: of one kind, and those that its server has."""
 
-from __future__ import annotations
-
 from fastapi.testclient import TestClient
 from prefect.server.api.server import create_ui_app
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings

@@ -1,7 +1,5 @@
 """Cells that need no fit: by the records on disk, by MLflow's runs, and not by a run that lost its files."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What decides a fit of the pipeline: boosted features are those of the fit's own seed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

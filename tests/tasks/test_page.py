@@ -1,7 +1,5 @@
 """A fit that shows its progress to a server that does not answer: it neither waits nor fails."""
 
-from __future__ import annotations
-
 import re
 import socket
 import time

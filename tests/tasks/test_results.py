@@ -1,7 +1,5 @@
 """A dataset's results: the records of its cells, and what DVC compares of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

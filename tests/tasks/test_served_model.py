@@ -1,7 +1,5 @@
 """A logged model answers the frame that it was fitted to, and bad requests with one sentence."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """A user's table takes one way: command line, Python and pipeline predict the same, bit for bit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a search found, in params.yaml."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A home's services, for tests: the processes that have its mark."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

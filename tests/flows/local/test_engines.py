@@ -1,7 +1,5 @@
 """The services on a team's engines: both servers on PostgreSQL, artifacts and a DVC remote on S3."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

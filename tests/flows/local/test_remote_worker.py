@@ -1,7 +1,5 @@
 """A worker on another machine: code by clone, data by `dvc pull`, results through MLflow, no shared disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Prefect's and MLflow's servers of a home, started, killed and ended for real; no training."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The services on loopback, started and stopped for real; a worker takes a training."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -204,7 +204,7 @@ KILLED = """
 import os, signal, sys
 import numpy as np, torch
 from usboost.data.images import Images
-from usboost.learners.networks.images import embeddings
+from usboost.learners.networks import embeddings
 from usboost.learners.networks.backbones import Backbone
 embeddings.SHARD = 64
 def told(done, total):
@@ -291,7 +291,7 @@ TOGETHER = """
 import sys
 import numpy as np, torch
 from usboost.data.images import Images
-from usboost.learners.networks.images import embeddings
+from usboost.learners.networks import embeddings
 from usboost.learners.networks.backbones import Backbone
 embeddings.SHARD = 16
 pixels = np.random.default_rng(0).integers(0, 255, (300, 1, 12, 12), dtype=np.uint8)
