@@ -125,7 +125,7 @@ def published(source: str, *files: str) -> Path:
     return folder
 
 
-def refuses(words: str, work: Callable[..., object], *given: Any, **named: Any) -> None:
+def refuses(words: str, work: Callable[..., object], /, *given: Any, **named: Any) -> None:
     """Assert that the work is refused in words in which this pattern is found."""
     with pytest.raises(UsboostError, match=words):
         work(*given, **named)
