@@ -65,8 +65,8 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     workspace.run("dvc", "init", "--quiet", "--no-scm")
     workspace.run("dvc", "commit", "--force", "--quiet")
     assert stale(workspace) == set()
-    bytecode = code / "usboost/learners/trees/__pycache__/forest.cpython.pyc"
-    bytecode.parent.mkdir()
+    bytecode = code / "usboost/learners/__pycache__/forest.cpython.pyc"
+    bytecode.parent.mkdir(exist_ok=True)
     bytecode.write_text("compiled")
     edit(code / "flows/fit.py")
     assert stale(workspace) == set()

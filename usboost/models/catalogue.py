@@ -316,13 +316,13 @@ def resolve_model(
 ) -> str:
     """Return the name of the model that a user chooses by its name, by a preset, or not at all.
 
+    Raises `UsboostError` if both are given, or there is no such preset.
+
     Parameters
     ----------
     model : its name; preset : of `PRESETS`.
     limited : whether there is a limit of time, which the default model then makes the most of.
     images : whether the table has any; task : of `usboost.models.entry.TASKS`.
-
-    Raises `UsboostError` if both are given, or there is no such preset.
     """
     if model is not None and preset is not None:
         raise UsboostError(f"the model {model} and the preset {preset} are given; leave one of them out")
