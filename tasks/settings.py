@@ -14,7 +14,8 @@ from usboost.files.registry import import_parts
 from usboost.files.yaml_file import read_yaml
 from usboost.losses.regression import REGRESSION_LOSSES
 from usboost.models import catalogue
-from usboost.models.entry import LOSSES, Entry
+from usboost.models.entry import Entry
+from usboost.models.losses import LOSSES
 from usboost.table.spec import TableSpec
 
 DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")

@@ -25,7 +25,7 @@ from usboost.learners.tree_learner import TreeLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential, Exponential
 from usboost.losses.regression import Squared
-from usboost.models.entry import LOSSES
+from usboost.models.losses import LOSSES
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import save
 from usboost.testing import check_learner, check_loss, check_view, example_table

@@ -108,11 +108,12 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
         if not Path(weights).is_file():
             raise UsboostError(f"{weights}, images.pretrained of params.yaml, is missing")
         found["weights"] = sha256(Path(weights))
+    scoring = ["tasks.fits.cross_validation" if card.get("folds") else "tasks.fits.scores"]
     if isinstance(estimator, EarlyBoostClassifier):
         found["scored"] = settings.earlyboost.model_dump()
+        scoring.append("tasks.fits.early")
     if entry.needs_features:
         found["features"] = features_fingerprint(dataset, seed, settings)
-    scoring = ["tasks.fits.cross_validation" if card.get("folds") else "tasks.fits.scores"]
     fingerprint = key_of({**found, "scoring": digest(code_of(scoring))})
     return Cell(dataset, model, seed, fingerprint, settings, entry, task, estimator, found)
 

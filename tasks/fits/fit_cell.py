@@ -24,6 +24,7 @@ from tasks import machine, tracking
 from tasks.fits import cross_validation, runs
 from tasks.fits import scores as scores_of
 from tasks.fits.cell import Cell
+from tasks.fits.early import add_early
 from tasks.fits.features import fit_features, read_features
 from tasks.fits.results import RECORD, ROWS, TRACE
 from tasks.folders import features_folder, prepared_folder
@@ -199,7 +200,7 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     predicted = scores_of.predict(cell.task, estimator, splits)
     scores = scores_of.score(cell.task, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
-        scores_of.add_early(estimator, cell.settings, splits, scores)
+        add_early(estimator, cell.settings, splits, scores)
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
 
     def bundle() -> Bundle:

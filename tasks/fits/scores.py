@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tasks.settings import Settings
 from usboost.data.views import Views
 from usboost.evaluation import metrics
 from usboost.evaluation.task import Task
-from usboost.models.methods.early_trigger import EarlyTrigger
-from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
 Scores = dict[str, dict[str, float]]
 
@@ -47,21 +44,3 @@ def score(task: Task, predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]) ->
             tuned = (probabilities[:, 1] >= threshold).astype(int)
             scores[split]["f1_tuned"] = metrics.f1(y, tuned, 2)
     return scores
-
-
-def add_early(
-    estimator: EarlyBoostClassifier, settings: Settings, splits: dict[str, Any], scores: dict[str, Any]
-) -> None:
-    """Add the trigger's figures to the scores, and each split's accuracy at every t to the history.
-
-    "earliness" is the mean share of a sequence read before deciding, "early_accuracy" the accuracy of
-    those decisions, "harmonic_mean" that of the accuracy and 1 − earliness.
-    """
-    chosen = settings.earlyboost
-    trigger = EarlyTrigger(threshold=chosen.threshold, by=chosen.trigger).use(estimator)
-    for split in scores:
-        views, y = splits[split]
-        mean, accuracy, earliness = trigger.figures(views, estimator.classes_[y])
-        scores[split] |= {"harmonic_mean": mean, "early_accuracy": accuracy, "earliness": earliness}
-        for row, predicted in zip(estimator.history_, estimator.staged_predict(views), strict=True):
-            row[f"accuracy_{split}"] = float(np.mean(predicted == estimator.classes_[y]))

@@ -5,7 +5,7 @@ import pytest
 
 from tests.conftest import reloaded
 from tests.tables import bright
-from usboost import Backbone, Images, NetworkLearner, Table, TreeLearner, UsboostError, Views
+from usboost import Backbone, Images, Table, TreeLearner, UsboostError, Views
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -28,12 +28,12 @@ def test_components_are_those_of_the_rows_fitted_to() -> None:
 
 def test_what_each_learner_reads(images) -> None:
     views, _, backbone = images
-    learners = {
-        "U": NetworkLearner(backbone=backbone),
-        "tree": TreeLearner(reads=("S", "U"), components=4),
-        "all": TreeLearner(reads=("U",)),
+    wanted = {
+        "U": InputSpec(("U",), images=True),
+        "tree": InputSpec(("S", "U"), components=4),
+        "all": InputSpec(("U",)),
     }
-    reading = InputReader({name: InputSpec.by(name, learner) for name, learner in learners.items()}, backbone)
+    reading = InputReader(wanted, backbone)
     read = reading.fit(views[:100])
     assert isinstance(read["U"], Images)
     assert read["tree"].numeric.shape == (100, 6) and read["all"].numeric.shape == (100, 256)

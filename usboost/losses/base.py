@@ -55,7 +55,7 @@ class CountingLoss(Loss, Protocol):
 
 
 class ClassLoss(CountingLoss, Protocol):
-    """A loss of M classes, which a classifier is boosted on; `usboost.models.entry` has those with a name.
+    """A loss of M classes, which a classifier is boosted on; `usboost.models.losses` has those with a name.
 
     Target rules ask for more: "gradient" for ``w(f, y)``, the negative gradient per sample, (n, D);
     "newton" for ``w`` and ``hessian(f, y)``, (n, D, D) or of one output (n, 1), and with more outputs for

@@ -14,21 +14,9 @@ from typing import Any
 import yaml
 
 from usboost.errors import UsboostError, choices, option
-from usboost.files.registry import Registry
 from usboost.files.yaml_file import parsed_yaml, read_yaml
 
 Names = tuple[str, ...]
-
-LOSSES = Registry(
-    "loss",
-    {
-        "exponential": "usboost.losses.exponential:CodewordExponential",
-        "cross_entropy": "usboost.losses.cross_entropy:SoftmaxCrossEntropy",
-    },
-)
-"""Losses of classes, each a `usboost.losses.base.ClassLoss`, by what a classifier's parameter `loss` says.
-
-One of your own is registered here."""
 
 TASKS = ("classification", "regression")
 """What a model may be asked for: classes, or numbers."""

@@ -18,8 +18,8 @@ from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.entry import LOSSES
 from usboost.models.estimator import as_views
+from usboost.models.losses import LOSSES
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.shards.collective import world
 
@@ -55,7 +55,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         a few rounds, and else 0.
     trim : float
         Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
-    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.models.entry.LOSSES`
+    loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.models.losses.LOSSES`
         The papers' codeword loss, or one that is more robust to wrong labels (ours), or your own.
     patience : int, (int, float) or None
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
