@@ -257,8 +257,8 @@ def test_a_search_reads_training_and_validation_rows(parts: Path, workspace: Pat
     task, spaces = tuning._task("user_table", ["2wl", "bfv_dnn"], settings, 0, "log_loss")
     assert set(spaces) == {"2wl", "bfv_dnn"}  # which fits its GBM itself, so that its settings are its own
     (part,) = task.parts
-    assert part.train[0].names == part.scored[0].names == ("U:image", "U:back", "S")
-    for split, (_, y, _) in (("train", part.train), ("val", part.held), ("val", part.scored)):
+    assert part.train[0].names == part.test[0].names == ("U:image", "U:back", "S")
+    for split, (_, y, _) in (("train", part.train), ("val", part.val), ("val", part.test)):
         np.testing.assert_array_equal(y, own.labels[own.split == split])
 
 
