@@ -115,7 +115,7 @@ class Elimination:
     kept: tuple[str, ...]
 
 
-DEMO = Path(__file__).parents[2] / "data" / "census_income.parquet"
+DEMO = Path(__file__).resolve().parents[2] / "data" / "census_income.parquet"
 """Some thousand rows of both files, with a column ``split``; in a checkout."""
 
 
