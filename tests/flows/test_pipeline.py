@@ -93,7 +93,7 @@ def test_dvc_shows_every_fits_scores_and_the_steps_of_boosting(reproduced):
     for name in ("epsilon", "delta"):
         (drawn,) = plots[f"reports/curves/{name}/ci_b-2wl.csv"]
         steps = [float(point[name]) for point in drawn["content"]["data"]["values"]]
-        assert min(steps) >= 0 and max(steps) > 0  # one that would raise the risk is not taken
+        assert np.isfinite(steps).all() and any(steps)  # against a learner, too, on few real rows
     assert "reports/curves/score/user_table-bfv_dnn.csv" in plots
 
 
