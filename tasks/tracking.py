@@ -36,7 +36,7 @@ RISK = mlflow_pages.of_round("risk_train")  # every round has it
 
 
 class Unlogged(UsboostError):
-    """What a fit has made is on disk, but not in MLflow."""
+    """Raised where a fit's rounds are on disk, but could not be logged to MLflow."""
 
 
 class Superseded(UsboostError):

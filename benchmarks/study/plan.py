@@ -205,7 +205,7 @@ def cells() -> Iterator[Cell]:
 
 
 CHANGES = (("2wl2o", "2wl"), ("2wl_fix", "2wl"), ("2wl2o_fix", "2wl2o"), ("2wl", "1wl_u"), ("2wl", "1wl_s"))
-"""What the paper says one change does: a model, and the one without it."""
+"""Pairs of a model and the one without its change, of which the paper says what that does."""
 HEADLINES = (
     ("2wl", "baseline"),
     ("bfv_dnn", "baseline"),

@@ -17,7 +17,7 @@ Progress = Callable[[int, int], None]
 
 
 class Running:
-    """What runs at this moment, in the order in which it began; `changed` is called with each change."""
+    """List what runs at this moment, in the order in which it began; `changed` is called with each change."""
 
     def __init__(self, changed: Callable[[Sequence[str]], None] | None) -> None:
         self._changed = changed
