@@ -22,7 +22,7 @@ with tempfile.TemporaryDirectory() as name:
     train, test = table[table["split"] != "test"], table[table["split"] == "test"]
     X, X_test = (part.drop(columns=["batch", "split"]) for part in (train, test))
 
-    model = MultimodalClassifier(images="image", images_root=folder, size=64).fit(X, train["batch"])
+    model = MultimodalClassifier(image="image", images_root=folder, size=64).fit(X, train["batch"])
     without = MultimodalClassifier(drop="image").fit(X, train["batch"])
     for what, each in (("with images", model), ("without", without)):
         print(f"accuracy {what}: {np.mean(each.predict(X_test) == test['batch']):.2f}")

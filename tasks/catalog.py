@@ -74,7 +74,7 @@ def _raw(folder: Path) -> Path:
 
 
 def _made(settings: Settings) -> dict[str, Any]:
-    return {"seed": settings.data_seed, "profile": settings.profile}
+    return {"seed": settings.seed, "profile": settings.profile}
 
 
 def _with_images(settings: Settings, work: Path, progress: Progress | None) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
 
 
 def _further(raw: Path, settings: Settings, work: Path, progress: Progress | None, *, name: str) -> Prepared:
-    seed, profile = settings.data_seed, settings.profile
+    seed, profile = settings.seed, settings.profile
     if name == "iris":
         x, y = sequences.iris()
         return sequences.prepare_table(x, y, dataset=name, profile=profile, seed=seed, folds=5)

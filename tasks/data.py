@@ -37,7 +37,7 @@ def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
                 fresh,
                 rows_train=sizes.rows_train or 6000,
                 rows_test=sizes.rows_test or 3000,
-                seed=settings.data_seed,
+                seed=settings.seed,
             )
         else:
             source.obtain(fresh, settings, cache)
@@ -66,7 +66,7 @@ def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:
         "code": digest(code_of(["tasks.catalog", "usboost.datasets.store"])),
         "raw": {str(file.relative_to(raw)): sha256(file) for file in files},
         "profile": settings.profile,
-        "seed": settings.data_seed,
+        "seed": settings.seed,
         "sizes": settings.data_of(dataset).model_dump(),
     }
     if dataset == "user_table":

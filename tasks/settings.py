@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from ruamel.yaml import YAML
 
-from usboost.errors import UsboostError, as_parameter
+from usboost.errors import UsboostError
 from usboost.files.registry import import_parts
 from usboost.files.yaml_file import read_yaml
 from usboost.losses.regression import REGRESSION_LOSSES
@@ -56,29 +56,27 @@ class UserTableSettings(Section):
     label: str
     task: Literal["classification", "regression"] | None = None
     image: str | list[str] | None
-    split_column: str | None
+    split: str | None
     categorical: list[str]
     text: list[str] = []
     drop: list[str]
     missing: list[str] = []
     images_root: str | None = None
-    channels: Literal[1, 3]
+    grey: bool
     skip_unreadable: bool
 
     def spec(self, **changes: Any) -> TableSpec:
         """Return how the table is read, with these changes."""
         given = self.model_dump()
         root = None if self.images_root is None else Path(self.images_root).expanduser()
-        given |= {"split": given["split_column"], "images_root": root, "grey": self.channels == 1}
-        return TableSpec.of(given | changes)
+        return TableSpec.of(given | {"images_root": root} | changes)
 
 
 def as_key(name: str, value: str = "") -> str:
-    """Write an option in a message as params.yaml has it, ``user_table.size``; else as `as_parameter`."""
-    key = "split_column" if name == "split" else name
-    if key not in UserTableSettings.model_fields:
-        return as_parameter(name, value)
-    return f"user_table.{key}: {value}" if value else f"user_table.{key}"
+    """Write an option of a message as params.yaml has it, ``user_table.group``; others as they are."""
+    if name not in UserTableSettings.model_fields:
+        return f"`{name}={value}`" if value else f"`{name}`"
+    return f"user_table.{name}: {value}" if value else f"user_table.{name}"
 
 
 class ImagesSection(Section):
@@ -279,7 +277,7 @@ class Settings(Section):
     imports: list[str] = []
     run: Run
     profiles: dict[str, Profile]
-    data_seed: int
+    seed: int
     user_table: UserTableSettings
     images: ImagesSection
     mi_source: Literal["auto", "ilsvrc2012", "tiny_imagenet_200"]

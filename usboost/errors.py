@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 import threading
 import warnings
@@ -144,51 +145,19 @@ def silenced(message: str = "") -> Iterator[None]:
                 first.__exit__(None, None, None)
 
 
-Style = Callable[[str, str], str]
-"""Writes an option's name and value."""
-
-_IN_PYTHON = {
-    ("image", ""): "`images`",
-    ("task", "regression"): "`MultimodalRegressor`",
-    ("task", "classification"): "`MultimodalClassifier`",
-    ("set", "list"): "`get_params()`",
-}
+_OPTION = re.compile(r"`([a-z][a-z_]*)(?:=([^`]*))?`")
 
 
-def as_parameter(name: str, value: str = "") -> str:
-    """Write an option as the estimators have it: `` `size` ``, or `` `missing='x'` ``."""
-    return _IN_PYTHON.get((name, value)) or (f"`{name}={value}`" if value else f"`{name}`")
+def rewrite_options(message: str, write: Callable[[str, str], str]) -> str:
+    """Rewrite the options that a message names as its reader gives them.
 
+    Messages name options as Python has them, `` `group` `` or `` `missing='x'` ``; `write` gets the name and
+    the value, "" where there is none.
 
-def option(name: str, value: str = "") -> str:
-    """Write an option in a message as its reader gives it: by default `as_parameter`, see `options_written`.
-
-    The name is one with underscores, ``skip_unreadable`` say; the value is as it is to be written.
+    Examples
+    --------
+    >>> from usboost.errors import rewrite_options
+    >>> rewrite_options("leave `group` out", lambda name, value: name.upper())
+    'leave GROUP out'
     """
-    return _style(name, value)
-
-
-@contextmanager
-def options_written(style: Style) -> Iterator[None]:
-    """Let messages write options so within it: what a command does for as long as it runs.
-
-    It holds for the process, since messages are also made in threads of a pool.
-    """
-    before = write_options(style)
-    try:
-        yield
-    finally:
-        write_options(before)
-
-
-def write_options(style: Style | None = None) -> Style:
-    """Let messages write options so from now on, if a style is given; how they did before.
-
-    What starts a process hands its own style on.
-    """
-    global _style
-    before, _style = _style, style or _style
-    return before
-
-
-_style: Style = as_parameter
+    return _OPTION.sub(lambda each: write(each[1], each[2] or ""), message)

@@ -176,7 +176,7 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
         "user_table.label": spec.label,
         "user_table.task": task,
         "user_table.image": image,
-        "user_table.split_column": spec.split,
+        "user_table.split": spec.split,
         "user_table.categorical": list(spec.categorical),
         "user_table.drop": list(spec.drop),
     }

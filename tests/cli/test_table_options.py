@@ -15,7 +15,7 @@ from tests.fit.conftest import accepted, numbers, refused, run
 from usboost.cli.app import app
 from usboost.cli.console import as_flag
 from usboost.cli.options import typed
-from usboost.errors import UsboostError, as_parameter, option, options_written
+from usboost.errors import UsboostError, rewrite_options
 from usboost.fit.options import ImageOptions
 from usboost.learners.base import LEARNERS
 from usboost.table.spec import TableSpec
@@ -66,26 +66,15 @@ def test_every_field_but_aspect_is_an_option_that_was_tried() -> None:
 
 
 def test_messages_name_options_as_their_reader_gives_them() -> None:
-    ways = {
-        as_parameter: "leave `group` out, or the other",
-        as_flag: "leave --group out, or the other",
-        as_key: "leave `group` out, or the other",  # no key of params.yaml
-    }
-    for style, said in ways.items():
-        with options_written(style):
-            try:
-                TableSpec("y", split="s", group="g")
-            except UsboostError as error:
-                assert str(error).endswith(said)
-    with options_written(as_key):
-        assert [option("split"), option("missing", "'x'")] == [
-            "user_table.split_column",
-            "user_table.missing: 'x'",
-        ]
-        with options_written(as_flag):
-            assert option("skip_unreadable") == "--skip-unreadable"
-        assert option("image") == "user_table.image"
-    assert option("image") == "`images`"
+    with pytest.raises(UsboostError, match="leave `group` out") as refusal:
+        TableSpec("y", split="s", group="g")
+    assert "leave --group out" in rewrite_options(str(refusal.value), as_flag)
+    assert (
+        rewrite_options("`split` or `missing='x y'`", as_key)
+        == "user_table.split or user_table.missing: 'x y'"
+    )
+    assert rewrite_options("`skip_unreadable=no`; `group`", as_flag) == "--skip-unreadable no; --group"
+    assert rewrite_options("`group`; `A.b`, `f()`", as_key) == "`group`; `A.b`, `f()`"
 
 
 def test_only_the_command_line_writes_flags() -> None:

@@ -20,7 +20,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.conftest import refuses
 from tests.fit.conftest import accepted
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
-from usboost.errors import option
 from usboost.evaluation.metrics import rmse
 from usboost.fit import bundle
 from usboost.fit.options import FitOptions, ImageOptions
@@ -178,7 +177,7 @@ def test_every_model_predicts_numbers(model):
     [
         ({"model": "9wl"}, "unknown model '9wl'"),
         ({"model": "ridge"}, "is not for classification"),
-        ({"images": "photo"}, "has no column 'photo'"),
+        ({"image": "photo"}, "has no column 'photo'"),
         ({"drop": ["town", "gone"]}, "has no column 'gone'"),
         ({"threshold": "f1"}, "a threshold is of two classes"),
     ],
@@ -212,11 +211,9 @@ def test_fitted_again_to_all_rows(tumours, model):
 def test_messages_name_parameters_not_options():
     rng = np.random.default_rng(0)
     frame, y = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]), rng.normal(size=60)
-    refuses(r"predict the number instead \(`MultimodalRegressor`\)", MultimodalClassifier().fit, frame, y)
+    refuses(r"`task=regression`, or `MultimodalRegressor`", MultimodalClassifier().fit, frame, y)
     refuses("`MultimodalClassifier`", MultimodalRegressor().fit, frame, np.where(y > 0, "p", "n"))
     refuses("one group.*`group`", MultimodalClassifier().fit, frame, y > 0, groups=np.zeros(60))
-    named = option("missing", "'x'"), option("fast_predict"), option("image")
-    assert named == ("`missing='x'`", "`fast_predict`", "`images`")
 
 
 def test_paths_of_images_need_their_folder(tmp_path):
@@ -226,7 +223,7 @@ def test_paths_of_images_need_their_folder(tmp_path):
         names.append(f"{k}.png")
         Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(tmp_path / names[k])
     frame, y = pd.DataFrame({"a": rng.normal(size=60), "photo": names}), np.arange(60) % 2
-    settings = {"model": "logistic", "images": "photo", "size": 32, "refit": False}
+    settings = {"model": "logistic", "image": "photo", "size": 32, "refit": False}
     refuses(r"row 1: .* base64: '0\.png' .* `images_root`", MultimodalClassifier(**settings).fit, frame, y)
     model = MultimodalClassifier(**settings, images_root=tmp_path).fit(frame, y)
     model.save(tmp_path / "model")
@@ -284,7 +281,7 @@ def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
         each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)
     }
     shared = [each for each in fields(MultimodalClassifier) if each.name in options]
-    assert len(shared) == 20
+    assert len(shared) == 21
     for each in shared:
         assert each.default == (options[each.name] if options[each.name] != () else None), each.name
 

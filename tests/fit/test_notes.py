@@ -40,7 +40,7 @@ def table() -> tuple[pd.DataFrame, np.ndarray]:
 @pytest.fixture(scope="module")
 def model(table) -> MultimodalClassifier:
     frame, y = table
-    return MultimodalClassifier("logistic", images="photo", size=16, refit=False).fit(frame, y)
+    return MultimodalClassifier("logistic", image="photo", size=16, refit=False).fit(frame, y)
 
 
 def told(call) -> list[str]:
@@ -123,7 +123,7 @@ def test_images_that_cannot_be_read_count_as_missing(table, model):
     np.testing.assert_array_equal(model.predict_proba(rows), model.predict_proba(without))
     assert model.score(rows, y) == model.score(without, y)
     refuses("row 3, column 'photo' is no image", model.predict_frame, rows, strict=True)
-    kept = MultimodalClassifier("logistic", images="photo", size=16, skip_unreadable=True, refit=False)
+    kept = MultimodalClassifier("logistic", image="photo", size=16, skip_unreadable=True, refit=False)
     assert np.isfinite(cross_val_score(kept, rows, y, cv=3)).all()
     (one,) = told(lambda: model.predict(rows.iloc[[2]]))
     assert "1 of 1 images cannot be read and counts as missing: " in one
@@ -230,7 +230,7 @@ def test_filters_of_warnings_are_as_before_a_fit_and_a_prediction(table):
             warnings.resetwarnings()
             warnings.simplefilter("ignore")
             before = list(warnings.filters)
-            model = MultimodalClassifier("best", images="photo", size=16, rounds=2).fit(frame, y)
+            model = MultimodalClassifier("best", image="photo", size=16, rounds=2).fit(frame, y)
             model.predict(frame)
             assert warnings.filters == before
 

@@ -229,7 +229,7 @@ def test_numbers_of_5000_digits(tmp_path: Path) -> None:
     refuses("line 1", sequences.read_pendigits, path)
     path.write_text("@dimensions " + "9" * 5000 + "\n@classLabel true a\n@data\n1,2:a\n")
     refuses("@dimensions", sequences.read_ts, path)
-    path.write_text("data_seed: " + "9" * 5000)
+    path.write_text("seed: " + "9" * 5000)
     refuses("is not valid YAML", settings.load, path)
 
 

@@ -51,7 +51,7 @@ def logged(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> tup
     """The fitted model, and what MLflow loads of it."""
     folder = tmp_path_factory.mktemp("served")
     y = frame["size"] + RNG.normal(size=N) > 0
-    model = MultimodalClassifier("logistic", images="photo", size=16, refit=False).fit(frame, y)
+    model = MultimodalClassifier("logistic", image="photo", size=16, refit=False).fit(frame, y)
     model.save(folder / "bundle")
     mlflow.pyfunc.save_model(
         str(folder / "logged"),

@@ -65,7 +65,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def settings_of(table: Path, label: str, images: list[str], drop: list[str], **own: Any) -> reading.Settings:
     document = yaml.safe_load(PARAMS.read_text()) | {"profile": "user", "device": "cpu"}
-    given = {"label": label, "image": images or None, "drop": drop, "split_column": "split", "text": ["note"]}
+    given = {"label": label, "image": images or None, "drop": drop, "split": "split", "text": ["note"]}
     document["user_table"] |= {"table": str(table), **given, **own}
     document["profiles"]["user"] |= {"rounds": 4, "data": {"user_table": {"image_size": SIZE}}}
     return reading.parse(document)
@@ -174,7 +174,7 @@ def run_bundle(found: bundle.Bundle, workspace: Path, table: Path) -> pd.DataFra
 def test_a_split_that_is_drawn_is_the_tables(parts: Path, workspace: Path) -> None:
     """The command line gives the same, told that split by a column."""
     drop = ["price", "image", "back", "split"]
-    settings = settings_of(parts / "table.csv", "batch", [], drop, split_column=None)
+    settings = settings_of(parts / "table.csv", "batch", [], drop, split=None)
     own = read_prepared(prepared(settings))
     assert {split: (own.split == split).sum() for split in ("train", "val", "test")} == {
         **{"train": 118, "val": 26, "test": 25}

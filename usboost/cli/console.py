@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.errors import UsboostError, options_written, within_memory
+from usboost.errors import UsboostError, rewrite_options, within_memory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,8 @@ def width(err: bool = False) -> int | None:
 
 
 def _lines(text: str, err: bool) -> str:
-    """Wrap text so that a terminal's line breaks no word; a file or pipe gets sentences whole."""
+    """Write options as flags; wrap text so that a terminal's line breaks no word, a pipe gets it whole."""
+    text = rewrite_options(text, as_flag)
     if not (sys.stderr if err else sys.stdout).isatty():
         return text
     fill = textwrap.TextWrapper(width(err) or 80, break_long_words=False, break_on_hyphens=False).fill
@@ -66,12 +67,9 @@ def as_flag(name: str, value: str = "") -> str:
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """Print a user's mistake as one sentence, exit code 1; an interruption has exit code 130.
-
-    Within it, messages write options `as_flag`.
-    """
+    """Print a user's mistake as one sentence, exit code 1; an interruption has exit code 130."""
     try:
-        with options_written(as_flag), within_memory():
+        with within_memory():
             yield
     except UsboostError as error:
         typer.echo(_lines(f"error: {error}", err=True), err=True)

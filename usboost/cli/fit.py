@@ -16,7 +16,6 @@ from usboost.cli import options, tables
 from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
-from usboost.errors import option
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
 from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
@@ -188,7 +187,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
     if math.isnan(fitted.scores.get("auc", 0.0)):
         note("AUC is nan, since the validation rows lack a class")
     if len(card.classes) == 2 and card.threshold is None and fitted.scores["f1"] == 0:
-        lower = option("threshold", "f1")
+        lower = "--threshold f1"
         note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
     if images_tuned(fitted_model):
         echo("images are read by the network as it was tuned on the label")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from usboost.errors import UsboostError, option, silenced
+from usboost.errors import UsboostError, silenced
 from usboost.shards.collective import world
 
 HELD_OUT = 0.15
@@ -91,7 +91,7 @@ class Related:
         order, starts = by_time(self.times)
         if len(starts) < 2:
             raise UsboostError(
-                f"all rows have the same time, so none is later than the others; leave {option('time')} out"
+                "all rows have the same time, so none is later than the others; leave `time` out"
             )
         return order, starts
 
@@ -114,7 +114,7 @@ class Related:
         if k < 2:
             raise UsboostError(
                 f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
-                f"{'is one group' if found == 1 else f'are {found} groups'}; leave {option('group')} out"
+                f"{'is one group' if found == 1 else f'are {found} groups'}; leave `group` out"
             )
         # of numbers as of one class: groups by chance, and parts of about one size
         strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
@@ -147,7 +147,7 @@ class Related:
             if not found:
                 raise UsboostError(
                     "no row is later than rows of every class, so no fit can be judged by later rows; "
-                    f"leave {option('time')} out, or choose a single model"
+                    "leave `time` out, or choose a single model"
                 )
             return found
         part, found = self.parts(most, y, seed), []
@@ -160,7 +160,7 @@ class Related:
         if not found:
             raise UsboostError(
                 "each class is in one group only, so no group can be held out; leave "
-                f"{option('group')} out, or choose a single model"
+                "`group` out, or choose a single model"
             )
         return found
 
@@ -266,7 +266,7 @@ class Divisible:
             train, held = np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
             for name, found in (("train", train), ("val", held)):
                 if not world().sum(len(found)):
-                    none = f"no row that counts has {option('split')} {name}"
+                    none = f"no row that counts has `split` {name}"
                     raise UsboostError(f"{none}; give some such row a weight above 0")
             return train, held
         if self.related is not None:
@@ -299,8 +299,7 @@ class Divisible:
             test = self.splits == "test"
             if not test.any():
                 raise UsboostError(
-                    f"a comparison needs rows whose {option('split')} is test; add them, or leave "
-                    f"{option('split')} out"
+                    "a comparison needs rows whose `split` is test; add them, or leave `split` out"
                 )
             yield np.flatnonzero(~test), np.flatnonzero(test)
         elif self.times is not None:
@@ -324,13 +323,13 @@ class Divisible:
             if found < folds:
                 raise UsboostError(
                     f"{folds} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
-                    f"{found}; ask for fewer folds, or leave {option('group')} out"
+                    f"{found}; ask for fewer folds, or leave `group` out"
                 )
             part = Related(groups=self.groups).parts(folds, self.codes, seed)
             if (most := int(part.max()) + 1) < folds:
                 raise UsboostError(
                     f"the {found} groups, some with most rows of a class, make {most} parts and not {folds}; "
-                    f"ask for {most} folds, or leave {option('group')} out"
+                    f"ask for {most} folds, or leave `group` out"
                 )
             for k in range(folds):
                 yield np.flatnonzero(part != k), np.flatnonzero(part == k)

@@ -23,7 +23,7 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
 from usboost.datasets import image_store, store
 from usboost.datasets.store import first_fault, read_json
-from usboost.errors import UsboostError, option, warn
+from usboost.errors import UsboostError, warn
 from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
@@ -128,7 +128,7 @@ class Bundle:
         predicted : as `predicted` gives them.
         """
         if not self.card.classes:
-            raise UsboostError(f"a predicted number has an interval and no set; leave {option('sets')} out")
+            raise UsboostError("a predicted number has an interval and no set; leave `sets` out")
         if self.card.least is None:
             raise UsboostError(f"{self.card.model} was saved without what sets take; fit the model again")
         found = predicted >= self.card.least
@@ -220,9 +220,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
     """
     folder = Path(folder)
     if not replace and (folder / CARD).exists():
-        raise UsboostError(
-            f"{folder} holds a model; replace it with {option('force')}, or give another {option('out')}"
-        )
+        raise UsboostError(f"{folder} holds a model; replace it with `force`, or give another `out`")
     if folder.is_dir():
         found = {entry.name for entry in folder.iterdir()}
         try:

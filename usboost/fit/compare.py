@@ -18,7 +18,6 @@ import pandas as pd
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.data.progress import Progress, Running
-from usboost.errors import option
 from usboost.evaluation.ranking import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
 from usboost.evaluation.task import TASKS, Slice, score_slices
@@ -302,7 +301,7 @@ class Pace:
         self._note(
             f"{model} {takes} {duration(seconds)} a fit{where}, {duration(left * seconds)} for the "
             f"{left} still to make; the other models' median is {duration(usual)}. Leave it out of "
-            f"{option('models')}, or allow fewer {option('rounds')}"
+            f"`models`, or allow fewer `rounds`"
         )
 
 

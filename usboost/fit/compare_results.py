@@ -11,7 +11,6 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from usboost.errors import option
 from usboost.evaluation.ranking import f1_of, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import FEW, table_of_models
@@ -87,7 +86,7 @@ def notes(comparison: Comparison) -> list[str]:
         )
         lines.append(
             f"The best of {len(standings)} was chosen on these same folds, so its score is optimistic. "
-            f"Use more {option('repeats')} to detect small differences, and new rows for an unbiased score."
+            f"Use more `repeats` to detect small differences, and new rows for an unbiased score."
         )
     return lines
 
@@ -307,7 +306,7 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     elif useless is not None and useless.within_noise and tested:
         lines.append(
             f"So few folds do not show that {best.model} is better than {useless.model}, which reads "
-            f"nothing: use more {option('repeats')}, or bring more rows."
+            f"nothing: use more `repeats`, or bring more rows."
         )
     within = [best, *(each for each in others if each.within_noise)]
     fastest = min(within, key=lambda each: each.mean["seconds"])

@@ -53,7 +53,7 @@ class _Multimodal(_FitAttributes):
     task: ClassVar[Literal["classification", "regression"]]
 
     model: str | None = None
-    images: Columns = None
+    image: Columns = None
     categorical: Columns = None
     text: Columns = None
     drop: Columns = None
@@ -144,7 +144,7 @@ class _Multimodal(_FitAttributes):
             frame = frame.assign(**{name: column})
         root, given = self._root(), self.get_params(deep=False)
         positive = getattr(self, "positive", None)
-        found = {**names, "task": self.task, "image": self.images, "images_root": root}
+        found = {**names, "task": self.task, "image": self.image, "images_root": root}
         found["positive"] = None if positive is None else canonical(positive)
         return read_table(FrameRows(frame, root), TableSpec.of(given, **found))
 
@@ -238,7 +238,7 @@ class _Multimodal(_FitAttributes):
         if card.task != cls.task:
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
         images = card.images
-        made = cls(model=card.model, images=images.columns if images else None, random_state=card.seed)
+        made = cls(model=card.model, image=images.columns if images else None, random_state=card.seed)
         made.set_params(images_root=images_root)
         if images:
             made.set_params(size=images.size[0])
@@ -274,7 +274,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     Parameters
     ----------
     model : a name in `models.catalogue.catalogue.OFFERED`; by default linear_trees, or with `time_limit` best
-    images : column, or columns, of images: bytes, or paths below `images_root`
+    image : column, or columns, of images: bytes, or paths below `images_root`
     categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
         leave out
     missing : further values that count as missing
@@ -314,7 +314,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     >>> from sklearn.datasets import load_iris
     >>> from usboost import MultimodalClassifier
     >>> table, y = load_iris(as_frame=True, return_X_y=True)
-    >>> model = MultimodalClassifier(model="logistic").fit(table, y)  # images="photo": a column of images
+    >>> model = MultimodalClassifier(model="logistic").fit(table, y)  # image="photo": a column of images
     >>> list(model.predict_frame(table.head(2)))
     ['label', 'p_0', 'p_1', 'p_2']
     """

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.calibration import clip_lower, floor_of
 from usboost.evaluation.folds import Divisible, Fold, Related
 from usboost.evaluation.task import TASKS
@@ -108,7 +108,7 @@ def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> N
         name = table.classes[int(seen.argmin())]
         raise UsboostError(
             f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
-            f"divide them in another way, or leave the class out with {option('missing', repr(name))}"
+            f"divide them in another way, or leave the class out with `missing={name!r}`"
         )
 
 
@@ -137,7 +137,7 @@ def folds_of(
         if few or (counts[least] == folds and not test_is_seen):
             raise UsboostError(
                 f"{table.file}: class {table.classes[least]!r} of {table.spec.label!r} has {counts[least]} "
-                f"rows, too few for {folds} folds; add rows of it, leave it out, or change {option('folds')}"
+                f"rows, too few for {folds} folds; add rows of it, leave it out, or change `folds`"
             )
     found = [
         Fold(each.repeat, each.fold, counted[each.train], counted[each.val], counted[each.test])

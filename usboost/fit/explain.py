@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.fit.bundle import Bundle
 from usboost.models.inspection.attribution import check_explainable, direction, shapley
 from usboost.table.columns.encoding import SUFFIX
@@ -115,7 +115,7 @@ def read_reference(bundle: Bundle, source: Source) -> Views:
     if views is None or n < FEWEST:
         raise UsboostError(
             f"{source} has {n} row{'s' * (n != 1)}, too few to compare a row with: {FEWEST} are needed; name "
-            f"a table that has more with {option('against')}"
+            f"a table that has more with `against`"
         )
     return reference_of(views)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.table.spec import Help, Options
 
 
@@ -96,7 +96,7 @@ class AnswerOptions(Options):
         except (TypeError, ValueError):
             threshold = -1.0
         if not 0 <= threshold <= 1:
-            raise UsboostError(f"{option('threshold', repr(given))} must be f1 or a number from 0 to 1")
+            raise UsboostError(f"`threshold={given!r}` must be f1 or a number from 0 to 1")
         object.__setattr__(self, "threshold", threshold)
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from usboost.data.progress import Progress
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.task import Slice
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import WHY, explain, read_reference
@@ -189,9 +189,7 @@ def score_table(
     labels = np.concatenate(columns)
     rows = np.flatnonzero(labels >= 0 if known else ~np.isnan(labels))
     if not len(rows):
-        raise UsboostError(
-            f"{file}: column {label!r} is empty; name the column of labels ({option('label')})"
-        )
+        raise UsboostError(f"{file}: column {label!r} is empty; name the column of labels (`label`)")
     n, form = len(labels), bundle.reader.images
     images = None if form is None else ImageSet(form, n, what=file)
     tally, parts = Tally(), list[tuple[pd.DataFrame, Views, np.ndarray]]()

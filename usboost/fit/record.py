@@ -21,7 +21,7 @@ import pandas as pd
 
 from usboost.boosting.checkpoint import Checkpoint, described, identity_of
 from usboost.boosting.code import code_digest
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.folds import Fold
 from usboost.evaluation.ranking import RANKING
 from usboost.files.arrays import Store, key_of
@@ -74,7 +74,7 @@ class Records:
             self._store.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsboostError(
-                f"{self._store.folder} cannot be written: {error.strerror}; name another {option('out')}"
+                f"{self._store.folder} cannot be written: {error.strerror}; name another `out`"
             ) from None
 
     def key(self, model: Any, fold: Fold) -> str:
@@ -162,9 +162,7 @@ def unfinished(folder: Path, note: Callable[[str], None]) -> Iterator[Unfinished
     note : called with what a user should know.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsboostError(
-            f"{folder} is no folder, where a fit keeps its rounds; remove it, or change {option('out')}"
-        )
+        raise UsboostError(f"{folder} is no folder, where a fit keeps its rounds; remove it, or change `out`")
     fit = UnfinishedFit(folder, note)
     try:
         yield fit

@@ -11,7 +11,7 @@ import numpy as np
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
 from usboost.evaluation.folds import Split
 from usboost.evaluation.intervals import least_probability, margin_of
@@ -167,9 +167,7 @@ class TableFit(AnswerOptions):
         """Return the training and the validation rows."""
         table = self.table
         if self.threshold is not None and len(table.classes) != 2:
-            raise UsboostError(
-                f"a threshold is of two classes; leave {option('threshold')} {self.threshold} out"
-            )
+            raise UsboostError(f"a threshold is of two classes; leave `threshold` {self.threshold} out")
         counted = evaluate.counted_rows(table)
         train, val = (counted[rows] for rows in evaluate.divisible(table)[counted].hold_out(self.seed))
         evaluate.check_classes(table, train, val)

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter
 from threadpoolctl import threadpool_limits
 
-from usboost.errors import UsboostError, option, silenced
+from usboost.errors import UsboostError, silenced
 from usboost.files import write_atomically
 from usboost.fit.evaluate import torch_threads
 from usboost.learners.base import view_names
@@ -272,15 +272,13 @@ class Trials:
             differing = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
             self._open([] if differing else self._study.trials)
         except OSError as error:
-            raise UsboostError(
-                f"{path} cannot be written: {error.strerror}; name another {option('out')}"
-            ) from None
+            raise UsboostError(f"{path} cannot be written: {error.strerror}; name another `out`") from None
         except Exception as error:  # Optuna checks nothing of a journal, which may hold anything
             raise UsboostError(f"{path} is damaged ({type(error).__name__}); remove its folder") from None
         if differing:
             raise UsboostError(
                 f"{folder} holds another search ({', '.join(differing)} differ); name another "
-                f"{option('out')}, or remove it"
+                f"`out`, or remove it"
             )
         if not self._study.user_attrs:
             self._study.set_user_attr("search", mine)

@@ -27,7 +27,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.data.progress import end_with_parent
-from usboost.errors import Style, UsboostError, option, write_options
+from usboost.errors import UsboostError
 from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.task import TASKS
 from usboost.fit.evaluate import FitData, evaluate, failure
@@ -232,7 +232,7 @@ class Workers:
         if self._pool is None:
             self._before = {process.pid for process in active_children()}
             # spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock
-            spawn, given = get_context("spawn"), (self._task, write_options())
+            spawn, given = get_context("spawn"), (self._task,)
             self._pool = ProcessPoolExecutor(self._jobs, spawn, _begin, given)
         pool = self._pool
         try:
@@ -244,7 +244,7 @@ class Workers:
         except BrokenProcessPool:
             raise UsboostError(
                 "a process that ran a trial died, perhaps of too little memory; the same command goes on "
-                f"from there, with fewer {option('jobs')} say"
+                "from there, with fewer `jobs` say"
             ) from None
 
 
@@ -277,9 +277,8 @@ def _signals_later() -> Iterator[None]:
 _TASK: list[SearchTask] = []
 
 
-def _begin(task: SearchTask, style: Style) -> None:
+def _begin(task: SearchTask) -> None:
     """Make this process ready: Ctrl-C is the parent's to answer, and it ends with the parent."""
-    write_options(style)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     _TASK[:] = [task]

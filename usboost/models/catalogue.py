@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from usboost.errors import UsboostError, choices, option
+from usboost.errors import UsboostError, choices
 from usboost.models.entry import COMPONENTS, KINDS, TASKS, Entry, LearnerSpec, LineStyle
 
 
@@ -336,7 +336,7 @@ def resolve_model(
 def check_options(name: str, *, fast_predict: bool = False) -> None:
     """Refuse to make one model of one, with a `UsboostError`."""
     if fast_predict and find(name).kind != "ensemble":
-        raise UsboostError(f"{name} is one model already; leave {option('fast_predict')} out")
+        raise UsboostError(f"{name} is one model already; leave `fast_predict` out")
 
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from usboost.errors import UsboostError, choices, option
+from usboost.errors import UsboostError, choices
 from usboost.files.yaml_file import parsed_yaml, read_yaml
 
 Names = tuple[str, ...]
@@ -235,7 +235,7 @@ def read_settings(path: Path) -> dict[str, Chosen]:
     models = document.get("models") if isinstance(document, dict) else None
     if not isinstance(models, dict):
         raise UsboostError(
-            f"{path} has no key `models`; write `models:`, models below it, and `set:` in each"
+            f"{path} has no key 'models'; write 'models:', models below it, and 'set:' in each"
         )
     found = {}
     for name, given in models.items():
@@ -257,7 +257,7 @@ def parsed_settings(given: Sequence[str] | None) -> Chosen:
             return {LIST: None}
         path, equals, value = each.partition("=")
         if not (path and equals):
-            given, example = option("set", repr(each)), option("set", "shrinkage=0.1")
+            given, example = f"`set={each!r}`", "`set=shrinkage=0.1`"
             raise UsboostError(f"{given} sets nothing; write {example}, say")
-        found[path.strip()] = parsed_yaml(value, option("set", path))
+        found[path.strip()] = parsed_yaml(value, f"`set={path}`")
     return found

@@ -16,7 +16,7 @@ from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
 from usboost.data.value import find
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.learners.tree import Tree
 from usboost.shards.collective import world
@@ -154,9 +154,7 @@ def times_class_weight(
     if class_weight is None:
         return [weights for _, weights in parts]
     if not classes:
-        raise UsboostError(
-            f"{option('class_weight')} is for classes, but a number is predicted; leave it out"
-        )
+        raise UsboostError("`class_weight` is for classes, but a number is predicted; leave it out")
     factors = class_factors(class_weight, parts[0][0], classes, parts[0][1])
     return [factors[codes] * (1.0 if weights is None else weights) for codes, weights in parts]
 
@@ -309,9 +307,7 @@ class ViewsEstimator(BaseEstimator):
 
     def _as_far(self) -> dict[str, Any]:
         """Return the parameters by which an unfitted copy goes as far as this model went."""
-        raise UsboostError(
-            f"a {type(self).__name__} cannot be fitted again to all rows; leave {option('refit')} out"
-        )
+        raise UsboostError(f"a {type(self).__name__} cannot be fitted again to all rows; leave `refit` out")
 
     def _weak_learners(self) -> dict[str, Any]:
         """Return the learners whose fits are in a checkpoint, by name."""

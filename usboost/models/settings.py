@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from sklearn.base import BaseEstimator
 
-from usboost.errors import UsboostError, choices, listed, option
+from usboost.errors import UsboostError, choices, listed
 from usboost.files.registry import Registry
 from usboost.learners.base import LEARNERS
 from usboost.models.base import MODELS
@@ -170,7 +170,7 @@ def _unknown(model: Any, name: str, path: str) -> UsboostError:
     known = list(settable(model))
     if path == LIST:
         return UsboostError(f"{name} has the settings {listed(known) or 'none'}")
-    where = f"{option('set', LIST)} lists all {len(known)}"
+    where = f"`set={LIST}` (in Python `get_params()`) lists all {len(known)}"
     return UsboostError(f"{name} has no setting {path!r}; {choices(path, known, 'it has', where)}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from usboost.data.progress import Progress
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.intervals import answer_intervals, wilson
 from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number, number_of_label
@@ -62,13 +62,11 @@ def write_report(
     if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
         raise UsboostError(f"{out} must be an .html file")
     if occlusion_maps and bundle.reader.images is None:
-        raise UsboostError(
-            f"the model reads no images, so it looks nowhere; leave out {option('occlusion_maps')}"
-        )
+        raise UsboostError("the model reads no images, so it looks nowhere; leave out `occlusion_maps`")
     if occlusion_maps and not bundle.card.classes:
         raise UsboostError(
             "where a model looks is the change of a class's probability, but this one predicts a number; "
-            f"leave out {option('occlusion_maps')}"
+            "leave out `occlusion_maps`"
         )
     label = label or bundle.card.label
     if by_column is not None:

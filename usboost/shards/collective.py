@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 
 T = TypeVar("T")
 
@@ -107,9 +107,10 @@ def unsharded(work: Callable[[], T]) -> T:
 
 def needs_all_rows(name: str, value: str = "") -> UsboostError:
     """Return the refusal of an option that a fit on several shards cannot heed."""
+    given = f"{name}={value}" if value else name
     return UsboostError(
-        f"{option(name, value)} needs all rows in one place, which several shards do not have; leave it out, "
-        "or fit without shards"
+        f"`{given}` needs all rows in one place, which several shards do not have; leave it out, or fit "
+        "without shards"
     )
 
 

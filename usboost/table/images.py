@@ -24,7 +24,7 @@ from PIL import Image
 from usboost.data.images import Images
 from usboost.data.progress import Progress
 from usboost.datasets.image_files import Aspect, Cursor, inside, is_contained, load, read, thumbnail
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, is_binary, is_text, plain_type
 from usboost.table.notes import Misfits, Paths
@@ -134,7 +134,7 @@ class ImageReader:
                 out[k] = load(image, name, size=form.size, channels=form.channels, aspect=form.aspect)
             except UsboostError as error:
                 if self._skip == "none" and self._source.folder is not None:
-                    advice = f"{option('skip_unreadable')} counts such images as missing"
+                    advice = "`skip_unreadable` counts such images as missing"
                     raise UsboostError(f"{error}; {advice}") from None
                 if self._skip in ("never", "none"):
                     raise
@@ -200,7 +200,7 @@ class ImageReader:
             try:
                 return base64.b64decode("".join(text.split()), validate=True)
             except ValueError:  # binascii.Error, and letters beyond ASCII
-                none = f" (paths need the folder in which they begin, {option('images_root')})"
+                none = " (paths need the folder in which they begin, `images_root`)"
                 raise UsboostError(
                     f"{where}: column {self.column!r} is not base64: {shown}{none * (folder is None)}"
                 ) from None
@@ -218,7 +218,7 @@ class ImageReader:
         if root is None and (PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()):
             raise UsboostError(
                 f"{where}: column {self.column!r} holds an absolute path, {shown}; name the folder that the "
-                f"images are in with {option('images_root')}"
+                f"images are in with `images_root`"
             )
         if "\\" in value and _is_missing(folder / value):
             value = PureWindowsPath(value).as_posix()
@@ -298,7 +298,7 @@ def room(shape: tuple[int, ...], what: object) -> np.ndarray:
     except OSError:
         raise UsboostError(
             f"{what}: the images take {needed / 1e9:,.1f} GB on the disk, more than is free in {folder}; "
-            f"choose a smaller {option('size')}, or a folder with room by the environment's TMPDIR"
+            f"choose a smaller `size`, or a folder with room by the environment's TMPDIR"
         ) from None
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.shards.collective import world
 
 What = Literal["numbers", "dates", "images", "categories"]
@@ -183,6 +183,6 @@ def check_paths(source: object, found: Iterable[Paths]) -> None:
         if paths.given and paths.lost == paths.given:
             raise UsboostError(
                 f"{source}: no path in column {paths.column!r} leads to a file: no {paths.first}, say; "
-                f"correct them, name the images' folder ({option('images_root')}), or leave the column "
+                f"correct them, name the images' folder (`images_root`), or leave the column "
                 "empty"
             )

@@ -24,7 +24,7 @@ from usboost.datasets import image_store, store
 from usboost.datasets.image_store import CardPart
 from usboost.datasets.image_store import ImagesEntry as Shards
 from usboost.datasets.store import LABEL, Prepared, first_fault, is_user_table
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.folds import random_parts, stratified_parts, stream
 from usboost.table.columns.formats import Written, plain_form
 from usboost.table.images import ImageColumns, ImageSet
@@ -134,7 +134,7 @@ def _split(table: UserTable, seed: int) -> dict[str, np.ndarray]:
     if not (given == "test").any():
         raise UsboostError(
             f"{file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "
-            f"{option('split')} out"
+            f"`split` out"
         )
     rows = {split: np.flatnonzero(given == split) for split in SPLITS}
     known = np.unique(table.labels[rows["train"]])

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.errors import option
 from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
 from usboost.table.columns.formats import NumberFormat
 from usboost.table.columns.texts import COMPONENTS, holds_text
@@ -83,8 +82,8 @@ def notes_of_table(table: UserTable, schema: Schema) -> list[str]:
 def _with_advice(why: str) -> str:
     """Say why a column is left out, and what reads it."""
     if why == LEFT_OUT["name"]:
-        return f"{why}; {option('text')} takes it as text"
-    return f"{why}; {option('image')} reads these" if NAMES in why else why
+        return f"{why}; `text` takes it as text"
+    return f"{why}; `image` reads these" if NAMES in why else why
 
 
 def _described(table: UserTable, name: str) -> Described | None:
@@ -144,10 +143,10 @@ def warnings_of(table: UserTable) -> Iterator[str]:
         elif leaks_target(column, table.labels):
             yield (
                 f"column {name!r} alone gives {table.spec.label!r} away; "
-                f"drop it with {option('drop', repr(name))} if it is not known before the label"
+                f"drop it with `drop={name!r}` if it is not known before the label"
             )
         if not isinstance(column.dtype, np.dtype) and are_names_of_images(column):
-            yield f"column {name!r} {NAMES}; {option('image')} reads these"
+            yield f"column {name!r} {NAMES}; `image` reads these"
         if isinstance(column.dtype, np.dtype):
             data = (column.astype("int64") if holds_dates(column) else column).to_numpy().tobytes()
         elif holds_text(column):
@@ -181,7 +180,7 @@ def warnings_of(table: UserTable) -> Iterator[str]:
         if 0 < repeated <= FEW_SHARED * len(present):
             yield (
                 f"column {name!r}: {repeated:,} row{'s have' if repeated > 1 else ' has'} the image of an "
-                f"earlier one; {option('group')} keeps together what belongs together"
+                f"earlier one; `group` keeps together what belongs together"
             )
 
 

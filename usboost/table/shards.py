@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.data.progress import Progress
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.shards.collective import needs_all_rows, unsharded, world
 from usboost.table.columns.column import Column, is_text, is_usable, plain_cells, plain_type
 from usboost.table.columns.kinds import check_form
@@ -185,8 +185,8 @@ def _as_decided(own: ShardFile, sample: UserTable) -> UserTable:
         if kind == "text":
             raise UsboostError(
                 f"{own}: column {name!r} is text, which is not read on several shards; leave it out with "
-                f"{option('drop', repr(name))}, or take it as categories with "
-                f"{option('categorical', repr(name))}"
+                f"`drop={name!r}`, or take it as categories with "
+                f"`categorical={name!r}`"
             )
 
     def column(name: str) -> Column:

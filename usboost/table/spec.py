@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 
 SIZE = 160
 """Side of a user's images in pixels, when nothing else is asked for; see docs/results.md."""
@@ -120,7 +120,7 @@ class TableSpec(Options):
                 given = (given,)
             object.__setattr__(self, name, tuple(map(str, () if given is None else given)))
         if ways := [name for name in ("split", "group", "time") if getattr(self, name)][1:]:
-            raise UsboostError(f"rows are divided in one way: leave {option(ways[0])} out, or the other")
+            raise UsboostError(f"rows are divided in one way: leave `{ways[0]}` out, or the other")
 
     @property
     def named(self) -> list[str]:

@@ -18,7 +18,7 @@ from usboost.data.progress import Progress
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.store import CLEAN, LABEL
-from usboost.errors import UsboostError, choices, option
+from usboost.errors import UsboostError, choices
 from usboost.files.arrays import PART_ROWS, parts
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, Format, Kind, is_text
@@ -210,7 +210,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         rows = np.flatnonzero(labels >= 0)
     else:
         if spec.positive is not None:
-            raise UsboostError(f"{option('positive')} is for classes, but {label!r} is predicted as a number")
+            raise UsboostError(f"`positive` is for classes, but {label!r} is predicted as a number")
         labels, classes = targets_of(columns[label]), []
         rows = np.flatnonzero(~np.isnan(labels))
     nominal = {*spec.categorical, *file.declared}
@@ -235,7 +235,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     for each in spec.image:
         check_type(file, each)
     nowhere = [
-        f"no column holds {each!r}, which counts as missing ({option('missing', repr(each))})"
+        f"no column holds {each!r}, which counts as missing (`missing={each!r}`)"
         for each in spec.missing
         if not any(column.holds(each, formats.get(name)) for name, column in columns.items())
     ]
@@ -290,10 +290,10 @@ def check_learnable(table: UserTable) -> None:
     if all_rows >= FEWEST and (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
         has = f"{count} row{'s' * (count != 1)}{that}"
-        number = f", or predict the number with {option('task', 'regression')}" if table.said else ""
+        number = ", or predict the number with `task=regression`" if table.said else ""
         raise UsboostError(
             f"{table.file}: class {name!r} of {table.spec.label!r} has {has}, so it cannot be learnt and "
-            f"checked; add rows of it, or leave its row out with {option('missing', repr(name))}{number}"
+            f"checked; add rows of it, or leave its row out with `missing={name!r}`{number}"
         )
     if rows < FEWEST:
         raise UsboostError(f"{table.file} has {rows} rows{that} to learn from; {FEWEST} or more are needed")

@@ -22,7 +22,7 @@ from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
 from usboost.data.views import Views
-from usboost.errors import Unsuited, UsboostError, option
+from usboost.errors import Unsuited, UsboostError
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Integer, Real
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -231,9 +231,7 @@ class _Scikit(Wrapper):
         if not self.stops_early:
             return {"estimator": copy}
         if not length:
-            raise UsboostError(
-                f"a {type(copy).__name__} has no known number of rounds; leave {option('refit')} out"
-            )
+            raise UsboostError(f"a {type(copy).__name__} has no known number of rounds; leave `refit` out")
         return {"estimator": without_stopping(copy, **{length: self.best_round_}), "stops_early": False}
 
 

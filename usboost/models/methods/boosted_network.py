@@ -25,7 +25,7 @@ from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
 from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.learners.base import LEARNERS, Learner, Target, prepare
 from usboost.learners.networks.learner import NetworkLearner
@@ -310,7 +310,7 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         return tags
 
     def not_sharded(self) -> str | None:
-        drawn = f"a {type(self).__name__} with {option('validation_fraction')}"
+        drawn = f"a {type(self).__name__} with `validation_fraction`"
         return drawn if self.validation_fraction else super().not_sharded()
 
     def _loss(self) -> Squared:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from usboost.data.value import REWRITTEN, canonical, missing_of
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.table.columns.formats import DateFormat, Format, NumberFormat
 from usboost.table.notes import Misfits
 from usboost.table.source import Source
@@ -269,7 +269,7 @@ class Column:
             if infinite.any():
                 error = (
                     f"{self.row(int(infinite.argmax()))}: column {self.name!r} holds infinity or a number "
-                    f"too large; correct it, or count it as missing ({option('missing', 'inf')})"
+                    f"too large; correct it, or count it as missing (`missing=inf`)"
                 )
                 if misfits is None:
                     raise UsboostError(error)
@@ -290,7 +290,7 @@ class Column:
     def unusable(self) -> UsboostError:
         """Return the refusal of a column that no model can read."""
         is_record = pa.types.is_struct(self.type) and self.type.get_field_index("bytes") >= 0
-        named = f", name it with {option('image')} if it holds images,"
+        named = ", name it with `image` if it holds images,"
         images = named if is_binary(self.type) or is_record else ""
         return UsboostError(
             f"{self.source}: column {self.name!r} is of type {self.type}; turn it into numbers{images} or "

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from usboost.errors import UsboostError, option
+from usboost.errors import UsboostError
 from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable, plain_numbers
 from usboost.table.columns.formats import LIKE, DateFormat, Format, NumberFormat, formats_of, number_format
 from usboost.table.columns.texts import have_words, share_words
@@ -106,9 +106,7 @@ def _kind_of_text(column: Column) -> ColumnKind:
         if numbers[0] is not None:
             return ColumnKind("number", numbers[0], marked)
         found = _number_or_counter(column)
-        typed = (
-            f"holds numbers as text, and is read as numbers; {option('categorical')} takes it as categories"
-        )
+        typed = "holds numbers as text, and is read as numbers; `categorical` takes it as categories"
         return replace(found, notes=(*[typed] * (not column.source.as_text), *marked, *found.notes))
     counts = present.value_counts(sort=False)
     dates = _dates(column, counts)
@@ -186,7 +184,7 @@ def _dates(column: Column, counts: pd.Series) -> tuple[DateFormat, float] | None
         raise UsboostError(
             f"{column.source}: column {column.name!r} holds dates such as {counts.index[0]!r}, of which it "
             f"cannot be told whether day or month is first; write them as 2020-12-24, or take the column as "
-            f"categories with {option('categorical', repr(column.name))}"
+            f"categories with `categorical={column.name!r}`"
         )
     form = forms[0][0]
     good = _good(pd.Series(counts.index, dtype="str"), form).to_numpy()
@@ -216,8 +214,8 @@ def _other(column: Column, good: pd.Series, what: str) -> UsboostError:
     value = column.plain().iloc[k]
     return UsboostError(
         f"{column.row(k)}: column {column.name!r} holds {what}, but here {value!r}; count that value as "
-        f"missing with {option('missing', repr(value))}, or take the column as categories with "
-        f"{option('categorical', repr(column.name))}"
+        f"missing with `missing={value!r}`, or take the column as categories with "
+        f"`categorical={column.name!r}`"
     )
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.data.value import canonical, find
-from usboost.errors import UsboostError, choices, option
+from usboost.errors import UsboostError, choices
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, is_date, is_text, is_usable
 from usboost.table.columns.formats import NumberFormat
@@ -44,7 +44,7 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     if pa.types.is_floating(column.type) and (numbers % 1 != 0).any():
         raise UsboostError(
             f"{where} holds continuous values, fractions, but classes are needed; predict the number instead "
-            f"({option('task', 'regression')})"
+            f"(`task=regression`, or `MultimodalRegressor`)"
         )
     distinct = present.unique().tolist()
     if len(distinct) == 1:
@@ -71,8 +71,8 @@ def with_positive(
     if positive is not None and (len(classes) != 2 or positive not in classes):
         what = f"has no such class; {choices(positive, classes, 'it has')}"
         if len(classes) != 2:
-            what = f"has {len(classes)} classes, but {option('positive')} is one of two; leave it out"
-        given = option("positive", repr(positive))
+            what = f"has {len(classes)} classes, but `positive` is one of two; leave it out"
+        given = f"`positive={positive!r}`"
         raise UsboostError(f"{column.source}: {given}: the label {column.name!r} {what}")
     if len(classes) != 2:
         return codes, classes
@@ -114,7 +114,7 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     """
     found, where = _label_numbers(column), f"{column.source}: the label column {column.name!r}"
     if found is None:
-        instead = f"predict classes instead ({option('task', 'classification')})"
+        instead = "predict classes instead (`task=classification`, or `MultimodalClassifier`)"
         raise UsboostError(f"{where} holds something that is no number; {instead}")
     values = found.to_numpy(np.float64)
     present = values[~np.isnan(values)]
