@@ -155,7 +155,7 @@ def test_all_ways_predict_the_same(parts: Path, workspace: Path, label: str, ima
 
     made: Any = MultimodalRegressor if label == "price" else MultimodalClassifier
     estimator = made(
-        model, images=images, drop=drop, text="note", split="split", size=SIZE, rounds=4, device="cpu",
+        model, image=images, drop=drop, text="note", split="split", size=SIZE, rounds=4, device="cpu",
         random_state=SEED, images_root=parts,
     )  # fmt: skip
     frame = pd.read_csv(parts / "table.csv", dtype={"seen": "str"})
