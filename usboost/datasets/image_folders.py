@@ -143,10 +143,10 @@ class ZipTree:
         return sha256(self.path)
 
 
-Tree = FolderTree | ZipTree
+ImageTree = FolderTree | ZipTree
 
 
-def open_tree(raw: Path) -> Tree:
+def open_tree(raw: Path) -> ImageTree:
     """Open the tree in `raw`: a zip, a folder with ``train/``, or a folder with one zip.
 
     Raises UsboostError if there is no such thing, or the zip is damaged, holds no ``train/``, or a path out
@@ -182,7 +182,7 @@ class LabelledImage(NamedTuple):
     source: Source
 
 
-def animals(tree: Tree, root: Path) -> tuple[dict[str, str], str]:
+def animals(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
     """Find the group of each synset that has training images, and say where the groups are from.
 
     In this order: the columns ``wnid, group`` of an ``index.csv`` beside the zip or folder; the places of the
@@ -208,13 +208,13 @@ def animals(tree: Tree, root: Path) -> tuple[dict[str, str], str]:
     return {wnid: groups[wnid] for wnid in synsets if wnid in groups}, origin
 
 
-def side(tree: Tree) -> int:
+def side(tree: ImageTree) -> int:
     """Return the pixels a side of the images: Tiny ImageNet's own 64, or 224, to which ILSVRC2012's are
     cropped for the networks that are trained on them."""
     return 64 if any("images" in tree.folders(f"train/{wnid}") for wnid in _synsets(tree, "train")) else 224
 
 
-def of_synsets(tree: Tree, folder: str, wnids: Mapping[str, object]) -> list[LabelledImage]:
+def of_synsets(tree: ImageTree, folder: str, wnids: Mapping[str, object]) -> list[LabelledImage]:
     """List the images of some synsets in ``train`` or ``val``, sorted by synset and name."""
     found = []
     for wnid in sorted(wnids):
@@ -225,7 +225,7 @@ def of_synsets(tree: Tree, folder: str, wnids: Mapping[str, object]) -> list[Lab
     return found
 
 
-def validation(tree: Tree, root: Path, wnids: Mapping[str, object]) -> list[LabelledImage]:
+def validation(tree: ImageTree, root: Path, wnids: Mapping[str, object]) -> list[LabelledImage]:
     """List the validation images of some synsets, sorted by synset and name.
 
     Folders ``val/<wnid>/`` say what their images show; for images in one folder, ``val/`` or ``val/images/``,
@@ -247,11 +247,11 @@ def validation(tree: Tree, root: Path, wnids: Mapping[str, object]) -> list[Labe
     return [LabelledImage(f"{folder}/{name}", wnid, tree.source(f"{folder}/{name}")) for wnid, name in chosen]
 
 
-def _synsets(tree: Tree, folder: str) -> list[str]:
+def _synsets(tree: ImageTree, folder: str) -> list[str]:
     return [name for name in tree.folders(folder) if re.fullmatch(r"n\d{8}", name)]
 
 
-def _images(tree: Tree, folder: str) -> list[str]:
+def _images(tree: ImageTree, folder: str) -> list[str]:
     endings = (".jpeg", ".jpg", ".png")
     return [name for name in tree.files(folder) if name.lower().endswith(endings) and name[0] != "."]
 
@@ -260,7 +260,7 @@ def _stem(name: str) -> str:
     return name.rpartition("/")[2].rpartition(".")[0] or name
 
 
-def _flat_labels(tree: Tree, root: Path) -> tuple[dict[str, str], str]:
+def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
     """Read the synset of each validation image by name without ending; the file that has it, too."""
     if (text := tree.text(f"val/{ANNOTATIONS}")) is not None:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]

@@ -40,7 +40,7 @@ class CardPart(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class _Shard(CardPart):
+class _ShardEntry(CardPart):
     file: Annotated[str, Field(pattern=r"^images-[0-9]+\.parquet$")]
     rows: Count
     absent: Count
@@ -49,10 +49,10 @@ class _Shard(CardPart):
 
 
 class _Shards(CardPart):
-    shards: list[_Shard]
+    shards: list[_ShardEntry]
 
 
-class ImagesEntry(CardPart):
+class ImageShards(CardPart):
     """The entry ``images``; a shard's name is a name, not a path out of the folder."""
 
     view: str
@@ -164,7 +164,7 @@ Shards = list[tuple[Path, Mapping[str, Any]]]
 def _described(folder: Path, about: Mapping[str, Any], split: str, n: int) -> tuple[dict[str, Any], Shards]:
     """Return the shape of one split's images, one a row, and the shards that hold them."""
     try:
-        height, width = ImagesEntry.model_validate(about).size
+        height, width = ImageShards.model_validate(about).size
         shape = {"channels": about["channels"], "height": height, "width": width}
         promised = about["splits"][split]["shards"]
         shards = [(folder / FOLDER / split / shard["file"], shard) for shard in promised]

@@ -13,14 +13,14 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.learners.base import FittedLearner, Target, check_outputs
-from usboost.learners.spectrum import Rows, Solution, Spectrum, with_indicators
+from usboost.learners.spectrum import Matrix, Solution, Spectrum, with_indicators
 
 
 @dataclass(frozen=True)
 class Design:
     """A table's numbers and, for each category but code 0, a column of 0 and 1: float32 (n, p)."""
 
-    matrix: Rows
+    matrix: Matrix
 
     def __len__(self) -> int:
         return int(self.matrix.shape[0])

@@ -18,13 +18,13 @@ WIDE = 2_000
 MOST_LEVELS = 1_000
 """Levels, the most frequent ones, that have a coefficient of their own where a dense matrix is needed."""
 
-Rows: TypeAlias = np.ndarray | csr_array
+Matrix: TypeAlias = np.ndarray | csr_array
 """float32 (n, p)."""
 
 
 def with_indicators(
     numbers: np.ndarray, codes: np.ndarray, cardinalities: Sequence[int], first: int = 0, sparse: bool = True
-) -> Rows:
+) -> Matrix:
     """Return numbers, float32 (n, m), then the indicators of codes, int (n, c), below the cardinalities.
 
     `first` is the code whose indicator is a column's first; rows of lower codes have only zeros. If `sparse`,
@@ -105,7 +105,7 @@ class Spectrum:
     """
 
     def __init__(
-        self, rows: Rows, weights: np.ndarray | None = None, counts: np.ndarray | None = None
+        self, rows: Matrix, weights: np.ndarray | None = None, counts: np.ndarray | None = None
     ) -> None:
         width, read = rows.shape[1], None
         if isinstance(rows, csr_array):

@@ -63,7 +63,7 @@ class SeedScores(BaseModel):
     made: dict[str, Any] | None = None
 
 
-class Record(SeedScores):
+class CellRecord(SeedScores):
     """One `record.json`: a fit, and what it is of."""
 
     dataset: str
@@ -92,10 +92,10 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
     folder of its own. Raises `UsboostError` if a record is not what the training flow writes, or lies in
     another cell's folder.
     """
-    records: dict[Path, Record] = {}
+    records: dict[Path, CellRecord] = {}
     for path in Path(results, dataset, model).glob("seed-*/record.json"):
         try:
-            records[path] = Record.model_validate_json(path.read_bytes())
+            records[path] = CellRecord.model_validate_json(path.read_bytes())
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -21,8 +21,7 @@ from pydantic import Field, ValidationError
 
 from usboost.data.progress import Progress
 from usboost.datasets import image_store, store
-from usboost.datasets.image_store import CardPart
-from usboost.datasets.image_store import ImagesEntry as Shards
+from usboost.datasets.image_store import CardPart, ImageShards
 from usboost.datasets.store import LABEL, Prepared, first_fault, is_user_table
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import random_parts, stratified_parts, stream
@@ -202,11 +201,11 @@ class _Roles(CardPart):
     dropped: list[str]
 
 
-class _Images(Shards):
+class _Images(ImageShards):
     columns: Annotated[list[str], Field(min_length=1, max_length=100)]
 
 
-class _Card(CardPart):
+class _PreparedCard(CardPart):
     """The card of a table, but for its splits."""
 
     classes: list[str]
@@ -249,7 +248,7 @@ def read_prepared(folder: Path) -> UserTable:
             f"{folder} holds no table of a user's own as this version prepares it; prepare again"
         )
     try:
-        about = _Card.model_validate(card)
+        about = _PreparedCard.model_validate(card)
     except ValidationError as error:
         raise UsboostError(f"{folder / 'card.json'}: {first_fault(error)}; {again}") from None
     frames = {split: store.read_frame(folder, split) for split in SPLITS}

@@ -19,9 +19,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.spectrum import GRID, Spectrum
-from usboost.learners.spectrum import Rows as Matrix
-from usboost.models.baselines.wrapper import Classifier, Found, Names, Package, Regressor, Rows
+from usboost.learners.spectrum import GRID, Matrix, Spectrum
+from usboost.models.baselines.wrapper import Classifier, FitRows, Found, Names, Package, Regressor
 from usboost.models.estimator import as_views
 from usboost.shards.collective import world
 
@@ -217,7 +216,7 @@ class Linear(Package):
 class Logistic(Linear):
     """Multinomial logistic regression by `Multinomial`, at each penalty in turn."""
 
-    def fit(self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
         if "factors" not in rows.shared:
             rows.shared["factors"] = Multinomial(rows.x, rows.weights)
         fits: Multinomial = rows.shared["factors"]
@@ -229,7 +228,7 @@ class Logistic(Linear):
         scores = self.scores(model, x)
         return np.asarray(softmax(scores - scores.mean(axis=1, keepdims=True), axis=1))
 
-    def risk(self, model: Any, rows: Rows) -> float:
+    def risk(self, model: Any, rows: FitRows) -> float:
         x, y = rows.held or (rows.x, rows.y)
         p = softmax(self.scores(model, x), axis=1)
         return -mean(np.log(p[np.arange(len(p)), y] + 1e-12), rows.held_weights)
@@ -252,7 +251,7 @@ def _left_out(
 class Ridge(Linear):
     """Ridge regression, its penalty by the error of rows left out: one each, or as they are related."""
 
-    def fit(self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
         penalties = GRID if model.penalties is None else np.asarray(model.penalties, dtype=np.float64)
         if not penalties.size or not (penalties > 0).all():
             raise UsboostError(f"penalties are one or more positive numbers, not {model.penalties}")

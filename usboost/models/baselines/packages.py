@@ -28,10 +28,10 @@ from usboost.learners.search_space import Integer, Real
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.wrapper import (
     Classifier,
+    FitRows,
     Names,
     Package,
     Regressor,
-    Rows,
     Stages,
     Wrapper,
     without_stopping,
@@ -42,7 +42,7 @@ PATIENCE = 50
 """Rounds without a better validation loss, for packages that stop early."""
 
 
-def _of_catboost(model: Any, rows: Rows, callbacks: Sequence[Callback]) -> dict[str, Any]:
+def _of_catboost(model: Any, rows: FitRows, callbacks: Sequence[Callback]) -> dict[str, Any]:
     """Return CatBoost's arguments: its categories, callbacks, and validation rows that have weights."""
     categories = list(rows.categories)
     given: dict[str, Any] = {"cat_features": categories} if model.own_categories_ else {}
@@ -54,7 +54,7 @@ def _of_catboost(model: Any, rows: Rows, callbacks: Sequence[Callback]) -> dict[
     return given
 
 
-def _of_xgboost(model: Any, rows: Rows, callbacks: Sequence[Callback]) -> dict[str, Any]:
+def _of_xgboost(model: Any, rows: FitRows, callbacks: Sequence[Callback]) -> dict[str, Any]:
     """Return XGBoost's argument for validation rows that have weights."""
     weighted = rows.held is not None and model.stops_early and rows.held_weights is not None
     return {"sample_weight_eval_set": [rows.held_weights]} if weighted else {}
@@ -216,11 +216,11 @@ class _Scikit(Wrapper):
     def _entry(self) -> Package:
         return PACKAGES.get(type(self.estimator).__module__.partition(".")[0]) or Package()
 
-    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
+    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> FitRows:
         rows = super()._given(views, y, context)
         return rows if self.stops_early else rows.joined()
 
-    def _unfitted(self, rows: Rows | None = None) -> Any:
+    def _unfitted(self, rows: FitRows | None = None) -> Any:
         made = clone(self.estimator)
         if "random_state" in made.get_params(deep=False):
             made.set_params(random_state=self.random_state)
@@ -254,7 +254,7 @@ class ScikitBaseline(_Scikit, Classifier):
     classes_ ; estimator_ : fitted, of the classes' positions
     """
 
-    def _unfitted(self, rows: Rows | None = None) -> Any:
+    def _unfitted(self, rows: FitRows | None = None) -> Any:
         made = super()._unfitted(rows)
         if rows is None or hasattr(made, "predict_proba"):
             return made
@@ -298,7 +298,7 @@ class _Package(Wrapper):
         """Tell if validation rows end its fit."""
         return self._entry.stops_early
 
-    def _unfitted(self, rows: Rows | None = None) -> Any:
+    def _unfitted(self, rows: FitRows | None = None) -> Any:
         if find_spec(self.package) is None:
             raise UsboostError(
                 f"the model needs {self.package}, which is not installed; `pip install {self.package}`"
@@ -317,7 +317,7 @@ class _Package(Wrapper):
             lines = str(error).splitlines() or [type(error).__name__]
             raise Unsuited(f"{self.package}: {lines[0]}") from error
 
-    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
+    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> FitRows:
         rows, package = super()._given(views, y, context), self._entry
         most = package.rows if torch.cuda.is_available() else package.rows_on_cpu
         for what, count, limit in (

@@ -23,11 +23,11 @@ from usboost.learners.tree_learner import quiet_lightgbm
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.baselines.wrapper import (
     Classifier,
+    FitRows,
     Found,
     Names,
     Package,
     Regressor,
-    Rows,
     Stages,
     Wrapper,
 )
@@ -76,7 +76,7 @@ class LightGBM(Package):
 
     sums_to_one = True
 
-    def fit(self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
         n_outputs, stages = model.n_outputs, Stages(callbacks)
         initial = initial_score(rows.y, n_outputs, rows.weights) if n_outputs > 1 else np.zeros(1)
         own = {
@@ -250,14 +250,14 @@ FOREST_BYTES, MANY_CLASSES, MOST_CLASSES = 1 << 31, 20, 300
 """What the nodes of a forest of more than so many classes may take, and the most that it is fitted to."""
 
 
-class Forest(Package):
+class ForestPackage(Package):
     """scikit-learn's random forest: the mean of trees, each of a bootstrap sample.
 
     A node holds a number for each class, and each split looks at all: of more than `MANY_CLASSES`, leaves are
     so large that all nodes fit in `FOREST_BYTES`; more than `MOST_CLASSES` are refused as `Unsuited`.
     """
 
-    def fit(self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
         from sklearn.ensemble import RandomForestRegressor
 
         if model.n_outputs > MOST_CLASSES:
@@ -316,7 +316,7 @@ class _Forest(Wrapper):
     components: int | None = COMPONENTS
     max_features: float | str = "sqrt"
 
-    _entry: ClassVar[Package] = Forest(
+    _entry: ClassVar[Package] = ForestPackage(
         reads="table",
         chosen="leaf_sizes",
         scored=True,

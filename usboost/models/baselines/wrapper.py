@@ -47,7 +47,7 @@ Found = tuple[dict[str, Any], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class FitRows:
     """n rows to fit to.
 
     Attributes
@@ -122,7 +122,7 @@ class Package:
     stops_early: bool = False
     length: str = ""
     best: str = ""
-    arguments: Callable[[Any, Rows, Sequence[Callback]], dict[str, Any]] = field(default=lambda *_: {})
+    arguments: Callable[[Any, FitRows, Sequence[Callback]], dict[str, Any]] = field(default=lambda *_: {})
     file: str = ""
     reading: str = "reading"
     space: Space = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Package:
     takes_sparse = False  # whether rows of very many indicators may be a sparse matrix
     sums_to_one = False  # whether predicted probabilities need not be divided by their sum
 
-    def fit(self, model: Any, rows: Rows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
         """Fit to the rows, with this choice of the parameter that is chosen."""
         estimator, given = model._unfitted(rows), dict[str, Any]()
         if rows.held is not None and model.stops_early:
@@ -163,7 +163,7 @@ class Package:
             raise UsboostError(f"a {name} knows {found.shape[1]} classes, not {len(model.classes_)}")
         return found
 
-    def risk(self, model: Any, rows: Rows) -> float:
+    def risk(self, model: Any, rows: FitRows) -> float:
         """Return the log-loss in nats, or the mean squared error, of the validation rows."""
         x, y = rows.held or (rows.x, rows.y)
         predicted = self.predict(model, x)
@@ -304,7 +304,7 @@ class Wrapper(ViewsEstimator):
             return {chosen: (getattr(self, chosen)[self.best_round_ - 1],)}
         return {"n_trees": max(1, self.best_round_)}
 
-    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> Rows:
+    def _given(self, views: Views, y: np.ndarray, context: FitContext) -> FitRows:
         """Learn from the training rows how they are read and scaled; the rows as the package takes them."""
         weights, reads = context.weights, self._entry.reads
         self.reading_ = self._reading()
@@ -326,7 +326,7 @@ class Wrapper(ViewsEstimator):
         x = self._columns_of(table)
         held = context.validation and (self._rows(context.validation[0]), context.validation[1])
         categories = range(len(self.mean_), x.shape[1]) if reads == "frame" and self.own_categories_ else ()
-        return Rows(x, y, weights, held, context.held_weights, context.apart, tuple(categories))
+        return FitRows(x, y, weights, held, context.held_weights, context.apart, tuple(categories))
 
     def _rows(self, views: Views) -> Any:
         """Return any rows as the package reads them."""
