@@ -1,15 +1,19 @@
 """Many classes, and categories of many levels: what a fit takes must not explode."""
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from usboost.boosting.targets import MOST_OUTPUTS, NewtonDirection
 from usboost.data.table import Table
+from usboost.data.views import Views
 from usboost.errors import Unsuited
 from usboost.learners import spectrum
+from usboost.learners.ridge import RidgeLearner
 from usboost.learners.spectrum import GRID, Spectrum, frequent, with_indicators
 from usboost.learners.tree_learner import MOST_TREES, TreeLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
@@ -17,6 +21,7 @@ from usboost.losses.exponential import MANY, CodewordExponential
 from usboost.models.baselines import trees
 from usboost.models.baselines.linear import LinearBaseline, Multinomial
 from usboost.models.baselines.trees import ForestBaseline
+from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
 RNG = np.random.default_rng(0)
 
@@ -142,3 +147,23 @@ def test_a_forest_of_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "MOST_CLASSES", 23)
     with pytest.raises(Unsuited, match=r"23 classes, not 24.*logistic"):
         ForestBaseline(**settings).fit({"S": table}, y)
+
+
+def test_a_fit_has_one_thread_of_blas_and_gives_the_others_back() -> None:
+    found = []
+
+    class Watched(RidgeLearner):
+        kind = "watched"
+
+        def prepare(self, *args: Any) -> Any:
+            found.extend(blas_threads())
+            return super().prepare(*args)
+
+    def blas_threads() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    views = Views(S=Table.from_numeric(RNG.normal(size=(40, 2))))
+    with threadpool_limits(2, user_api="blas"):
+        TwoWeakLearnerRegressor({"S": Watched()}, n_rounds=1).fit(views, RNG.normal(size=40))
+        assert set(blas_threads()) == {2}
+    assert set(found) == {1}

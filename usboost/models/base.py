@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
@@ -88,7 +89,8 @@ class _Fitted(ViewsEstimator):
             The later rows are those that judge a fit.
         """
         views = as_views(X)
-        with within_memory():
+        # BLAS's threads spin while they wait for each other: beside other work a fit took seven times as long
+        with within_memory(), threadpool_limits(1, user_api="blas"):
             targets = self._checked(y, len(views))
             related = Related.of(groups, times, len(views))
             samples = Samples.counted(views, targets, sample_weight, related=related)
