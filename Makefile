@@ -79,6 +79,11 @@ test-long: $(READY) ## the tests that take minutes: grids on every runner, worke
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
 	python -m benchmarks.speed.bench
 
+.PHONY: headline
+headline: $(READY) ## README's table by the present code (hours; USBOOST_DATA: the raw files)
+	python -m benchmarks.study.headline run "$(USBOOST_DATA)" headline
+	python -m benchmarks.study.headline write
+
 .PHONY: results
 results: $(READY) ## the papers' models on real data, several seeds each (hours); docs/results/papers.md
 	python -m benchmarks.study.results run results
