@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
+from flows.flow import command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.flow import command, flow  # noqa: E402
-from tasks.ranks import Ranks, fit_in_ranks  # noqa: E402
+from tasks.ranks import Ranks, fit_in_ranks
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -53,7 +49,7 @@ def fit_sharded(
     return runtime.finished(str(fit_in_ranks(program, Path(out), where, told)))
 
 
-main = command(fit_sharded, options=["label"])
+app = command(fit_sharded, options=["label"])
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
+from flows.flow import Dataset, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.flow import Dataset, command, flow  # noqa: E402
-from tasks.pages import addresses  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
-from tasks.serving import monitoring  # noqa: E402
-from usboost.errors import UsboostError  # noqa: E402
+from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
+from tasks.serving import monitoring
+from usboost.errors import UsboostError
 
 
 class Drifted(UsboostError):
@@ -39,8 +35,8 @@ def monitor(
         share: by how much more rows may lack a value or hold an unseen category
     """
     version, run_id, columns = monitoring.compare(dataset, Path(requests), psi, share)
-    addresses.link_run(run_id, f"monitor/{dataset}")
-    addresses.link_version(version, "The served model whose training rows these were compared with")
+    mlflow_pages.link_run(run_id, f"monitor/{dataset}")
+    mlflow_pages.link_version(version, "The served model whose training rows these were compared with")
     rows = columns.round(4).astype(object).where(columns.notna(), "").to_dict("records")
     page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")
     for row in rows:
@@ -53,7 +49,7 @@ def monitor(
     return runtime.finished(f"{requests}: none of {len(columns)} columns drifts")
 
 
-main = command(monitor, print)
+app = command(monitor, print)
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

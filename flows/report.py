@@ -10,7 +10,6 @@ from flows.local import runtime
 runtime.configure()
 
 import pandas as pd  # noqa: E402
-import typer  # noqa: E402
 from prefect import task  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 
@@ -18,8 +17,8 @@ from flows.flow import command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks.fits import results  # noqa: E402
 from tasks.folders import REPORTS, RESULTS, prepared_folder  # noqa: E402
-from tasks.pages import addresses  # noqa: E402
 from tasks.pages import flow_page as page  # noqa: E402
+from tasks.pages import mlflow_pages  # noqa: E402
 from usboost.report.blocks import Key, Origin, RunLink  # noqa: E402
 from usboost.report.pages import write_pages  # noqa: E402
 
@@ -50,10 +49,10 @@ def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     found = {}
     for key, each in made.items():
         run = each["mlflow_run"]
-        runs = [RunLink("MLflow", run, addresses.run_page(each["mlflow_experiment"], run))]
+        runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]
         if flow_run := each.get("prefect_flow_run"):
             # the server is that of the flow which writes the report: its port lasts
-            runs.append(RunLink("Prefect", flow_run, addresses.prefect(flow_run)))
+            runs.append(RunLink("Prefect", flow_run, mlflow_pages.prefect(flow_run)))
         found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
     return found
 
@@ -66,7 +65,7 @@ def test_scores(path: Path) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-main = command(report)
+app = command(report)
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

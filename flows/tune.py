@@ -7,20 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+from pydantic import Field
+
+from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.flow import Dataset, Model, command, flow  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks import tuning  # noqa: E402
-from tasks.fits.cell import of_task  # noqa: E402
-from tasks.fits.models import entry_of  # noqa: E402
-from tasks.folders import tuning_folder  # noqa: E402
-from usboost.fit.tune import (  # noqa: E402
+from tasks import settings as params
+from tasks import tuning
+from tasks.fits.cell import of_task
+from tasks.fits.models import entry_of
+from tasks.folders import tuning_folder
+from usboost.fit.tune import (
     BATCH,
     SETTINGS,
     Plan,
@@ -73,7 +69,7 @@ def tune(
     return runtime.finished(folder)
 
 
-main = command(tune)
+app = command(tune)
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

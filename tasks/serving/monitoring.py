@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import mlflow
 import pandas as pd
 from mlflow.entities.model_registry import ModelVersion
-from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
-from tasks.serving.logged_model import ALIAS, registered_name
+from tasks.serving.logged_model import ALIAS, champion, registered_name
 from usboost.datasets import image_store, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
@@ -36,14 +34,10 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> tuple[Mod
     """
     folder = prepared_folder(dataset)
     prepared = store.read_card(folder)
-    name, data = registered_name(dataset), mlflow_pages.digest(folder)
-    try:
-        version = MlflowClient().get_model_version_by_alias(name, ALIAS)
-    except MlflowException as error:
-        raise UsboostError(
-            f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first"
-        ) from error
-    if version.tags.get("data") != data:
+    name, version = registered_name(dataset), champion(dataset)
+    if version is None:
+        raise UsboostError(f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first")
+    if version.tags.get("data") != mlflow_pages.digest(folder):
         raise UsboostError(
             f"version {version.version} of {name} was fitted to other data than those in {folder}; "
             "bring that back (`dvc checkout` of its commit), or promote a fit of these data"
@@ -55,7 +49,12 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> tuple[Mod
     images = [] if card.images is None else card.images.columns
     seen = ("train",) if card.rows["val"] else ("train", "val")  # a fit to all rows has no validation rows
     train = raw_rows(card, pd.concat([store.read_frame(folder, split) for split in seen], ignore_index=True))
-    without = dict(zip(images, _without(prepared, seen), strict=True))
+    about: dict[str, Any] = prepared.get("images") or {}
+    columns_of = zip(*(image_store.parts(split, about) for split in seen), strict=True) if about else ()
+    without = {  # rows without an image
+        image: sum(shard.get("absent", 0) for part in parts for shard in about["splits"][part]["shards"])
+        for image, parts in zip(images, columns_of, strict=True)
+    }
     tags = mlflow_pages.lineage({"prepared": folder})
     tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
     with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
@@ -69,13 +68,3 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> tuple[Mod
         tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
         MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
     return version, run_id, columns
-
-
-def _without(prepared: Mapping[str, Any], splits: Sequence[str]) -> list[int]:
-    """Count the rows of some splits without an image, for each column of images."""
-    about: dict[str, Any] = prepared.get("images") or {}
-    columns = zip(*(image_store.parts(split, about) for split in splits), strict=True) if about else ()
-    return [
-        sum(shard.get("absent", 0) for part in parts for shard in about["splits"][part]["shards"])
-        for parts in columns
-    ]
