@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from ruamel.yaml import YAML
 
 from usboost.errors import UsboostError, as_parameter
@@ -22,7 +22,9 @@ DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pe
 """The datasets by name; `tasks.catalog` says where they come from."""
 
 Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"]
 Finetune = Literal["none", "auto", "last", "all", "head"]
@@ -178,7 +180,7 @@ class Table2(Training):
 
 class Bayes(Section):
     n_random: Positive = 10
-    n_guided: int = Field(20, ge=0)
+    n_guided: Count = 20
     bounds: tuple[float, float] = (0.0, 10.0)
 
 
@@ -187,8 +189,8 @@ class Boosting(Section):
     start: Literal["fresh", "warm"]
     shrinkage: Rate
     sequential: bool = False
-    step_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    trim: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    step_fraction: Share = 0.0
+    trim: Share = 0.0
     patience: Positive | None
     tree_engine: Literal["lightgbm", "histogram", "sklearn"]
     fixed_step: float
@@ -209,7 +211,7 @@ class Features(Section):
 
 class BayesChanges(Section):
     n_random: Positive | None = None
-    n_guided: Annotated[int, Field(ge=0)] | None = None
+    n_guided: Count | None = None
     bounds: tuple[float, float] | None = None
 
 
@@ -233,8 +235,8 @@ class Model(Section):
     monitor: Literal["f1", "accuracy", "risk", "rmse", "mae"] | None = None
     shrinkage: Rate | None = None
     sequential: bool | None = None
-    step_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
-    trim: Annotated[float, Field(ge=0, lt=1)] | None = None
+    step_fraction: Share | None = None
+    trim: Share | None = None
     patience: Positive | None = None
     fixed_step: float | None = None
     bayes: BayesChanges | None = None
@@ -247,15 +249,15 @@ class Model(Section):
 
         Raises `UsboostError` if the catalogue has no such model, or a change is none of its kind's.
         """
-        known = ", ".join(catalogue.CATALOGUE)
-        if self.like is None and name not in catalogue.CATALOGUE:
+        known, like = ", ".join(catalogue.CATALOGUE), self.like
+        if name in catalogue.CATALOGUE and like is not None:
+            raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
+        if like is None and name not in catalogue.CATALOGUE:
             raise UsboostError(
                 f"models.{name} is not in the catalogue; say what it is like, e.g. `like: 2wl`, of {known}"
             )
-        if self.like is not None and name in catalogue.CATALOGUE:
-            raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
-        if self.like is not None and self.like not in catalogue.CATALOGUE:
-            raise UsboostError(f"models.{name}.like: unknown model {self.like!r}; choose among {known}")
+        if like is not None and like not in catalogue.CATALOGUE:
+            raise UsboostError(f"models.{name}.like: unknown model {like!r}; choose among {known}")
         changes = self.model_dump(exclude_none=True, exclude={"like", "learners", "set"})
         learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
         return catalogue.find(self.like or name).changed(name, changes, learners, self.set)
@@ -269,7 +271,7 @@ class Fits(Section):
     dask_address: str | None = None
     deployment: str = "fit-one/fit-one"
     gpu_slots: Positive = 1
-    retries: Annotated[int, Field(ge=0)] = 1
+    retries: Count = 1
 
 
 class Settings(Section):
@@ -295,17 +297,20 @@ class Settings(Section):
     fits: Fits = Fits()
     models: dict[str, Model]
 
-    def check_losses(self) -> None:
-        """Raise ValueError if a model has a loss that there is not."""
-        for name, model in self.models.items():
-            if model.loss not in (None, *REGRESSION_LOSSES) and model.loss not in LOSSES:
-                known = ", ".join((*LOSSES, *REGRESSION_LOSSES))
-                raise ValueError(f"models.{name}.loss: there is no loss {model.loss!r}; choose among {known}")
-
     @model_validator(mode="after")
-    def _parts_agree(self) -> Settings:
-        if not self.imports:  # else they may bring losses of their own, see `load`
-            self.check_losses()
+    def _parts_agree(self, info: ValidationInfo) -> Settings:
+        try:
+            if info.context is not None:  # parts of a person's own, losses say, are known from here on
+                import_parts(self.imports, info.context)
+        except UsboostError as error:
+            raise ValueError(f"imports: {error}") from None
+        known = (*LOSSES, *REGRESSION_LOSSES)
+        for name, model in self.models.items():
+            if model.loss not in (None, *known) and (info.context is not None or not self.imports):
+                listed = ", ".join(known)
+                raise ValueError(
+                    f"models.{name}.loss: there is no loss {model.loss!r}; choose among {listed}"
+                )
         given = self.user_table.table is not None
         if self.profile == "demo" and given:
             raise ValueError(
@@ -326,10 +331,6 @@ class Settings(Section):
     def sizes(self) -> Profile:
         """Return the profile in force."""
         return _entry(self.profiles, "profiles", self.profile)
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(range(self.sizes.seeds))
 
     def models_of(self, dataset: str) -> list[str]:
         """Return the models that a run fits on a dataset."""
@@ -374,16 +375,7 @@ def load(path: Path = Path("params.yaml")) -> Settings:
     Raises `UsboostError` if the file is missing, is no YAML, or a key is unknown, missing or of the wrong
     kind.
     """
-    settings = parse(read_yaml(path, "run from the project's folder or a workspace"), path)
-    try:
-        import_parts(settings.imports, path.parent)
-    except UsboostError as error:
-        raise UsboostError(f"{path}: imports: {error}") from None
-    try:
-        settings.check_losses()
-    except ValueError as error:
-        raise UsboostError(f"{path}: {error}") from None
-    return settings
+    return parse(read_yaml(path, "run from the project's folder or a workspace"), path, path.parent)
 
 
 def model_names(path: Path) -> list[str]:
@@ -402,10 +394,11 @@ def editor() -> YAML:
     return yaml
 
 
-def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
-    """Check the parsed YAML; its settings."""
+def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
+    """Check the parsed YAML; its settings. `imports` is where the modules are that it names, if they are to
+    be imported."""
     try:
-        return Settings.model_validate(document)
+        return Settings.model_validate(document, context=imports)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))

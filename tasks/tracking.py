@@ -129,10 +129,10 @@ def read_run_id(named: Path) -> str | None:
     return None
 
 
-def supersede_named(named: Path) -> None:
-    """Mark the run that a file names as one that does not count: its fit is not resumed."""
-    if run_id := read_run_id(named):
-        with suppress(OSError, MlflowException):
+def supersede(run_id: str | None) -> None:
+    """Mark a run, if there is one, as one that does not count, and end it."""
+    with suppress(OSError, MlflowException):
+        if run_id:
             MlflowClient().set_tag(run_id, SUPERSEDED, "true")
             MlflowClient().set_terminated(run_id, status="KILLED")
 

@@ -21,7 +21,7 @@ from prefect.futures import as_completed
 from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from tasks import machine
+from tasks import machine, tracking
 from tasks.fits import runs as mlflow_runs
 from tasks.fits.cell import Cell
 from tasks.fits.fit_cell import fit_cell
@@ -218,7 +218,7 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
     """Let what a flow run that was given up may still be doing in MLflow not count."""
     wanted = f"attributes.status = 'RUNNING' and tags.`prefect.flow_run_id` = '{flow_run_id}'"
     for run in mlflow_runs.of_dataset(dataset, wanted):
-        mlflow_runs.supersede(run)
+        tracking.supersede(run.info.run_id)
 
 
 def _submit(cell: Cell, chosen: Fits) -> UUID:

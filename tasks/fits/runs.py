@@ -66,7 +66,7 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 def download(cell: Cell, run: Run) -> bool:
     """Put the record that a run has logged among the results; a run without it does not count any more."""
     if not MlflowClient().list_artifacts(run.info.run_id, ARTIFACT):
-        supersede(run)
+        tracking.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
         got = mlflow.artifacts.download_artifacts(
@@ -87,12 +87,4 @@ def end_abandoned(cell: Cell, resumed: str | None) -> None:
     """Supersede runs of a cell that processes of this folder have left RUNNING, but the one to be resumed."""
     for run in of_dataset(cell.dataset, f"attributes.status = 'RUNNING' and tags.cell = '{cell.name}'"):
         if run.data.tags.get("place") == place() and run.info.run_id != resumed:
-            supersede(run)
-
-
-def supersede(run: Run) -> None:
-    """Mark a run as one that does not count; KILLED unless it has failed by itself."""
-    client = MlflowClient()
-    client.set_tag(run.info.run_id, tracking.SUPERSEDED, "true")
-    if run.info.status != "FAILED":
-        client.set_terminated(run.info.run_id, status="KILLED")
+            tracking.supersede(run.info.run_id)
