@@ -35,21 +35,6 @@ def features_folder(dataset: str, seed: int) -> Path:
     return Path("data/features") / dataset / f"seed-{seed}"
 
 
-def results_folder(dataset: str, model: str, seed: int) -> Path:
-    """Return the place of what a cell leaves, see `tasks.fits.results`."""
-    return RESULTS / dataset / model / f"seed-{seed}"
-
-
-def metrics_file(dataset: str) -> Path:
-    """Return the file that `dvc metrics` compares."""
-    return Path("data/metrics") / f"{dataset}.json"
-
-
-def checkpoints_folder(dataset: str, model: str, seed: int) -> Path:
-    """Return the place of a fit that has not ended: no output of a stage, so DVC leaves it alone."""
-    return Path("data/checkpoints") / dataset / model / f"seed-{seed}"
-
-
 def tuning_folder(dataset: str) -> Path:
     """Return the place of searches: no output of a stage; params.yaml gets what they choose."""
     return Path("data/tuning") / dataset

@@ -71,25 +71,19 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
 
 
 @contextmanager
-def waiting(lock: Path) -> Iterator[None]:
-    """Hold the file `lock` in the block; wait while another process or thread holds it."""
+def locked(lock: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the file `lock` in the block; whether it is held.
+
+    While another process or thread holds it: wait, or go on without it.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def if_free(lock: Path) -> Iterator[bool]:
-    """Hold the file `lock` in the block, if nobody else does; whether it is held."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
+        free = True
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            yield False
-        else:
-            yield True
+            free = False
+        yield free
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:

@@ -59,9 +59,9 @@ def one_sentence() -> Iterator[None]:
 def experiment_id(name: str) -> str:
     """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
     if mlflow.get_experiment_by_name(name) is None:
-        store = mlflow.get_tracking_uri()
-        local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
-        mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
+        scheme, local, database = mlflow.get_tracking_uri().partition("sqlite:///")
+        place = (Path(database).parent / "mlartifacts" / name).as_uri() if local and not scheme else None
+        mlflow.create_experiment(name, place)
     experiment: Any = mlflow.get_experiment_by_name(name)
     mlflow_pages.add_view(experiment.experiment_id, experiment.tags)
     return str(experiment.experiment_id)
@@ -82,8 +82,8 @@ def tracked_run(
     """
     client = MlflowClient()
     with one_sentence():
-        run_id = _resumed(client, named, tags)
-        if run_id is None:
+        run_id = read_run_id(named) if named else None
+        if run_id is None or not _resumed(client, run_id, tags):
             made = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
             run_id = str(made.info.run_id)
             if named is not None:
@@ -100,24 +100,21 @@ def tracked_run(
             raise
 
 
-def _resumed(client: MlflowClient, named: Path | None, tags: Mapping[str, str]) -> str | None:
-    """Set the run that a file names RUNNING again; None if there is none, or this MLflow does not know it."""
-    run_id = read_run_id(named) if named else None
-    if run_id is None:
-        return None
+def _resumed(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> bool:
+    """Set a run RUNNING again; whether MLflow still knows it as one that counts."""
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        return None
+        return False
     if run.info.lifecycle_stage != "active" or run.data.tags.get(SUPERSEDED) == "true":
-        return None
+        return False
     client.update_run(run_id, status="RUNNING")
     client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
     if "error" in run.data.tags:
         client.delete_tag(run_id, "error")
-    return run_id
+    return True
 
 
 def read_run_id(named: Path) -> str | None:
@@ -158,8 +155,15 @@ def log_files(run_id: str, folder: Path, name: str) -> None:
 
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """Log all parameters, nested ones by dotted names."""
-    params = [Param(mlflow_pages.key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
-    MlflowClient().log_batch(run_id, params=params)
+
+    def params(given: Mapping[str, Any], prefix: str) -> Iterator[Param]:
+        for key, value in given.items():
+            if isinstance(value, Mapping):
+                yield from params(value, f"{prefix}{key}.")
+            else:
+                yield Param(mlflow_pages.key_of(f"{prefix}{key}"), str(value)[:500])
+
+    MlflowClient().log_batch(run_id, params=list(params(parameters, "")))
 
 
 def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
@@ -170,14 +174,6 @@ def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
         given[f"learner_{name}"] = learner
     nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
     log_parameters(run_id, {**more, **nested})
-
-
-def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in parameters.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def log_numbers(run_id: str, numbers: Mapping[str, float]) -> None:
@@ -198,10 +194,10 @@ def log_metrics(run_id: str, metrics: Sequence[Metric]) -> None:
 
 def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: float) -> None:
     """Log final scores, for the run and the model that it has logged, and more numbers of the fit."""
-    run = MlflowClient().get_run(run_id)
+    outputs = MlflowClient().get_run(run_id).outputs
     of: dict[str, Any] = {}
-    if run.outputs and run.outputs.model_outputs:
-        of = {"model_id": run.outputs.model_outputs[0].model_id, "run_id": run_id}
+    if outputs and outputs.model_outputs:
+        of = {"model_id": outputs.model_outputs[0].model_id, "run_id": run_id}
     metrics = [
         metric(mlflow_pages.of_score(split, key), value, **of)
         for split, found in sorted(scores.items())  # the page lists those of test first, as they come
@@ -259,14 +255,14 @@ class MLflowCallback(Callback):
             self._stages.append(round_.stage)
         if known:
             return
-        values = {mlflow_pages.of_round(key): value for key, value in round_.metrics.items()}
+        values: dict[str, float] = dict(round_.metrics)
         for part, seconds in round_.seconds.items():
             if part.startswith("fit_") or part in TIMES:
-                values[mlflow_pages.of_round(f"seconds_{part}")] = seconds
+                values[f"seconds_{part}"] = seconds
         if rows := round_.rows:
-            found = {"number": len(rows), "rows_least": min(rows), "rows_most": max(rows)}
-            values |= {mlflow_pages.of_round(f"ranks_{name}"): count for name, count in found.items()}
-        self._rounds.append([metric(name, value, round_.index) for name, value in values.items()])
+            values |= {"ranks_number": len(rows), "ranks_rows_least": min(rows), "ranks_rows_most": max(rows)}
+        found = [metric(mlflow_pages.of_round(name), value, round_.index) for name, value in values.items()]
+        self._rounds.append(found)
 
     def _flush_metrics(self) -> None:
         while self._rounds:

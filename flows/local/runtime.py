@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows.local.servers import START_SECONDS, address, home, log_of, mlflow_store, prefect_server
-from tasks.machine import if_free
+from tasks.machine import locked
 from tasks.settings import as_key
 from usboost.errors import UsboostError, options_written
 
@@ -30,7 +30,7 @@ _FINISHED: list[bool] = []
 @contextmanager
 def alone(lock: Path, sentence: str) -> Iterator[None]:
     """Hold the file `lock`, or refuse with `sentence` while another process holds it."""
-    with if_free(lock) as free:
+    with locked(lock, wait=False) as free:
         if not free:
             raise UsboostError(sentence)
         yield

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from tasks.machine import waiting
+from tasks.machine import locked
 from usboost.errors import UsboostError
 
 START_SECONDS, STOP_SECONDS = 120, 10
@@ -167,7 +167,7 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
     if options is None and (given := os.environ.get("PREFECT_API_URL")):
         return _checked(given)
-    with waiting(home() / "services/prefect.lock"):
+    with locked(home() / "services/prefect.lock", wait=True):
         # of commands that begin at once, one starts it
         if "prefect" in running():
             url = wait_for("prefect")

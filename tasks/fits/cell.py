@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.fits import features, models
-from tasks.folders import checkpoints_folder, code_of, prepared_folder, results_folder, task_of
+from tasks.folders import RESULTS, code_of, prepared_folder, task_of
 from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import described
@@ -62,12 +62,12 @@ class Cell:
     @property
     def results(self) -> Path:
         """The folder of its record, see `tasks.fits.results`."""
-        return results_folder(self.dataset, self.model, self.seed)
+        return RESULTS / self.name
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of its rounds until its record is written."""
-        return checkpoints_folder(self.dataset, self.model, self.seed)
+        """The folder of its rounds until its record is written: no output of a stage, so DVC leaves it."""
+        return Path("data/checkpoints") / self.name
 
     @property
     def devices(self) -> set[str]:

@@ -16,7 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks.fits import models
 from tasks.fits.scores import Scores
 from tasks.folders import features_folder, prepared_folder
-from tasks.machine import waiting
+from tasks.machine import locked
 from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.data.table import CodedTable
@@ -45,7 +45,7 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
     """
     folder = features_folder(dataset, seed)
     kept = folder / "fingerprint"
-    with waiting(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock"), wait=True):
         if not (kept.is_file() and kept.read_text() == fingerprint):
             with replacing(folder) as fresh:
                 scores = _fit(learner(dataset, seed, settings), dataset, settings, fresh)

@@ -27,7 +27,6 @@ from tasks.fits.early import add_early
 from tasks.fits.features import fit_features, read_features
 from tasks.fits.results import RECORD, ROWS, TRACE
 from tasks.folders import features_folder, prepared_folder
-from tasks.machine import if_free, worth_retrying
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
 from tasks.serving.logged_model import log_model
@@ -48,7 +47,7 @@ from usboost.table.prepared import SPLITS, read_prepared
     cache_policy=NO_CACHE,
     task_run_name="{cell.name}",
     retry_delay_seconds=1,
-    retry_condition_fn=worth_retrying,
+    retry_condition_fn=machine.worth_retrying,
 )
 def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     """Fit one cell in an MLflow run, and write its record, which the run has as artifacts; the run's id.
@@ -85,7 +84,8 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
 
     While another process fits the same here (one that was given up, but is only slow), they are elsewhere.
     """
-    with if_free(cell.checkpoint.with_suffix(".lock")) as free, tempfile.TemporaryDirectory() as elsewhere:
+    lock = cell.checkpoint.with_suffix(".lock")
+    with machine.locked(lock, wait=False) as free, tempfile.TemporaryDirectory() as elsewhere:
         kept = Checkpoint(cell.checkpoint if free else Path(elsewhere) / "kept", cell.identity)
         if kept.of_another_fit():
             print(f"{kept.folder} is of other data, parameters or code; starting again", file=sys.stderr)

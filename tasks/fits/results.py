@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.fits.cell import Cell
-from tasks.folders import RESULTS, metrics_file, prepared_folder, task_of
+from tasks.folders import RESULTS, prepared_folder, task_of
 from tasks.settings import Settings
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import metric_name, number
@@ -70,7 +70,8 @@ def write_metrics(dataset: str, models: Iterable[str]) -> None:
     They are below the dataset's name, as DVC else puts the file's path before each of them.
     """
     scores = {model: metrics(found) for model in models if (found := records(dataset, model))}
-    write_atomically(metrics_file(dataset), (json.dumps({dataset: scores}, indent=1) + "\n").encode())
+    text = json.dumps({dataset: scores}, indent=1) + "\n"
+    write_atomically(Path("data/metrics") / f"{dataset}.json", text.encode())
 
 
 def metrics(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:

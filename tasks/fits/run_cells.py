@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -46,10 +46,9 @@ def task_runner(chosen: Fits) -> TaskRunner[Any]:
 
     Raises `UsboostError` if Dask is asked for and not installed.
     """
-    if chosen.runner == "threads":
-        return ThreadPoolTaskRunner(max_workers=chosen.workers)
-    if chosen.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=chosen.workers)
+    pools = {"threads": ThreadPoolTaskRunner, "processes": ProcessPoolTaskRunner}
+    if chosen.runner in pools:
+        return pools[chosen.runner](max_workers=chosen.workers)
     try:
         import dask
         from prefect_dask import DaskTaskRunner
@@ -59,22 +58,8 @@ def task_runner(chosen: Fits) -> TaskRunner[Any]:
         return DaskTaskRunner(address=chosen.dask_address)
     # Dask has malloc give every array back at once, and a training then spends half its time getting memory
     dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})
-    cluster = {
-        "n_workers": chosen.workers,
-        "threads_per_worker": 1,
-        "dashboard_address": "127.0.0.1:0",
-        "resources": {"GPU": 1},
-    }
+    cluster = {"n_workers": chosen.workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
-
-
-def annotated(chosen: Fits, cell: Cell) -> AbstractContextManager[Any]:
-    """In the block, a cell that is submitted to Dask goes to a worker with a GPU, if it needs one."""
-    if chosen.runner != "dask" or not machine.on_gpu(cell.devices):
-        return nullcontext()
-    import dask
-
-    return dask.annotate(resources={"GPU": 1})
 
 
 def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], None]) -> dict[Cell, str]:
@@ -95,10 +80,7 @@ def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], No
         if not left:
             break
         with task_runner(chosen) as runner:
-            futures = {}
-            for cell in left:
-                with annotated(chosen, cell):
-                    futures[runner.submit(task, {"cell": cell, **given})] = cell
+            futures = {runner.submit(task, {"cell": cell, **given}): cell for cell in left}
             left = []
             for future in as_completed(list(futures)):
                 cell = futures[future]
@@ -176,14 +158,11 @@ def _reason(run: FlowRun | None) -> str | None:
     """Return why a flow run has ended without a record: None while it runs, "" when it is done."""
     if run is None or run.state is None:
         return "its flow run was deleted"
-    state = run.state
-    if state.is_completed():
-        return ""
-    if state.is_failed():
-        return state.message or "it failed"
+    state, cancelled = run.state, "it was cancelled"
     if state.is_crashed():
         return f"its process died ({state.message})"
-    return "it was cancelled" if state.is_cancelled() or state.is_cancelling() else None
+    ended = {StateType.COMPLETED: "", StateType.FAILED: state.message or "it failed"}
+    return {**ended, **dict.fromkeys((StateType.CANCELLED, StateType.CANCELLING), cancelled)}.get(state.type)
 
 
 def crash_lost_runs(client: SyncPrefectClient) -> None:
@@ -194,21 +173,18 @@ def crash_lost_runs(client: SyncPrefectClient) -> None:
     for event, (name, seconds) in LOST.items():
         if client.read_automations_by_name(name):
             continue
-        trigger = EventTrigger.model_validate(
-            {
-                "after": [f"prefect.flow-run.{event}"],
-                "expect": [*ENDED, "prefect.flow-run.heartbeat", "prefect.flow-run.Running"],
-                "match": {"prefect.resource.id": "prefect.flow-run.*"},
-                "match_related": {
-                    "prefect.resource.role": "tag",
-                    "prefect.resource.id": "prefect.tag.fits:*",
-                },
-                "for_each": ["prefect.resource.id"],
-                "posture": "Proactive",
-                "threshold": 1,
-                "within": seconds,
-            }
-        )
+        named = "prefect.resource.id"
+        waited = {
+            "after": [f"prefect.flow-run.{event}"],
+            "expect": [*ENDED, "prefect.flow-run.heartbeat", "prefect.flow-run.Running"],
+            "match": {named: "prefect.flow-run.*"},
+            "match_related": {"prefect.resource.role": "tag", named: "prefect.tag.fits:*"},
+            "for_each": [named],
+            "posture": "Proactive",
+            "threshold": 1,
+            "within": seconds,
+        }
+        trigger = EventTrigger.model_validate(waited)
         message = f"no sign of life of its worker for {seconds} seconds"
         crash = ChangeFlowRunState(name=None, state=StateType.CRASHED, message=message, force=False)
         client.create_automation(AutomationCore(name=name, trigger=trigger, actions=[crash]))
@@ -223,20 +199,16 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
 
 def _submit(cell: Cell, chosen: Fits) -> UUID:
     parameters = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
-    run: Any = run_deployment(
-        chosen.deployment,
-        parameters={**parameters, "expected": cell.fingerprint},
-        timeout=0,
-        tags=[f"fits:{cell.dataset}"],
-    )
+    parameters["expected"] = cell.fingerprint
+    tags = [f"fits:{cell.dataset}"]
+    run: Any = run_deployment(chosen.deployment, parameters=parameters, timeout=0, tags=tags)
     return UUID(str(run.id))
 
 
 def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
     """Cancel what an earlier flow of this dataset submitted and did not wait for."""
-    live = FlowRunFilter.model_validate(
-        {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
-    )
+    wanted = {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
+    live = FlowRunFilter.model_validate(wanted)
     while left := client.read_flow_runs(flow_run_filter=live, limit=PAGE):
         for run in left:
             state: Any = Cancelled(message="the fits were started anew")
