@@ -75,10 +75,9 @@ def configure() -> None:
 
 def run(work: Callable[[], Any]) -> None:
     """Run a flow as a command, with a Prefect server behind it."""
+    from httpx import TransportError
 
-    def with_api() -> None:
-        from httpx import TransportError
-
+    with exit_on_error():
         try:
             with prefect_api():
                 work()
@@ -89,8 +88,6 @@ def run(work: Callable[[], Any]) -> None:
                 ) from error
             print("Prefect's server went away; the work is done, its record there is not", file=sys.stderr)
 
-    exit_on_error(with_api)
-
 
 def finished(result: T) -> T:
     """Return the result of a flow whose work is done: what fails after it is Prefect's record alone."""
@@ -98,11 +95,12 @@ def finished(result: T) -> T:
     return result
 
 
-def exit_on_error(work: Callable[[], Any]) -> None:
-    """Do some work as a command: exit code 1 and one sentence for a user's mistake."""
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Have a command's block end in exit code 1 and one sentence for a user's mistake."""
     try:
         with options_written(as_key):
-            work()
+            yield
     except UsboostError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
