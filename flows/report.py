@@ -44,10 +44,9 @@ def report() -> Path:
 
 def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
-    records = [record for cell in dict.fromkeys(cells) for record in results.records(*cell)]
-    made = {(record["dataset"], record["model"], record["seed"]): record["made"] for record in records}
     found = {}
-    for key, each in made.items():
+    for record in (record for cell in dict.fromkeys(cells) for record in results.records(*cell)):
+        each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
         runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]
         if flow_run := each.get("prefect_flow_run"):

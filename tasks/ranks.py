@@ -92,8 +92,8 @@ def fit_in_ranks(program: Sequence[str], out: Path, ranks: Ranks, told: Mapping[
         return ""
     tags = {**mlflow_pages.lineage({}), "kind": "boosting"}
     with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
-        told = {**told, "ranks": ranks.each * ranks.nodes, "machines": ranks.nodes}
-        tracking.log_parameters(run_id, told)
+        how = {"ranks": ranks.each * ranks.nodes, "machines": ranks.nodes}
+        tracking.log_parameters(run_id, {**told, **how})
         rounds = _Rounds(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
         _run(command, rounds.log)
         card = bundles.load(out).card
@@ -117,13 +117,12 @@ class _Rounds:
             self._last = round_.index
 
     def _next(self) -> Round | None:
-        with suppress(UsboostError, OSError):  # the folder may go at any moment
+        with suppress(UsboostError, OSError, ValueError):  # there is no round yet; the folder may go
             if self._kept is None:
                 # that of this fit, and not of another one that was killed; a refit comes after it
                 files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
-                new = [each for each in files if each[0] >= self._began]
-                self._kept = Checkpoint(min(new)[1].parent) if new else None
-            return self._kept.round_at(self._last + 1) if self._kept else None
+                self._kept = Checkpoint(min(each for each in files if each[0] >= self._began)[1].parent)
+            return self._kept.round_at(self._last + 1)
         return None
 
     def log_rest(self, card: Card) -> None:

@@ -170,15 +170,9 @@ def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
     """Log an estimator's parameters, those of estimators inside it included."""
     given = estimator.get_params(deep=False)
     given = {name: given[name] for name in given if name not in ("callbacks", "checkpoint", "gbm")}
-    for name, learner in (given.pop("learners", None) or {}).items():
-        given[f"learner_{name}"] = learner
+    given |= {f"learner_{name}": each for name, each in (given.pop("learners", None) or {}).items()}
     nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
     log_parameters(run_id, {**more, **nested})
-
-
-def log_numbers(run_id: str, numbers: Mapping[str, float]) -> None:
-    """Log numbers that have no steps, now."""
-    log_metrics(run_id, [metric(name, value) for name, value in numbers.items()])
 
 
 def metric(name: str, value: float, step: int = 0, **more: Any) -> Metric:
@@ -186,8 +180,9 @@ def metric(name: str, value: float, step: int = 0, **more: Any) -> Metric:
     return Metric(name, float(value), int(time.time() * 1000), step, **more)
 
 
-def log_metrics(run_id: str, metrics: Sequence[Metric]) -> None:
-    """Log metrics in as many requests as they need."""
+def log_metrics(run_id: str, metrics: Sequence[Metric], **numbers: float) -> None:
+    """Log metrics, and numbers that have no steps, in as many requests as they need."""
+    metrics = [*metrics, *(metric(name, value) for name, value in numbers.items())]
     for start in range(0, len(metrics), BATCH):
         MlflowClient().log_batch(run_id, metrics=metrics[start : start + BATCH])
 
@@ -203,7 +198,7 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
         for split, found in sorted(scores.items())  # the page lists those of test first, as they come
         for key, value in found.items()
     ]
-    log_metrics(run_id, [*metrics, *(metric(name, value) for name, value in more.items())])
+    log_metrics(run_id, metrics, **more)
 
 
 class MLflowCallback(Callback):
@@ -217,8 +212,7 @@ class MLflowCallback(Callback):
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.seconds = self.earlier = 0.0
-        self._flushed = time.perf_counter()
-        self._client = MlflowClient()
+        self._flushed, self._client = time.perf_counter(), MlflowClient()
         self._rounds: list[list[Metric]] = []
         self._stages: list[Stage] = []
         self._described: list[dict[str, Any]] = []
@@ -251,8 +245,7 @@ class MLflowCallback(Callback):
         self.seconds += time.perf_counter() - started
 
     def _add(self, round_: Round, known: bool = False) -> None:
-        if round_.stage is not None:
-            self._stages.append(round_.stage)
+        self._stages += [round_.stage] if round_.stage is not None else []
         if known:
             return
         values: dict[str, float] = dict(round_.metrics)
@@ -275,11 +268,11 @@ class MLflowCallback(Callback):
     def _flush_stages(self) -> None:
         while self._stages:
             shard = self._stages[:STAGES_PER_SHARD]
-            with tempfile.TemporaryDirectory() as folder:
-                described = write_stages(shard, Path(folder), start=len(self._described))
-                document = json.dumps([*self._described, *described])
-                (Path(folder) / "stages.json").write_text(document)
-                log_files(self.run_id, Path(folder), "learners")
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place)
+                described = write_stages(shard, folder, start=len(self._described))
+                (folder / "stages.json").write_text(json.dumps([*self._described, *described]))
+                log_files(self.run_id, folder, "learners")
             self._described += described
             del self._stages[: len(shard)]
 
@@ -292,26 +285,19 @@ def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, fl
     trace : one row a round, ``round`` from 1; `history_frame`'s columns
     scored : each fold's scores
     """
-    values = trace.drop(columns=["seed", "round", "seconds"], errors="ignore").select_dtypes("number")
-    logged = [
-        metric(mlflow_pages.of_round(str(name)), value, int(step))
-        for name in values
-        for step, value in zip(trace["round"], values[name], strict=True)
-        if np.isfinite(value)
-    ]
-    logged += [
-        metric(mlflow_pages.of_score("fold", name), value, fold)
-        for fold, found in enumerate(scored, start=1)
-        for name, value in found.items()
-    ]
+    values = trace.drop(columns=["seed", "seconds"], errors="ignore").select_dtypes("number")
+    rounds: Any = values.set_index("round").stack()
+    rounds = rounds[np.isfinite(rounds)]
+    logged = [metric(mlflow_pages.of_round(name), value, step) for (step, name), value in rounds.items()]
+    for fold, found in enumerate(scored, start=1):
+        logged += [metric(mlflow_pages.of_score("fold", name), found[name], fold) for name in found]
     log_metrics(run_id, logged)
 
 
 def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
     """Return a fit's rounds as the report reads them: a row each, the papers' letters for the steps."""
     frame = pd.DataFrame(history).rename(columns=mlflow_pages.STEPS)
-    for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
-        if name not in frame:
-            frame[name] = float("nan")
+    always = ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
+    frame[[name for name in always if name not in frame]] = float("nan")
     frame.insert(0, "seed", seed)
     return frame.astype({"round": "int64"})

@@ -58,18 +58,17 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
         mlflow_pages.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
+        given |= {"batch": plan.batch, "prune": plan.prune}
         with tracking.once(run_id, "parameters") as first:
             if first:
-                tracking.log_parameters(run_id, {**given, "batch": plan.batch, "prune": plan.prune})
+                tracking.log_parameters(run_id, given)
         below = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
         below[MLFLOW_PARENT_RUN_ID] = run_id
 
         def on_trial_end(trial: Trial, ended: int, total: int) -> None:
             log_trial(trial, experiment, below, folder)
-            score = "–" if trial.score is None else number(trial.score)
-            page.log(
-                f"{trial.model} {trial.number}: {trial.state}, {metric_name(by)} {score}; {ended} of {total}"
-            )
+            score = f"{metric_name(by)} {'–' if trial.score is None else number(trial.score)}"
+            page.log(f"{trial.model} {trial.number}: {trial.state}, {score}; {ended} of {total}")
 
         found = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
         for each in (trial for one in found.models.values() for trial in one.trials):
@@ -81,7 +80,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
             for what, one in (("own", searched.first), ("tuned", searched.chosen)):
                 if one is not None and one.score is not None:
                     numbers[mlflow_pages.key_of(f"{what}/{name}")] = one.score
-        tracking.log_numbers(run_id, numbers)
+        tracking.log_metrics(run_id, (), **numbers)
         for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
         if all(each.chosen is None for each in found.models.values()):
@@ -94,11 +93,11 @@ def overrides(path: Path) -> list[str]:
 
     A path, ``models.2wl.set`` say, is none to Hydra where a name begins with a digit.
     """
-    return [
-        f"++models={{{name}: {{set: {{{', '.join(f'{key}: {json.dumps(each[key])}' for key in each)}}}}}}}"
-        for name, each in read_settings(path).items()
-        if each
-    ]
+    chosen = {name: each for name, each in read_settings(path).items() if each}
+    sets = {
+        name: ", ".join(f"{key}: {json.dumps(each[key])}" for key in each) for name, each in chosen.items()
+    }
+    return [f"++models={{{name}: {{set: {{{words}}}}}}}" for name, words in sets.items()]
 
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
@@ -129,10 +128,9 @@ def log_trial(trial: Trial, experiment: str, tags: Mapping[str, str], folder: Pa
         tracking.log_parameters(run_id, {"model": trial.model, "trial": trial.number, **trial.settings})
         numbers = {f"val/{name}": value for name, value in trial.scores.items()}
         numbers |= {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
-        tracking.log_numbers(run_id, numbers)
         risks = dict(trial.risks) | ({} if trial.end is None else {trial.rounds: trial.end})
         curve = [tracking.metric("risk/val_best", risk, step) for step, risk in risks.items()]
-        tracking.log_metrics(run_id, curve)
+        tracking.log_metrics(run_id, curve, **numbers)
         if trial.reason:
             MlflowClient().set_tag(run_id, "error", trial.reason[:500])
 

@@ -22,11 +22,8 @@ from usboost.models.entry import Entry
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
-READER = "usboost.datasets.store"
-"""Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
-
-READERS_OF_A_TABLE = ("usboost.table.prepared", "usboost.fit.table_fit")
-"""Read a user's table and fit it."""
+READER, READERS_OF_A_TABLE = "usboost.datasets.store", ("usboost.table.prepared", "usboost.fit.table_fit")
+"""Read what is prepared, encode or fit it; the code that prepared it is covered by the card's digest."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +126,7 @@ def grid(dataset: str, chosen: Sequence[str], seeds: int, settings: Settings) ->
 def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]:
     """Return the models that are for the dataset's task; the others are named on the flow run's page."""
     task = task_of(dataset).name
-    left_out = [name for name in names if task not in settings.model(name).tasks]
-    if left_out:
+    if left_out := [name for name in names if task not in settings.model(name).tasks]:
         words = f"{dataset} is a {task}, which these models are not for: {', '.join(left_out)}; left out"
         print(words)
         page.log(words)
@@ -140,12 +136,11 @@ def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]
 def features_fingerprint(dataset: str, seed: int, settings: Settings) -> str:
     """Digest everything that decides boosted feature vectors: data, GBM, seed and code."""
     learner, chosen = features.learner(dataset, seed, settings), settings.features
-    return key_of(
-        {
-            "code": [code_digest(learner, READER), digest(code_of(["tasks.fits.features"]))],
-            "data": sha256(prepared_folder(dataset) / "card.json"),
-            "model": described(learner),
-            "folds": chosen.folds if chosen.out_of_fold else None,
-            "seed": seed,
-        }
-    )
+    decided = {
+        "code": [code_digest(learner, READER), digest(code_of(["tasks.fits.features"]))],
+        "data": sha256(prepared_folder(dataset) / "card.json"),
+        "model": described(learner),
+        "folds": chosen.folds if chosen.out_of_fold else None,
+        "seed": seed,
+    }
+    return key_of(decided)

@@ -93,7 +93,7 @@ def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Setti
             curves = OF_KIND.get(settings.model(model).kind, ())
             trace = read_trace(RESULTS, dataset, model) if curves else None
             for name in curves if trace is not None else ():
-                if (found := curve(trace, name)) is not None:
+                if found := curve(trace, name):
                     (fresh / name).mkdir(exist_ok=True)
                     (fresh / name / f"{dataset}-{model}.csv").write_text(found)
 

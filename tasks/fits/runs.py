@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import mlflow
 from mlflow.entities import Run
@@ -28,19 +29,13 @@ def place() -> str:
     return f"{socket.gethostname()}:{Path.cwd()}"
 
 
-def of_dataset(dataset: str, wanted: str) -> Iterator[Run]:
+def of_dataset(dataset: str, wanted: str) -> list[Run]:
     """Search the runs of a dataset's fits that count and fit the filter, newest first."""
     profile = store.read_card(prepared_folder(dataset))["profile"]
-    experiment, token = tracking.experiment_id(f"usboost-{profile}"), None
+    experiments = [tracking.experiment_id(f"usboost-{profile}")]
     wanted = f"{wanted} and tags.dataset = '{dataset}'"
-    while True:
-        page = MlflowClient().search_runs(
-            [experiment], wanted, order_by=["start_time DESC"], page_token=token
-        )
-        yield from (run for run in page if run.data.tags.get(tracking.SUPERSEDED) != "true")
-        token = page.token
-        if not token:
-            return
+    found: Any = mlflow.search_runs(experiments, wanted, order_by=["start_time DESC"], output_format="list")
+    return [run for run in found if run.data.tags.get(tracking.SUPERSEDED) != "true"]
 
 
 def finished(cell: Cell) -> Run | None:
@@ -69,10 +64,7 @@ def download(cell: Cell, run: Run) -> bool:
         tracking.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
-        got = mlflow.artifacts.download_artifacts(
-            run_id=run.info.run_id, artifact_path=ARTIFACT, dst_path=folder
-        )
-        write(cell, Path(got))
+        write(cell, Path(MlflowClient().download_artifacts(run.info.run_id, ARTIFACT, folder)))
     shutil.rmtree(cell.checkpoint, ignore_errors=True)
     return True
 

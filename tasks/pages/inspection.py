@@ -56,11 +56,12 @@ def write_inspection(
     )
     shown: Any = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
-    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, (Images, EncodedImages)) else ():
+    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, Images | EncodedImages) else ():
         if shown.absent is None or not shown.absent[row]:
             pixels = shown.decode(row)[0]
-            drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))
-            images[row] = as_shown(drawn)
+            images[row] = as_shown(
+                Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, 2))
+            )
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 

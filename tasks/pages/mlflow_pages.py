@@ -186,20 +186,16 @@ VIEW = "mlflow.sharedViewState.usboost"
 """The tag with the view of an experiment's runs that ours link to."""
 
 SCORES = ("test/f1", "test/log_loss", "test/rmse", "val/f1", "val/log_loss", "val/rmse")
-"""The columns of scores, as far as a task has them; before them stand dataset, model and seed."""
+SHOWN = ("dataset", "model", "seed")
+"""The columns of the view: scores, as far as a task has them, and what stands before them."""
 
 
 def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     """Give an experiment its kind, a view of scores and a description with a link; a user's own stay."""
-    columns = [f"params.`{name}`" for name in ("dataset", "model", "seed")]
-    columns += [f"metrics.`{name}`" for name in SCORES]
-    state = {
-        "searchFilter": "",
-        "selectedColumns": columns,
-        "columnOrder": columns,
-        "columnWidths": dict.fromkeys(columns, 90),
-        "compareRunCharts": [],  # the page adds one for each metric
-    }
+    columns = [*(f"params.`{name}`" for name in SHOWN), *(f"metrics.`{name}`" for name in SCORES)]
+    state: dict[str, Any] = {"searchFilter": "", "selectedColumns": columns, "columnOrder": columns}
+    state["columnWidths"] = dict.fromkeys(columns, 90)
+    state["compareRunCharts"] = []  # the page adds one for each metric
     now = int(time.time() * 1000)
     view = {"name": "Scores", "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
     # these words are read on MLflow's pages for language models, which it opens first
@@ -251,7 +247,7 @@ def prefect(flow_run_id: str) -> str | None:
     from prefect.utilities.urls import url_for
 
     pages = PREFECT_UI_URL.value()
-    if pages and pages == (PREFECT_API_URL.value() or "").removesuffix("/api"):
+    if pages and pages == str(PREFECT_API_URL.value()).removesuffix("/api"):
         return f"{pages}{PREFECT_PAGES}/runs/flow-run/{flow_run_id}"
     return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
 

@@ -254,7 +254,8 @@ def register(folder: Path, name: str) -> str:
 
 def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[str, str]) -> str:
     """Log a saved model, and its scores on the validation rows; its URI."""
-    for key, value in card.scores.items():
-        if value is not None:
-            MlflowClient().log_metric(run_id, mlflow_pages.of_score("val", key), value)
+    scores = {
+        mlflow_pages.of_score("val", key): each for key, each in card.scores.items() if each is not None
+    }
+    tracking.log_metrics(run_id, (), **scores)
     return log_model(run_id, folder, card, None, name, tags)

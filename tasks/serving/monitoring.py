@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def compare(dataset: str, requests: Path, psi: float, share: float) -> tuple[Mod
         for row in columns.to_dict("records"):
             for key in ("psi", "ks", "missing", "unseen"):
                 values[mlflow_pages.key_of(f"{key}/{row['column']}")] = float(row[key])
-        tracking.log_numbers(run_id, {key: value for key, value in values.items() if math.isfinite(value)})
+        tracking.log_metrics(run_id, (), **{key: each for key, each in values.items() if isfinite(each)})
         tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
         MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
     return version, run_id, columns
