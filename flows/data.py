@@ -1,7 +1,5 @@
 """Make a dataset: its raw files, found, downloaded or generated, and the prepared form made of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flows.flow import Dataset, command, flow

@@ -1,7 +1,5 @@
 """Fit the models of a dataset, with every seed, side by side; skip the fits that nothing has changed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from functools import partial

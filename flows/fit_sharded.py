@@ -1,7 +1,5 @@
 """Fit one model to the rows of many Parquet files, in many processes: the ranks of torchrun."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated

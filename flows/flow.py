@@ -3,8 +3,6 @@
 Flows import this before anything else of ours: Prefect and MLflow read their settings when imported.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, Signature, cleandoc, signature

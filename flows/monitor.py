@@ -1,7 +1,5 @@
 """Compare the rows that a served model was asked about with those that it was fitted to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Give the best fit of a dataset the registry's alias `champion`, if it beats the model that has it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from flows.flow import Dataset, Model, command, flow

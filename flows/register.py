@@ -1,7 +1,5 @@
 """Register a model that `usboost fit` saved, so that MLflow shows and serves it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Write reports/results.csv, reports/index.html and the figures from all results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Search the settings of models of a prepared dataset on its validation rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

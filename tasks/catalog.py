@@ -1,7 +1,5 @@
 """The datasets by name: where their raw files come from and how they are prepared."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The steps that obtain raw files and make datasets of them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where each step's outputs lie in a workspace, the code that decides them, and what is predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

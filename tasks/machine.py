@@ -1,7 +1,5 @@
 """Running beside others on a machine: locks, a share of the cores, a GPU of one's own, and retries."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

@@ -1,7 +1,5 @@
 """One fit in many processes, which torchrun starts on this machine: its ranks; their rounds go to MLflow."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

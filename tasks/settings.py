@@ -1,10 +1,8 @@
 """params.yaml, read and validated once."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from ruamel.yaml import YAML
@@ -298,7 +296,7 @@ class Settings(Section):
     models: dict[str, Model]
 
     @model_validator(mode="after")
-    def _parts_agree(self, info: ValidationInfo) -> Settings:
+    def _parts_agree(self, info: ValidationInfo) -> Self:
         try:
             if info.context is not None:  # parts of a person's own, losses say, are known from here on
                 import_parts(self.imports, info.context)

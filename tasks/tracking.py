@@ -1,7 +1,5 @@
 """MLflow: one run per dataset × model × seed, its parameters and scores, rounds in batches, weak learners."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Settings of a dataset's models, searched on its training and validation rows, with an MLflow run each."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping, Sequence

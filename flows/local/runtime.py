@@ -3,8 +3,6 @@
 Imported before prefect and mlflow, because both read their settings when imported.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -4,8 +4,6 @@ A process that is detached has the home and its name in its environment, and so 
 Nothing else is remembered of it: who runs, and on which port, is read from the processes.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -4,8 +4,6 @@ They outlive the terminal; `stop` ends them. What they keep is what flows keep w
 artifacts of $USBOOST_HOME.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

@@ -8,8 +8,6 @@ Its files are made once, as the checkout has them, and are then a user's own: no
 an option that names the change.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import subprocess

@@ -1,7 +1,5 @@
 """A cell, one fit of a dataset, before it begins: its model, and all that decides its result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Boosted feature vectors: a GBM per seed, its features as Parquet, its scores."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """One fit: read what is prepared, fit, score, log to MLflow, and write the cell's record."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The catalogue's models as params.yaml configures them: Tables 1 and 2, a profile, own changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ predictions, see `tasks.fits.scores.test_rows`; not of folds) and, for seed 0, `
 tables and pages are made of these.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

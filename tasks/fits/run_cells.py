@@ -1,7 +1,5 @@
 """Run the fits of a dataset: on a task runner of this machine, or as a deployment's flow runs, on workers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress

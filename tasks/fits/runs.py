@@ -1,7 +1,5 @@
 """The MLflow runs of cells: which is finished elsewhere, which does not count any more."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import tempfile

@@ -3,8 +3,6 @@
 A server that does not answer costs these and nothing else: no fit waits for it, or fails.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

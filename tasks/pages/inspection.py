@@ -1,7 +1,5 @@
 """Inspection of a fitted model: written beside its record, and so logged to its MLflow run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

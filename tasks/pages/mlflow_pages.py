@@ -1,8 +1,6 @@
 """MLflow's pages: a run's description, datasets, names of scores and origin; an experiment's views; links
 to them and to Prefect's."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -103,7 +101,7 @@ def described(
     return {**tags, MLFLOW_RUN_NOTE: text, **source, **({MLFLOW_GIT_COMMIT: commit} if commit else {})}
 
 
-def tags_of(cell: Cell, profile: str) -> dict[str, str]:
+def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
     """Return the tags of a cell's run: what it is, its origin, its description.
 
     Parameters

@@ -1,7 +1,5 @@
 """Fitted models in MLflow: logged with what they read and answer, registered, and the best one promoted."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Mapping

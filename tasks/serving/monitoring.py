@@ -1,7 +1,5 @@
 """A champion's requests against its training rows: what the flow `monitor` shows and logs."""
 
-from __future__ import annotations
-
 import tempfile
 from math import isfinite
 from pathlib import Path
