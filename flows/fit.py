@@ -14,10 +14,9 @@ from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
 from tasks import machine, tracking
 from tasks import settings as params
-from tasks.fits import results, runs
+from tasks.fits import results, run_cells
 from tasks.fits.cell import Cell, grid, of_task, plan
 from tasks.fits.fit_cell import fit_cell
-from tasks.fits.run_cells import run_locally, run_on_workers
 from tasks.folders import RESULTS, work_folder
 from tasks.pages import flow_page as page
 from usboost.errors import UsboostError
@@ -53,14 +52,14 @@ def fit(
     with runtime.alone(work_folder(dataset) / "fit.lock", running):
         with tracking.one_sentence():  # before several processes make it
             tracking.experiment_id(f"usboost-{settings.profile}")
-        todo = runs.missing(cells)
+        todo = run_cells.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
         tell(f"{dataset}: {len(todo)} of {len(cells)} fits to make" if todo else f"{dataset}: nothing to fit")
         ended = count(1 + len(cells) - len(todo))
 
         def on_end(cell: Cell) -> None:
             """Print the scores of a fit that has ended, wherever it was made."""
-            runs.missing([cell])
+            run_cells.missing([cell])
             record = results.read_record(cell.results) or {"scores": {"test": {}}, "fit_seconds": 0.0}
             test = record["scores"]["test"]
             scores = [f"{metric_name(name)} {number(test[name])}" for name in results.METRICS if name in test]
@@ -69,9 +68,9 @@ def fit(
             tell(f"{place} {named:<24} {record['fit_seconds']:6.1f} s  {'  '.join(scores)}")
 
         if settings.fits.runner == "deployments":
-            reasons = run_on_workers(dataset, todo, settings.fits, on_end, tell)
+            reasons = run_cells.run_on_workers(dataset, todo, settings.fits, on_end, tell)
         else:
-            reasons = run_locally(todo, settings.fits, on_end)
+            reasons = run_cells.run_locally(todo, settings.fits, on_end)
         for cell, reason in reasons.items():
             tell(f"{cell.name} failed: {reason}")
             page.log(f"{cell.name} failed: {reason}")
@@ -110,7 +109,7 @@ def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 
             f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks; "
             "bring this worker's folder up to date"
         )
-    if run := runs.finished(cell):  # by a process that was only slow
+    if run := run_cells.finished(cell):  # by a process that was only slow
         return str(run.info.run_id)
     task = fit_cell.with_options(retries=settings.fits.retries)
     return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], machine.thread_share(1)))

@@ -9,7 +9,7 @@ from flows.flow import Dataset, command, flow
 from flows.local import runtime
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
-from tasks.serving import monitoring
+from tasks.serving.logged_model import compare_requests
 from usboost.errors import UsboostError
 
 
@@ -32,7 +32,7 @@ def monitor(
         psi: population stability index above which a column drifts
         share: by how much more rows may lack a value or hold an unseen category
     """
-    version, run_id, columns = monitoring.compare(dataset, Path(requests), psi, share)
+    version, run_id, columns = compare_requests(dataset, Path(requests), psi, share)
     mlflow_pages.link_run(run_id, f"monitor/{dataset}")
     mlflow_pages.link_version(version, "The served model whose training rows these were compared with")
     rows = columns.round(4).astype(object).where(columns.notna(), "").to_dict("records")

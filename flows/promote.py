@@ -23,15 +23,15 @@ def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto
     """
     if model:
         params.load().model(model)
-    decision = logged_model.promote(dataset, model or "", metric)
-    print(decision.reason)
-    page.log(decision.reason)
+    promoted, reason = logged_model.promote(dataset, model or "", metric)
+    uri = f"models:/{logged_model.registered_name(dataset)}@{logged_model.ALIAS}"
+    print(reason)
+    page.log(reason)
     if version := logged_model.champion(dataset):
-        mlflow_pages.link_version(version, decision.reason)
-    if decision.promoted:
-        payload = {"dataset": dataset, "model": decision.uri, "reason": decision.reason}
-        page.emit("usboost.promoted", dataset, payload)
-    return runtime.finished(decision.uri)
+        mlflow_pages.link_version(version, reason)
+    if promoted:
+        page.emit("usboost.promoted", dataset, {"dataset": dataset, "model": uri, "reason": reason})
+    return runtime.finished(uri)
 
 
 app = command(promote, print)

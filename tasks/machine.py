@@ -4,7 +4,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,9 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
     from prefect.concurrency.sync import concurrency
     from prefect.exceptions import ObjectAlreadyExists
 
-    with get_client(sync_client=True) as client:
-        try:
-            client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
-        except ObjectAlreadyExists:  # another training has just made it
-            client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
+    # suppressed: another training has just made it
+    with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
+        client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
     with concurrency(gpu_name(), occupy=1, strict=True, lease_duration=LEASE_SECONDS):
         yield
 

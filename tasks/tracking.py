@@ -12,13 +12,15 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
+from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -113,6 +115,15 @@ def _resumed(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> bool
     if "error" in run.data.tags:
         client.delete_tag(run_id, "error")
     return True
+
+
+def runs_of(dataset: str, wanted: str) -> list[Run]:
+    """Search the runs of a dataset's fits that count and fit the filter, newest first."""
+    profile = store.read_card(prepared_folder(dataset))["profile"]
+    experiments = [experiment_id(f"usboost-{profile}")]
+    wanted = f"{wanted} and tags.dataset = '{dataset}'"
+    found: Any = mlflow.search_runs(experiments, wanted, order_by=["start_time DESC"], output_format="list")
+    return [run for run in found if run.data.tags.get(SUPERSEDED) != "true"]
 
 
 def read_run_id(named: Path) -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -91,14 +91,10 @@ def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
 
     A column has as many values as its tree has leaves, so dictionaries shrink it to a few bits a row.
     """
-    with ExitStack() as open_files:
-        writer: pq.ParquetWriter | None = None
-        for block in blocks:
-            names = [f"{j}" for j in range(block.shape[1])]
-            table = pa.table([pa.array(column) for column in block.T], names=names)
-            if writer is None:
-                made = pq.ParquetWriter(path, table.schema, compression="zstd", write_statistics=False)
-                writer = open_files.enter_context(made)
+    tables = (pa.table({f"{j}": column for j, column in enumerate(block.T)}) for block in blocks)
+    first = next(tables)
+    with pq.ParquetWriter(path, first.schema, compression="zstd", write_statistics=False) as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
 
 

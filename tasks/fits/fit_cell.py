@@ -1,6 +1,7 @@
 """One fit: read what is prepared, fit, score, log to MLflow, and write the cell's record."""
 
 import json
+import socket
 import sys
 import tempfile
 import time
@@ -18,12 +19,12 @@ from prefect.cache_policies import NO_CACHE
 from sklearn.base import clone
 
 from tasks import machine, tracking
-from tasks.fits import cross_validation, runs
+from tasks.fits import cross_validation
 from tasks.fits import scores as scores_of
 from tasks.fits.cell import Cell
 from tasks.fits.early import add_early
 from tasks.fits.features import fit_features, read_features
-from tasks.fits.results import RECORD, ROWS, TRACE
+from tasks.fits.results import ARTIFACT, RECORD, ROWS, TRACE, write
 from tasks.folders import features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
@@ -53,26 +54,30 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     Raises `UsboostError` if the fit fails, or MLflow does not take what is logged.
     """
     mlflow.set_tracking_uri(tracking_uri)
+    place = f"{socket.gethostname()}:{Path.cwd()}"
     machine.limit_threads(threads)
     with machine.gpu_slot(cell.devices, cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
         with tracking.one_sentence(), checkpoint(cell) as kept, tempfile.TemporaryDirectory() as folder:
             named, out = kept.folder / "mlflow.json", Path(folder)
-            runs.end_abandoned(cell, tracking.read_run_id(named))
+            abandoned = f"attributes.status = 'RUNNING' and tags.cell = '{cell.name}'"
+            for run in tracking.runs_of(cell.dataset, abandoned):  # by processes of this folder
+                if run.data.tags.get("place") == place and run.info.run_id != tracking.read_run_id(named):
+                    tracking.supersede(run.info.run_id)
             kept.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
             card = store.read_card(prepared_folder(cell.dataset))
             tags = mlflow_pages.tags_of(cell, card["profile"])
-            tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": runs.place()}
+            tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": place}
             with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
                 mlflow_pages.log_datasets(run_id, card, prepared_folder(cell.dataset))
                 mlflow_pages.link_run(run_id, cell.name)
                 fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, kept)
-                tracking.log_files(run_id, out, runs.ARTIFACT)
+                tracking.log_files(run_id, out, ARTIFACT)
                 if MlflowClient().get_run(run_id).data.tags.get(tracking.SUPERSEDED):
                     raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")
             # last: a record that is here is of a run that has ended well
-            runs.write(cell, out)
+            write(cell, out)
     return run_id
 
 

@@ -25,6 +25,9 @@ from usboost.report.results import dataset_name, read_trace
 
 RECORD, TRACE, ROWS = "record.json", "trace.parquet", "rows.parquet"
 
+ARTIFACT = "cell"
+"""The folder of an MLflow run that holds its cell's record, for a results folder elsewhere."""
+
 METRICS = ("f1", "log_loss", "rmse", "r2")
 """The scores that DVC compares and lines of the terminal have, as far as a task has them."""
 
@@ -52,6 +55,12 @@ def records(dataset: str, model: str) -> list[dict[str, Any]]:
 def is_finished(cell: Cell) -> bool:
     """Return whether the record of a fit is there, and of nothing else than what the cell is now."""
     return (read_record(cell.results) or {}).get("fingerprint") == cell.fingerprint
+
+
+def write(cell: Cell, record: Path) -> None:
+    """Put the files of a cell's record in place, all or none of them."""
+    with replacing(cell.results) as fresh:
+        shutil.copytree(record, fresh, dirs_exist_ok=True)
 
 
 def keep_only(dataset: str, wanted: Collection[Cell]) -> None:

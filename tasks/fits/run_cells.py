@@ -1,12 +1,17 @@
 """Run the fits of a dataset: on a task runner of this machine, or as a deployment's flow runs, on workers."""
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import mlflow
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, StateType
@@ -20,7 +25,7 @@ from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from tasks import machine, tracking
-from tasks.fits import runs as mlflow_runs
+from tasks.fits import results
 from tasks.fits.cell import Cell
 from tasks.fits.fit_cell import fit_cell
 from tasks.settings import Fits
@@ -37,6 +42,39 @@ A heartbeat comes every 30 seconds (prefect.yaml, at `fit-one`), the first when 
 """
 
 ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
+
+
+def finished(cell: Cell) -> Run | None:
+    """Search the finished run of a cell, whoever has fitted it."""
+    runs = tracking.runs_of(cell.dataset, f"attributes.status = 'FINISHED' and tags.cell = '{cell.name}'")
+    return next((run for run in runs if run.data.tags.get("fingerprint") == cell.fingerprint), None)
+
+
+def missing(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells to be fitted: those without a record here, which nobody has fitted elsewhere either.
+
+    The record of one that was fitted elsewhere is downloaded from MLflow.
+    """
+    left = {(cell.name, cell.fingerprint): cell for cell in cells if not results.is_finished(cell)}
+    with tracking.one_sentence():
+        for run in tracking.runs_of(cells[0].dataset, "attributes.status = 'FINISHED'") if left else ():
+            key = run.data.tags.get("cell", ""), run.data.tags.get("fingerprint", "")
+            if key in left and download(left[key], run):
+                del left[key]
+    return list(left.values())
+
+
+def download(cell: Cell, run: Run) -> bool:
+    """Put the record that a run has logged among the results; a run without it does not count any more."""
+    if not MlflowClient().list_artifacts(run.info.run_id, results.ARTIFACT):
+        tracking.supersede(run.info.run_id)
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        results.write(
+            cell, Path(MlflowClient().download_artifacts(run.info.run_id, results.ARTIFACT, folder))
+        )
+    shutil.rmtree(cell.checkpoint, ignore_errors=True)
+    return True
 
 
 def task_runner(chosen: Fits) -> TaskRunner[Any]:
@@ -191,7 +229,7 @@ def crash_lost_runs(client: SyncPrefectClient) -> None:
 def _supersede(dataset: str, flow_run_id: UUID) -> None:
     """Let what a flow run that was given up may still be doing in MLflow not count."""
     wanted = f"attributes.status = 'RUNNING' and tags.`prefect.flow_run_id` = '{flow_run_id}'"
-    for run in mlflow_runs.of_dataset(dataset, wanted):
+    for run in tracking.runs_of(dataset, wanted):
         tracking.supersede(run.info.run_id)
 
 

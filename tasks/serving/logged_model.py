@@ -1,11 +1,13 @@
-"""Fitted models in MLflow: logged with what they read and answer, registered, and the best one promoted."""
+"""Fitted models in MLflow: logged with what they read and answer, registered, the best one promoted, and the
+requests that it gets compared with its training rows."""
 
 import re
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,16 @@ from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks import tracking
-from tasks.fits import runs
 from tasks.folders import prepared_folder, task_of
 from tasks.pages import mlflow_pages
-from usboost.datasets import store
+from usboost.datasets import image_store, store
+from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError, silenced
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import check_metric, number
 from usboost.fit import bundle as bundles
+from usboost.fit import drift
+from usboost.fit.bundle import raw_rows
 from usboost.fit.card import Card
 from usboost.models import catalogue
 
@@ -114,20 +118,6 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
 _TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}
 
 
-@dataclass(frozen=True)
-class Decision:
-    """The outcome of `promote`: the registered model, whether the alias moved, and why in a sentence."""
-
-    name: str
-    promoted: bool
-    reason: str
-
-    @property
-    def uri(self) -> str:
-        """Return what `mlflow models serve --model-uri` takes."""
-        return f"models:/{self.name}@{ALIAS}"
-
-
 def registered_name(dataset: str) -> str:
     return f"usboost-{store.read_card(prepared_folder(dataset))['profile']}-{dataset}"
 
@@ -139,8 +129,10 @@ def champion(dataset: str) -> ModelVersion | None:
     return None
 
 
-def promote(dataset: str, model: str, metric: str) -> Decision:
+def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     """Register the best fit of a dataset and give it the alias, if it beats the model that has it.
+
+    Returns whether the alias moved, and why in a sentence.
 
     The best is the finished run with the best validation score, as in the report
     (`usboost.evaluation.ranking`). Candidate and alias holder are compared by their validation scores, too,
@@ -175,13 +167,13 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
     holder = champion(dataset)
     if holder is not None and holder.run_id == candidate.info.run_id:
-        return Decision(name, False, f"{outcome}; it is the {ALIAS} already{noted}")
+        return (False, f"{outcome}; it is the {ALIAS} already{noted}")
     if holder is not None and holder.tags.get("data") == data:
         earlier = {key: float(holder.tags[f"val_{key}"]) for key in val if f"val_{key}" in holder.tags}
         if metric in earlier:
             against = f"version {holder.version} ({number(earlier[metric])} on the validation split)"
             if ranking.best([("old", earlier), ("new", val)], metric) == "old":
-                return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
+                return (False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
             outcome += f", better than {against}"
     elif holder is not None:
         outcome += f"; version {holder.version} was scored on other data"
@@ -198,7 +190,7 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     )
     about = candidate.data.tags.get(MLFLOW_RUN_NOTE, "")
     client.update_model_version(name, version.version, f"{outcome}{noted}.\n\n{about}")
-    return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
+    return (True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
 
 
 def scores_of(run: Run, split: str) -> dict[str, float]:
@@ -211,7 +203,7 @@ def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
     wanted = "attributes.status = 'FINISHED'" + (f" and tags.model = '{model}'" if model else "")
     usable = [
         run
-        for run in runs.of_dataset(dataset, wanted)
+        for run in tracking.runs_of(dataset, wanted)
         if run.data.tags.get("input.prepared") == data
         and all(metric in scores_of(run, split) for split in ("val", "test"))
         and run.outputs
@@ -257,3 +249,51 @@ def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[s
     }
     tracking.log_metrics(run_id, (), **scores)
     return log_model(run_id, folder, card, None, name, tags)
+
+
+def compare_requests(
+    dataset: str, requests: Path, psi: float, share: float
+) -> tuple[ModelVersion, str, pd.DataFrame]:
+    """Compare a table of requests with the training rows of a dataset's champion, in an MLflow run.
+
+    Returns the version, the run's id, and what `usboost.fit.drift.compare` does.
+
+    Raises `UsboostError` if there is no champion, it was fitted to other data than those prepared here, or
+    the table cannot be compared.
+    """
+    folder = prepared_folder(dataset)
+    prepared = store.read_card(folder)
+    name, version = registered_name(dataset), champion(dataset)
+    if version is None:
+        raise UsboostError(f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first")
+    if version.tags.get("data") != mlflow_pages.digest(folder):
+        raise UsboostError(
+            f"version {version.version} of {name} was fitted to other data than those in {folder}; "
+            "bring that back (`dvc checkout` of its commit), or promote a fit of these data"
+        )
+    with tempfile.TemporaryDirectory() as folder_:
+        uri = f"models:/{version.name}/{version.version}/artifacts/bundle/card.json"
+        file = mlflow.artifacts.download_artifacts(uri, dst_path=folder_)
+        card = Card.model_validate_json(Path(file).read_bytes())
+    images = [] if card.images is None else card.images.columns
+    seen = ("train",) if card.rows["val"] else ("train", "val")  # a fit to all rows has no validation rows
+    train = raw_rows(card, pd.concat([store.read_frame(folder, split) for split in seen], ignore_index=True))
+    about: dict[str, Any] = prepared.get("images") or {}
+    columns_of = zip(*(image_store.parts(split, about) for split in seen), strict=True) if about else ()
+    without = {  # rows without an image
+        image: sum(shard.get("absent", 0) for part in parts for shard in about["splits"][part]["shards"])
+        for image, parts in zip(images, columns_of, strict=True)
+    }
+    tags = mlflow_pages.lineage({"prepared": folder})
+    tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
+    with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
+        columns = drift.compare(card, train, without, requests, psi=psi, share=share)
+        MlflowClient().set_tag(run_id, "requests", f"{requests.name} sha256:{sha256(requests)}")
+        values = {"drifted_columns": float((columns["drift"] != "").sum()), "columns": float(len(columns))}
+        for row in columns.to_dict("records"):
+            for key in ("psi", "ks", "missing", "unseen"):
+                values[mlflow_pages.key_of(f"{key}/{row['column']}")] = float(row[key])
+        tracking.log_metrics(run_id, (), **{key: each for key, each in values.items() if isfinite(each)})
+        tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
+        MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
+    return version, run_id, columns
