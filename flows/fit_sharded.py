@@ -8,7 +8,7 @@ from pydantic import Field
 
 from flows.flow import command, flow
 from flows.local import runtime
-from tasks.ranks import Ranks, fit_in_ranks
+from tasks.ranks import fit_in_ranks, torchrun
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -43,8 +43,9 @@ def fit_sharded(
     """
     program = ["-m", "usboost", "fit", table, "--label", label, "--out", out, f"--shards={shards}", *options]
     told = {"table": table, "label": label, "shards": shards, "options": " ".join(options)}
-    where = Ranks(ranks, nodes, node, meet)
-    return runtime.finished(str(fit_in_ranks(program, Path(out), where, told)))
+    told |= {"ranks": ranks * nodes, "machines": nodes}
+    words = torchrun(program, ranks, nodes, node, meet)
+    return runtime.finished(str(fit_in_ranks(words, Path(out), node, told)))
 
 
 app = command(fit_sharded, options=["label"])

@@ -51,7 +51,14 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     folder, card = tuning_folder(dataset), prepared_folder(dataset) / "card.json"
     identity = {"card": mlflow_pages.digest(card.parent), "file": sha256(card), "seed": plan.seed}
     profile = store.read_card(card.parent)["profile"]
-    tags = _tags(dataset, names, profile, plan, by)
+    about = (
+        f"**Settings** of {', '.join(names)} for `{dataset}`, {plan.trials} trials each, chosen by the "
+        f"{metric_name(by)} of the validation rows; a run for each trial is below this one."
+    )
+    command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
+    command += ["--trials", str(plan.trials)]
+    tags = mlflow_pages.described(about, {"prepared": card.parent}, command, results=folder)
+    tags |= {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}
     experiment = f"usboost-{profile}-tuning"
     with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
         mlflow_pages.link_run(run_id, f"{dataset}/tuning")
@@ -73,12 +80,10 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
             log_trial(each, experiment, below, folder)  # those that had ended before a kill
         rows = tuned.table_rows(found.models, by)
         page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
-        numbers = {}
         for name, searched in found.models.items():
             for what, one in (("own", searched.first), ("tuned", searched.chosen)):
                 if one is not None and one.score is not None:
-                    numbers[mlflow_pages.key_of(f"{what}/{name}")] = one.score
-        tracking.log_metrics(run_id, (), **numbers)
+                    tracking.log_scores(run_id, {what: {name: one.score}})
         for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
         if all(each.chosen is None for each in found.models.values()):
@@ -124,11 +129,11 @@ def log_trial(trial: Trial, experiment: str, tags: Mapping[str, str], folder: Pa
         if not first:
             return
         tracking.log_parameters(run_id, {"model": trial.model, "trial": trial.number, **trial.settings})
-        numbers = {f"val/{name}": value for name, value in trial.scores.items()}
-        numbers |= {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
+        took = {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
+        tracking.log_scores(run_id, {"val": trial.scores}, **took)
         risks = dict(trial.risks) | ({} if trial.end is None else {trial.rounds: trial.end})
         curve = [tracking.metric("risk/val_best", risk, step) for step, risk in risks.items()]
-        tracking.log_metrics(run_id, curve, **numbers)
+        tracking.log_metrics(run_id, curve)
         if trial.reason:
             MlflowClient().set_tag(run_id, "error", trial.reason[:500])
 
@@ -158,15 +163,3 @@ def _task(
     images = [each for each in views.names if getattr(views[each], "kind", None) == "image"]
     spaces = {name: space_of(model, images) for name, model in built.items()}
     return SearchTask(built, [part], task_of(dataset).name, by), spaces
-
-
-def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str) -> dict[str, str]:
-    about = (
-        f"**Settings** of {', '.join(names)} for `{dataset}`, {plan.trials} trials each, chosen by the "
-        f"{metric_name(by)} of the validation rows; a run for each trial is below this one."
-    )
-    command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
-    command += ["--trials", str(plan.trials)]
-    inputs = {"prepared": prepared_folder(dataset)}
-    tags = mlflow_pages.described(about, inputs, command, results=tuning_folder(dataset))
-    return tags | {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}

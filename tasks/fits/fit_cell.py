@@ -148,7 +148,17 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
         cost = {"rounds": len(rounds), "best_round": fitted.best_round, "fit_seconds": fitted.seconds}
         page.log(f"best round {fitted.best_round} of {len(rounds)}, {fitted.seconds:.1f} s")
-        _log(cell, fitted, cost, run_id)
+        # once each, however often the fit is resumed
+        with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
+            if first:
+                bundle, saved = fitted.bundle, Path(place) / "bundle"
+                bundle.save(saved)
+                example = example_of(bundle.card, prepared_folder(cell.dataset))
+                tags = {name: str(value) for name, value in of.items()}
+                log_model(run_id, saved, bundle.card, example, cell.title, tags)
+        with tracking.once(run_id, "scored") as first:
+            if first:
+                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=fitted.logging)
         if cell.seed == 0:
             from tasks.pages import inspection  # here, because matplotlib takes long to import
 
@@ -231,16 +241,3 @@ class _Rounds:
         place = self._places.pop(0)
         if "checkpoint" in model.get_params(deep=False):
             model.set_params(checkpoint=place)
-
-
-def _log(cell: Cell, fitted: Fitted, cost: dict[str, Any], run_id: str) -> None:
-    """Log the model and its scores, once each, however often the fit is resumed."""
-    with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
-        if first:
-            fitted.bundle.save(Path(place) / "bundle")
-            example = example_of(fitted.bundle.card, prepared_folder(cell.dataset))
-            of = {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed)}
-            log_model(run_id, Path(place) / "bundle", fitted.bundle.card, example, cell.title, of)
-    with tracking.once(run_id, "scored") as first:
-        if first:
-            tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=fitted.logging)
