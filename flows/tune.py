@@ -14,11 +14,7 @@ from tasks import tuning
 from tasks.fits.cell import of_task
 from tasks.fits.models import entry_of
 from tasks.folders import tuning_folder
-from usboost.fit.tune import (
-    BATCH,
-    SETTINGS,
-    Plan,
-)
+from usboost.fit.tune import BATCH, SETTINGS, Plan
 
 Score = Literal["auto", "log_loss", "accuracy", "f1", "auc", "rmse", "mae", "r2"]
 

@@ -32,12 +32,6 @@ def limit_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def gpu_name() -> str:
-    """Return the limit's name for the GPU that CUDA takes here: the first that this process can see."""
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
-    return f"gpu:{socket.gethostname()}:{first}"
-
-
 def on_gpu(devices: set[str]) -> bool:
     """Return whether any of the devices that a model names is CUDA on this machine."""
     from usboost.learners.networks.train import pick_device  # here, as what imports torch takes seconds
@@ -59,10 +53,13 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
     from prefect.concurrency.sync import concurrency
     from prefect.exceptions import ObjectAlreadyExists
 
+    # of the GPU that CUDA takes here: the first that this process can see
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
+    name = f"gpu:{socket.gethostname()}:{first}"
     # suppressed: another training has just made it
     with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
-        client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
-    with concurrency(gpu_name(), occupy=1, strict=True, lease_duration=LEASE_SECONDS):
+        client.upsert_global_concurrency_limit_by_name(name, slots)
+    with concurrency(name, occupy=1, strict=True, lease_duration=LEASE_SECONDS):
         yield
 
 

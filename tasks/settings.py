@@ -134,8 +134,7 @@ class BoostingSizes(TrainingSizes):
 
 
 class Profile(Section):
-    """A profile; ``rounds`` are those of a user's table in the profile user, which leaves
-    the sections of the papers' settings out."""
+    """A profile; ``rounds`` are of a user's table; its profile leaves the papers' sections out."""
 
     seeds: Positive
     data: dict[str, DataSizes]
@@ -207,16 +206,8 @@ class Features(Section):
     folds: Annotated[int, Field(ge=2)]
 
 
-class BayesChanges(Section):
-    n_random: Positive | None = None
-    n_guided: Count | None = None
-    bounds: tuple[float, float] | None = None
-
-
-class LearnerChanges(BaseModel):
+class LearnerChanges(Section, extra="allow"):
     """A model's changes of a weak learner; keys besides these are parameters of the learner's class."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     kind: str | None = None
     reads: tuple[str, ...] | None = None
@@ -237,7 +228,7 @@ class Model(Section):
     trim: Share | None = None
     patience: Positive | None = None
     fixed_step: float | None = None
-    bayes: BayesChanges | None = None
+    bayes: Bayes | None = None
     features: Literal["staged", "in_sample", "out_of_fold", "leaf_numbers"] | None = None
     views: tuple[str, ...] | None = None
     set: dict[str, Any] = {}
@@ -256,7 +247,7 @@ class Model(Section):
             )
         if like is not None and like not in catalogue.CATALOGUE:
             raise UsboostError(f"models.{name}.like: unknown model {like!r}; choose among {known}")
-        changes = self.model_dump(exclude_none=True, exclude={"like", "learners", "set"})
+        changes = self.model_dump(exclude_none=True, exclude_unset=True, exclude={"like", "learners", "set"})
         learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
         return catalogue.find(self.like or name).changed(name, changes, learners, self.set)
 

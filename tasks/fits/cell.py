@@ -64,11 +64,6 @@ class Cell:
         """The folder of its rounds until its record is written: no output of a stage, so DVC leaves it."""
         return Path("data/checkpoints") / self.name
 
-    @property
-    def devices(self) -> set[str]:
-        """The devices that its model names; none for trees alone."""
-        return devices(self.identity["model"])
-
 
 def devices(description: Any) -> set[str]:
     """Return the devices that a described model names; none for trees alone."""

@@ -21,7 +21,7 @@ from sklearn.base import clone
 from tasks import machine, tracking
 from tasks.fits import cross_validation
 from tasks.fits import scores as scores_of
-from tasks.fits.cell import Cell
+from tasks.fits.cell import Cell, devices
 from tasks.fits.early import add_early
 from tasks.fits.features import fit_features, read_features
 from tasks.fits.results import ARTIFACT, RECORD, ROWS, TRACE, write
@@ -56,7 +56,7 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     mlflow.set_tracking_uri(tracking_uri)
     place = f"{socket.gethostname()}:{Path.cwd()}"
     machine.limit_threads(threads)
-    with machine.gpu_slot(cell.devices, cell.settings.fits.gpu_slots):
+    with machine.gpu_slot(devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
         with tracking.one_sentence(), checkpoint(cell) as kept, tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.deployments import run_deployment
 from prefect.events import AutomationCore
 from prefect.events.actions import ChangeFlowRunState
@@ -70,9 +70,8 @@ def download(cell: Cell, run: Run) -> bool:
         tracking.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
-        results.write(
-            cell, Path(MlflowClient().download_artifacts(run.info.run_id, results.ARTIFACT, folder))
-        )
+        got = MlflowClient().download_artifacts(run.info.run_id, results.ARTIFACT, folder)
+        results.write(cell, Path(got))
     shutil.rmtree(cell.checkpoint, ignore_errors=True)
     return True
 
@@ -171,34 +170,27 @@ def run_on_workers(
         while waiting:
             time.sleep(POLL_SECONDS)
             for run_id, (cell, number) in list(waiting.items()):
-                run: FlowRun | None = None
+                state: State | None = None
                 with suppress(ObjectNotFound):
-                    run = client.read_flow_run(run_id)
-                reason = _reason(run)
-                if reason is None:
+                    state = client.read_flow_run(run_id).state
+                if state and state.type in LIVE:
                     continue
                 del waiting[run_id]
-                if reason == "":
+                if state and state.is_completed():
                     on_end(cell)
                     continue
                 _supersede(dataset, run_id)
-                if run and run.state and run.state.is_crashed() and number < chosen.retries:
-                    tell(f"{cell.name}: {reason}; submitted again")
-                    waiting[_submit(cell, chosen)] = (cell, number + 1)
-                else:
-                    reasons[cell] = reason
+                reason = "its flow run was deleted" if state is None else "it was cancelled"
+                if state and state.is_failed():
+                    reason = state.message or "it failed"
+                if state and state.is_crashed():
+                    reason = f"its process died ({state.message})"
+                    if number < chosen.retries:
+                        tell(f"{cell.name}: {reason}; submitted again")
+                        waiting[_submit(cell, chosen)] = (cell, number + 1)
+                        continue
+                reasons[cell] = reason
     return reasons
-
-
-def _reason(run: FlowRun | None) -> str | None:
-    """Return why a flow run has ended without a record: None while it runs, "" when it is done."""
-    if run is None or run.state is None:
-        return "its flow run was deleted"
-    state, cancelled = run.state, "it was cancelled"
-    if state.is_crashed():
-        return f"its process died ({state.message})"
-    ended = {StateType.COMPLETED: "", StateType.FAILED: state.message or "it failed"}
-    return {**ended, **dict.fromkeys((StateType.CANCELLED, StateType.CANCELLING), cancelled)}.get(state.type)
 
 
 def crash_lost_runs(client: SyncPrefectClient) -> None:

@@ -17,13 +17,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
-from mlflow.utils.mlflow_tags import (
-    MLFLOW_DATASET_CONTEXT,
-    MLFLOW_GIT_COMMIT,
-    MLFLOW_RUN_NOTE,
-    MLFLOW_SOURCE_NAME,
-    MLFLOW_SOURCE_TYPE,
-)
+from mlflow.utils import mlflow_tags
 from prefect import artifacts, runtime
 
 from tasks.folders import REPORTS, features_folder, prepared_folder
@@ -97,8 +91,13 @@ def described(
     if commit := tags.get("git.commit"):
         lines.append(f"Code: commit `{commit}`" + (" and changes" if tags["git.dirty"] == "true" else ""))
     text = "\n".join([about, "", *(f"- {line}" for line in lines)])
-    source = {MLFLOW_SOURCE_NAME: shlex.join(command), MLFLOW_SOURCE_TYPE: "LOCAL"}
-    return {**tags, MLFLOW_RUN_NOTE: text, **source, **({MLFLOW_GIT_COMMIT: commit} if commit else {})}
+    source = {mlflow_tags.MLFLOW_SOURCE_NAME: shlex.join(command), mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL"}
+    return {
+        **tags,
+        mlflow_tags.MLFLOW_RUN_NOTE: text,
+        **source,
+        **({mlflow_tags.MLFLOW_GIT_COMMIT: commit} if commit else {}),
+    }
 
 
 def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
@@ -135,7 +134,7 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
         uri, rows = (folder / f"{split}.parquet").as_posix(), json.dumps({"num_rows": about["rows"]})
         dataset = Dataset(str(card["dataset"]), digest, "local", json.dumps({"uri": uri}), profile=rows)
         context = "cross-validation" if card.get("folds") else {"val": "validation"}.get(split, split)
-        inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))
+        inputs.append(DatasetInput(dataset, [InputTag(mlflow_tags.MLFLOW_DATASET_CONTEXT, context)]))
     try:
         MlflowClient().log_inputs(run_id, inputs)
     except MlflowException:  # another fit has made the same dataset at the same moment; now it is found
@@ -201,7 +200,7 @@ def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     wanted = {
         "mlflow.experimentKind": "custom_model_development",
         VIEW: json.dumps(view),
-        MLFLOW_RUN_NOTE: f"One run for each fit: [scores]({runs_page(experiment_id)}). {choose}",
+        mlflow_tags.MLFLOW_RUN_NOTE: f"One run for each fit: [scores]({runs_page(experiment_id)}). {choose}",
     }
     for name in wanted.keys() - tags.keys():
         MlflowClient().set_experiment_tag(experiment_id, name, wanted[name])
