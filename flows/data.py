@@ -34,7 +34,4 @@ def data(dataset: Dataset) -> Path:
     return runtime.finished(prepared_folder(dataset))
 
 
-app = command(data)
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, data)

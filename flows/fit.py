@@ -115,7 +115,4 @@ def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 
     return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], machine.thread_share(1)))
 
 
-app = command(fit)
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, fit)

@@ -48,7 +48,4 @@ def fit_sharded(
     return runtime.finished(str(fit_in_ranks(words, Path(out), node, told)))
 
 
-app = command(fit_sharded, options=["label"])
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, fit_sharded, options=["label"])

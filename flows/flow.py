@@ -55,9 +55,12 @@ def flow(**settings: Any) -> Callable[[Callable[P, R]], prefect.Flow[P, R]]:
 
 
 def command(
-    of: prefect.Flow[..., Any], then: Callable[[Any], object] = bool, options: Collection[str] = ()
+    module: str,
+    of: prefect.Flow[..., Any],
+    then: Callable[[Any], object] = bool,
+    options: Collection[str] = (),
 ) -> typer.Typer:
-    """Make a command of a flow; `then` is called with its result.
+    """Make a command of a flow, and run it if Python runs its module; `then` is called with its result.
 
     Its required parameters but `options` are arguments, the others options, with the help that its docstring
     has of them; one that takes several, ``models``, is an option to be repeated, ``--model``.
@@ -86,4 +89,6 @@ def command(
     main.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     app = typer.Typer(add_completion=False)
     app.command()(main)
+    if module == "__main__":
+        app()
     return app

@@ -13,10 +13,6 @@ from tasks.serving.logged_model import compare_requests
 from usboost.errors import UsboostError
 
 
-class Drifted(UsboostError):
-    """Columns have passed a limit; the table of all columns has been shown and logged."""
-
-
 @flow(name="monitor", flow_run_name="monitor-{dataset}")
 def monitor(
     dataset: Dataset,
@@ -43,11 +39,8 @@ def monitor(
     if drifted:
         reason = f"{len(drifted)} of {len(columns)} columns drift ({'; '.join(drifted[:3])})"
         page.emit("usboost.drifted", dataset, {"dataset": dataset, "reason": reason})
-        raise Drifted(f"{requests}: {reason}")
+        raise UsboostError(f"{requests}: {reason}")
     return runtime.finished(f"{requests}: none of {len(columns)} columns drifts")
 
 
-app = command(monitor, print)
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, monitor, print)

@@ -34,7 +34,4 @@ def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto
     return runtime.finished(uri)
 
 
-app = command(promote, print)
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, promote, print)

@@ -3,22 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from flows.flow import command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import pandas as pd  # noqa: E402
-from prefect import task  # noqa: E402
-from prefect.cache_policies import NO_CACHE  # noqa: E402
-
-from flows.flow import command, flow  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks.fits import results  # noqa: E402
-from tasks.folders import REPORTS, RESULTS, prepared_folder  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
-from tasks.pages import mlflow_pages  # noqa: E402
-from usboost.report.blocks import Key, Origin, RunLink  # noqa: E402
-from usboost.report.pages import write_pages  # noqa: E402
+from tasks import settings as params
+from tasks.fits import results
+from tasks.folders import REPORTS, RESULTS, prepared_folder
+from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
+from usboost.report.blocks import Key, Origin, RunLink
+from usboost.report.pages import write_pages
 
 
 @flow(name="report", flow_run_name="report")
@@ -32,8 +27,9 @@ def report() -> Path:
     cells = [(dataset, model) for dataset, model in fits if dataset not in main or model not in models]
     wanted = [*((dataset, model) for dataset in main for model in models), *cells]
     prepared = prepared_folder("")
-    write = task(name="write", cache_policy=NO_CACHE)(write_pages)
-    write(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(wanted))
+    write_pages(
+        RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(wanted)
+    )
     results.write_curves(REPORTS / "curves", fits, settings)
     page.log(f"written {(REPORTS / 'index.html').resolve()}")
     page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
@@ -62,7 +58,4 @@ def test_scores(path: Path) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-app = command(report)
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, report)

@@ -46,9 +46,8 @@ def tune(
     """
     settings = params.load()
     # models whose features are fitted before them have no settings of their own alone
-    own = [
-        name for name in settings.models_of(dataset) if not entry_of(name, dataset, settings).needs_features
-    ]
+    offered = settings.models_of(dataset)
+    own = [name for name in offered if not entry_of(name, dataset, settings).needs_features]
     names = list(models) or of_task(dataset, own, settings)
     deadline = time.time() + 60 * minutes if minutes else float("inf")
     plan = Plan(trials, BATCH, 0, prune, jobs or settings.fits.workers, deadline)
@@ -63,7 +62,4 @@ def tune(
     return runtime.finished(folder)
 
 
-app = command(tune)
-
-if __name__ == "__main__":
-    app()
+app = command(__name__, tune)

@@ -153,7 +153,7 @@ _GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_"
 GUNPOINT_FILES = [RemoteFile(f"GunPoint_{part}.ts", f"{_GUNPOINT}{part}.ts") for part in ("TRAIN", "TEST")]
 
 _copy_census = partial(_copy, source=census.SOURCE, files=census.FILES)
-_copy_pendigits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES)
+_copy_digits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES)
 _copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
 
 DATASETS: dict[str, Dataset] = {
@@ -164,7 +164,7 @@ DATASETS: dict[str, Dataset] = {
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),
-    "pendigits": Dataset(_bundled, _copy_pendigits, partial(_further, name="pendigits")),
+    "pendigits": Dataset(_bundled, _copy_digits, partial(_further, name="pendigits")),
     "gunpoint": Dataset(_bundled, _copy_gunpoint, partial(_further, name="gunpoint")),
 }
 

@@ -2,9 +2,9 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 
 from usboost.errors import UsboostError, as_parameter
@@ -286,35 +286,25 @@ class Settings(Section):
     fits: Fits = Fits()
     models: dict[str, Model]
 
-    @model_validator(mode="after")
-    def _parts_agree(self, info: ValidationInfo) -> Self:
-        try:
-            if info.context is not None:  # parts of a person's own, losses say, are known from here on
-                import_parts(self.imports, info.context)
-        except UsboostError as error:
-            raise ValueError(f"imports: {error}") from None
+    def check(self, imported: bool) -> None:
+        """Raise `UsboostError` where sections do not agree; `imported` says whether all losses are known."""
         known = (*LOSSES, *REGRESSION_LOSSES)
         for name, model in self.models.items():
-            if model.loss not in (None, *known) and (info.context is not None or not self.imports):
-                listed = ", ".join(known)
-                raise ValueError(
-                    f"models.{name}.loss: there is no loss {model.loss!r}; choose among {listed}"
+            if model.loss not in (None, *known) and (imported or not self.imports):
+                raise UsboostError(
+                    f"models.{name}.loss: there is no loss {model.loss!r}; choose among {', '.join(known)}"
                 )
         given = self.user_table.table is not None
         if self.profile == "demo" and given:
-            raise ValueError(
+            raise UsboostError(
                 "user_table.table names your own table, but profile is demo, which is for generated data; "
                 "`python -m flows.local.workspace make FOLDER --profile user --table FILE --label COLUMN` "
                 "makes a workspace for it"
             )
         if self.profile == "user" and "user_table" in self.run.datasets and not given:
-            raise ValueError("user_table.table is empty, but profile is user; give the path of your table")
-        try:
-            for name in [*self.models, *self.run.models, *chain(*self.run.models_of.values())]:
-                self.model(name)
-        except UsboostError as error:
-            raise ValueError(str(error)) from None
-        return self
+            raise UsboostError("user_table.table is empty, but profile is user; give the path of your table")
+        for name in [*self.models, *self.run.models, *chain(*self.run.models_of.values())]:
+            self.model(name)
 
     @property
     def sizes(self) -> Profile:
@@ -384,12 +374,15 @@ def editor() -> YAML:
 
 
 def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
-    """Check the parsed YAML; its settings. `imports` is where the modules are that it names, if they are to
-    be imported."""
+    """Check the parsed YAML; its settings. The modules that it names are imported from `imports`, if any."""
     try:
-        return Settings.model_validate(document, context=imports)
+        settings = Settings.model_validate(document)
+        if imports is not None:
+            import_parts(settings.imports, imports)
+        settings.check(imports is not None)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        where = f"{path}: {key}" if key else str(path)
-        raise UsboostError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise UsboostError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except UsboostError as error:
+        raise UsboostError(f"{path}: {error}") from None
+    return settings

@@ -64,9 +64,7 @@ def configure() -> None:
         server = address("mlflow") if log_of("mlflow").exists() else None
         os.environ["MLFLOW_TRACKING_URI"] = server or mlflow_store()
     if "prefect.context" in sys.modules:  # imported already, perhaps with another home
-        known_home = sys.modules["prefect.settings"].PREFECT_HOME.value()
-        if known_home != Path(os.environ["PREFECT_HOME"]):
-            sys.modules["prefect.context"].refresh_global_settings_context()
+        sys.modules["prefect.context"].refresh_global_settings_context()
     # warns of any event that is left when a flow ends, although they are sent within milliseconds
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 

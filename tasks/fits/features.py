@@ -106,12 +106,11 @@ def read_features(folder: Path, split: str, rows: int) -> CodedTable:
     path = folder / f"{split}.parquet"
     try:
         with pq.ParquetFile(path) as file:
-            if file.metadata.num_rows != rows:
+            there, names = file.metadata.num_rows, file.schema_arrow.names
+            if there != rows:
                 raise UsboostError(
-                    f"{path} has {file.metadata.num_rows} rows but the split {split!r} {rows}; "
-                    "remove its folder and fit again"
+                    f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
                 )
-            names = file.schema_arrow.names
             # column by column: all numbers at once would take many times the memory of their codes
             found = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
     except FileNotFoundError:

@@ -105,21 +105,13 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model, what its fit took, and what it predicts.
+    """A fitted model, what its fit took, and what it predicts, by split."""
 
-    Attributes
-    ----------
-    model : whose rounds, and inspection, are shown; bundle : what is logged as the model.
-    seconds : of fitting; logging : of logging rounds.
-    validation : views and labels of the validation rows.
-    predicted, scores : by split, "val" and "test".
-    """
-
-    model: Any
-    bundle: Bundle
+    model: Any  # whose rounds, and inspection, are shown
+    bundle: Bundle  # what is logged as the model
     best_round: int
     seconds: float
-    logging: float
+    logging: float  # of the seconds in which rounds were logged
     validation: tuple[Views, np.ndarray]
     predicted: dict[str, Any]
     scores: scores_of.Scores

@@ -35,13 +35,12 @@ POLL_SECONDS = 2.0
 PAGE = 100
 LIVE = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
+SIGNS = ("Completed", "Failed", "Cancelled", "Crashed", "heartbeat", "Running")
 LOST = {"heartbeat": ("usboost, silent fits", 120), "Pending": ("usboost, fits that do not start", 240)}
 """Automations of Prefect's server by the event after which they wait, with the seconds until a run is lost.
 
 A heartbeat comes every 30 seconds (prefect.yaml, at `fit-one`), the first when a run's process has started.
 """
-
-ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
 
 
 def finished(cell: Cell) -> Run | None:
@@ -204,7 +203,7 @@ def crash_lost_runs(client: SyncPrefectClient) -> None:
         named = "prefect.resource.id"
         waited = {
             "after": [f"prefect.flow-run.{event}"],
-            "expect": [*ENDED, "prefect.flow-run.heartbeat", "prefect.flow-run.Running"],
+            "expect": [f"prefect.flow-run.{name}" for name in SIGNS],
             "match": {named: "prefect.flow-run.*"},
             "match_related": {"prefect.resource.role": "tag", named: "prefect.tag.fits:*"},
             "for_each": [named],

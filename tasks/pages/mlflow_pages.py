@@ -27,9 +27,6 @@ from usboost.models.catalogue import model_colour
 if TYPE_CHECKING:
     from tasks.fits.cell import Cell
 
-COMMIT = ("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
-"""Have Git name the commit, and whether tracked files differ from it."""
-
 MLFLOW_RUN_COLOR = "mlflow.runColor"
 """The tag in which MLflow's pages keep a run's colour; its Python part has no name for it."""
 
@@ -40,9 +37,7 @@ _GROUPS = {
     **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
     **dict.fromkeys(("f1", "accuracy", "rmse", "mae"), "score"),
     **dict.fromkeys(("fit_error", "error", "r"), "weak_learner"),
-    "risk": "risk",
-    "seconds": "seconds",
-    "ranks": "ranks",
+    **{name: name for name in ("risk", "seconds", "ranks")},
 }
 
 
@@ -145,18 +140,16 @@ def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
     """Return tags of where a run comes from: code, DVC stage if one runs it, inputs, Prefect flow run."""
     names = {"stage": "DVC_STAGE", "dvc_experiment": "DVC_EXP_NAME"}
     tags = {tag: os.environ[name] for tag, name in names.items() if os.environ.get(name)}
-    git = ["git", "-C", str(Path(__file__).resolve().parent)]
+    git = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty"]
     with suppress(OSError, subprocess.CalledProcessError):
-        said = subprocess.check_output([*git, *COMMIT], text=True, stderr=subprocess.DEVNULL)
+        words = [*git, "--abbrev=40", "--exclude=*"]  # the commit and not a tag
+        said = subprocess.check_output(words, text=True, stderr=subprocess.DEVNULL)
         commit, _, dirty = said.strip().partition("-")
         tags |= {"git.commit": commit, "git.dirty": str(bool(dirty)).lower()}
     tags |= {f"input.{name}": digest(path) for name, path in inputs.items()}
-    if runtime.flow_run.id:
-        tags["prefect.flow_run_id"] = str(runtime.flow_run.id)
-        tags["prefect.flow_run_name"] = str(runtime.flow_run.name)
-    if runtime.task_run.id:
-        tags["prefect.task_run_id"] = str(runtime.task_run.id)
-    return tags
+    flow, task = runtime.flow_run, runtime.task_run
+    ids = {"flow_run_id": flow.id, "flow_run_name": flow.id and flow.name, "task_run_id": task.id}
+    return tags | {f"prefect.{name}": str(value) for name, value in ids.items() if value}
 
 
 def digest(path: Path) -> str:

@@ -79,21 +79,16 @@ def log_model(
         finally:
             # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
             mlflow.end_run("RUNNING")
-    note = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}
-    MlflowClient().set_logged_model_tags(logged.model_id, note)
-    return str(logged.model_uri)
-
-
-def about(name: str, card: Card, uri: str) -> str:
-    """Describe a model for its page, in Markdown; the page itself has the schema."""
     columns = [f"`{column}`" for column in (card.images.columns if card.images else ())]
     images = f", and images as PNG or JPEG bytes in {', '.join(columns)}" if columns else ""
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    return f"""**{name}**: fitted with {rows} rows. It reads rows as the table has them{images}.
+    about = f"""**{name}**: fitted with {rows} rows. It reads rows as the table has them{images}.
 
-- **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
+- **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
+    MlflowClient().set_logged_model_tags(logged.model_id, {MLFLOW_RUN_NOTE: about})
+    return str(logged.model_uri)
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
@@ -290,9 +285,9 @@ def compare_requests(
         columns = drift.compare(card, train, without, requests, psi=psi, share=share)
         MlflowClient().set_tag(run_id, "requests", f"{requests.name} sha256:{sha256(requests)}")
         values = {"drifted_columns": float((columns["drift"] != "").sum()), "columns": float(len(columns))}
-        for row in columns.to_dict("records"):
-            for key in ("psi", "ks", "missing", "unseen"):
-                values[mlflow_pages.key_of(f"{key}/{row['column']}")] = float(row[key])
+        for key in ("psi", "ks", "missing", "unseen"):
+            named = (mlflow_pages.of_score(key, name) for name in columns["column"])
+            values |= zip(named, columns[key].astype(float), strict=True)
         tracking.log_metrics(run_id, (), **{key: each for key, each in values.items() if isfinite(each)})
         tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
         MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
