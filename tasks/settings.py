@@ -317,8 +317,7 @@ class Settings(Section):
 
     def generated(self, dataset: str) -> bool:
         """Return whether a dataset's raw files are generated: in the demo, unless a library brings them."""
-        real = ("iris", "digits_rows", "pendigits", "gunpoint")
-        return self.profile == "demo" and dataset not in real
+        return self.profile == "demo" and dataset not in ("iris", "digits_rows", "pendigits", "gunpoint")
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)

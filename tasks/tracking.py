@@ -87,8 +87,8 @@ def tracked_run(
             made = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
             run_id = str(made.info.run_id)
             if named is not None:
-                document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}
-                write_atomically(named, json.dumps(document).encode())
+                document = json.dumps({"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()})
+                write_atomically(named, document.encode())
         try:
             yield run_id
             client.set_terminated(run_id, status="FINISHED")
@@ -287,13 +287,7 @@ class MLflowCallback(Callback):
 
 
 def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, float]]) -> None:
-    """Log a cross-validated fit: its mean round over the folds, and each fold's scores as ``fold/f1``.
-
-    Parameters
-    ----------
-    trace : one row a round, ``round`` from 1; `history_frame`'s columns
-    scored : each fold's scores
-    """
+    """Log the mean `history_frame` of a cross-validated fit, and each fold's scores as ``fold/f1``."""
     values = trace.drop(columns=["seed", "seconds"], errors="ignore").select_dtypes("number")
     rounds: Any = values.set_index("round").stack()
     rounds = rounds[np.isfinite(rounds)]

@@ -141,8 +141,7 @@ def start(
     with alone():
         known = servers.running()
         if "mlflow" in known or any(name in known for name in WORKERS):
-            sentence = f"the services of {servers.home()} run already; `make services-stop` ends them"
-            raise UsboostError(sentence)
+            raise UsboostError(f"services of {servers.home()} run already; `make services-stop` ends them")
         if not Path("prefect.yaml").is_file():
             raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
         options = passwords(servers.log_of("").parent) if auth else {}

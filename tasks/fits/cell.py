@@ -87,12 +87,8 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
     path = prepared_folder(dataset) / "card.json"
     card = store.read_card(path.parent)
     readers = READERS_OF_A_TABLE if dataset == models.USER_TABLE else (READER,)
-    found: dict[str, Any] = {
-        "code": code_digest(estimator, *readers),
-        "data": sha256(path),
-        "model": described(estimator),
-        "seed": seed,
-    }
+    found: dict[str, Any] = {"code": code_digest(estimator, *readers), "data": sha256(path)}
+    found |= {"model": described(estimator), "seed": seed}
     weights = settings.images.pretrained
     if isinstance(weights, str) and "images" in card:
         if not Path(weights).is_file():

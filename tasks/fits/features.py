@@ -50,8 +50,8 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
                 (fresh / kept.name).write_text(fingerprint)
             page.log(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
             rows = [{"split": split, **values} for split, values in scores.items()]
-            name = page.key("gbm", dataset, "seed", seed)
-            page.show_table(name, rows, f"The GBM on {dataset} whose features these are")
+            about = f"The GBM on {dataset} whose features these are"
+            page.show_table(page.key("gbm", dataset, "seed", seed), rows, about)
     return folder
 
 

@@ -14,11 +14,8 @@ from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
-from usboost.models.methods.bfv_network import (
-    BFV,
-    BoostedFeatureNetworkClassifier,
-    BoostedFeatureNetworkRegressor,
-)
+from usboost.models.methods import bfv_network
+from usboost.models.methods.bfv_network import BFV
 from usboost.report.inspection import COLUMNS, FOLDER, as_shown, inspect, write
 from usboost.table.prepared import ROW
 
@@ -65,8 +62,8 @@ def write_inspection(
 
 def _read(estimator: ViewsEstimator, views: Views) -> Views:
     """Return the views without the table that BFVs stand for, which the model then does not read."""
-    on_features = isinstance(estimator, BoostedFeatureNetworkClassifier | BoostedFeatureNetworkRegressor)
-    if not (on_features and BFV in views.names):
+    kinds = bfv_network.BoostedFeatureNetworkClassifier, bfv_network.BoostedFeatureNetworkRegressor
+    if not (isinstance(estimator, kinds) and BFV in views.names):
         return views
     return Views({name: views[name] for name in views.names if name != estimator.structured})
 

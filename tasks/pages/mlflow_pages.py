@@ -96,12 +96,7 @@ def described(
 
 
 def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
-    """Return the tags of a cell's run: what it is, its origin, its description.
-
-    Parameters
-    ----------
-    profile : of the prepared dataset
-    """
+    """Return the tags of a cell's run: what it is, its origin, its description."""
     entry, inputs = cell.entry, {"prepared": prepared_folder(cell.dataset)}
     if entry.needs_features:
         inputs["features"] = features_folder(cell.dataset, cell.seed)
@@ -115,13 +110,7 @@ def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
 
 
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
-    """List the splits of a prepared dataset as a run's inputs.
-
-    Parameters
-    ----------
-    card : of the dataset
-    folder : that it was read from
-    """
+    """List the splits of a prepared dataset, whose card was read from the folder, as a run's inputs."""
     inputs, images = [], card.get("images", {}).get("splits", {})
     for split, about in card["splits"].items():
         shards = "".join(shard["sha256"] for shard in images.get(split, {}).get("shards", []))

@@ -144,7 +144,24 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
     data = mlflow_pages.digest(prepared_folder(dataset))
-    fits = _candidates(dataset, model, metric, data)
+    wanted = "attributes.status = 'FINISHED'" + (f" and tags.model = '{model}'" if model else "")
+    fits = [
+        run
+        for run in tracking.runs_of(dataset, wanted)
+        if run.data.tags.get("input.prepared") == data
+        and all(metric in scores_of(run, split) for split in ("val", "test"))
+        and run.outputs
+        and run.outputs.model_outputs
+    ]
+    if not fits:
+        what = f"{model} on {dataset}" if model else dataset
+        raise UsboostError(
+            f"MLflow has no finished run of {what} on the current data; "
+            f"run `python -m flows.fit {dataset}` first"
+        )
+    order = catalogue.ordered(run.data.tags["model"] for run in fits)
+    # the tables' order, in which the report takes the first of those that are level
+    fits.sort(key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
     validated = [(run, scores_of(run, "val")) for run in fits]
     candidate = ranking.best(validated, metric)
     if candidate is None:
@@ -192,27 +209,6 @@ def scores_of(run: Run, split: str) -> dict[str, float]:
     """Return the final scores of a run on one split by metric."""
     start = mlflow_pages.of_score(split, "")
     return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
-
-
-def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
-    wanted = "attributes.status = 'FINISHED'" + (f" and tags.model = '{model}'" if model else "")
-    usable = [
-        run
-        for run in tracking.runs_of(dataset, wanted)
-        if run.data.tags.get("input.prepared") == data
-        and all(metric in scores_of(run, split) for split in ("val", "test"))
-        and run.outputs
-        and run.outputs.model_outputs
-    ]
-    if not usable:
-        what = f"{model} on {dataset}" if model else dataset
-        raise UsboostError(
-            f"MLflow has no finished run of {what} on the current data; "
-            f"run `python -m flows.fit {dataset}` first"
-        )
-    order = catalogue.ordered(run.data.tags["model"] for run in usable)
-    # the tables' order, in which the report takes the first of those that are level
-    return sorted(usable, key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
 
 
 def register(folder: Path, name: str) -> str:
