@@ -1,20 +1,13 @@
 """Make a dataset: its raw files, found, downloaded or generated, and the prepared form made of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
+from flows.flow import Dataset, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-
-from flows.flow import Dataset, command, flow  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks.data import obtain_raw, prepare_dataset  # noqa: E402
-from tasks.folders import prepared_folder, work_folder  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
+from tasks import settings as params
+from tasks.data import obtain_raw, prepare_dataset
+from tasks.folders import prepared_folder, work_folder
+from tasks.pages import flow_page as page
 
 
 @flow(name="data", flow_run_name="data-{dataset}")
@@ -41,7 +34,4 @@ def data(dataset: Dataset) -> Path:
     return runtime.finished(prepared_folder(dataset))
 
 
-main = command(data)
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, data)

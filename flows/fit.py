@@ -1,59 +1,28 @@
 """Fit the models of a dataset, with every seed, side by side; skip the fits that nothing has changed."""
 
-from __future__ import annotations
-
-import time
+import os
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
+from flows.data import data
+from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import mlflow  # noqa: E402
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.data import data  # noqa: E402
-from flows.flow import Dataset, Model, command, flow  # noqa: E402
-from tasks import machine, tracking  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks.fits import results, runs  # noqa: E402
-from tasks.fits.cell import Cell, grid, of_task, plan  # noqa: E402
-from tasks.fits.fit_cell import fit_cell  # noqa: E402
-from tasks.fits.run_cells import run_locally, run_on_workers  # noqa: E402
-from tasks.folders import RESULTS, work_folder  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
-from usboost.errors import UsboostError  # noqa: E402
-from usboost.evaluation.ranking import metric_name, number  # noqa: E402
+from tasks import machine, tracking
+from tasks import settings as params
+from tasks.fits import results, run_cells
+from tasks.fits.cell import Cell, grid, of_task, plan
+from tasks.fits.fit_cell import fit_cell
+from tasks.folders import RESULTS, work_folder
+from tasks.pages import flow_page as page
+from usboost.errors import UsboostError
+from usboost.evaluation.ranking import metric_name, number
 
 tell = partial(print, flush=True)
-
-
-class Progress:
-    """Prints a line when a fit has ended.
-
-    Parameters
-    ----------
-    cells : number of all fits; todo : of those to be made
-    """
-
-    def __init__(self, dataset: str, cells: int, todo: int) -> None:
-        self._total, self._done, self._began = cells, cells - todo, time.monotonic()
-        tell(f"{dataset}: {todo} of {cells} fits to make" if todo else f"{dataset}: nothing to fit")
-
-    def on_end(self, cell: Cell) -> None:
-        """Print the scores of a fit that has ended, wherever it was made."""
-        runs.missing([cell])
-        record = results.read_record(cell.results) or {}
-        self._done += 1
-        test = record.get("scores", {}).get("test", {})
-        scores = [f"{metric_name(name)} {number(test[name])}" for name in results.METRICS if name in test]
-        count = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
-        seconds = record.get("fit_seconds", time.monotonic() - self._began)
-        tell(f"{count} {f'{cell.model} seed {cell.seed}':<24} {seconds:6.1f} s  {'  '.join(scores)}")
 
 
 @flow(name="fit", flow_run_name="fit-{dataset}")
@@ -83,13 +52,25 @@ def fit(
     with runtime.alone(work_folder(dataset) / "fit.lock", running):
         with tracking.one_sentence():  # before several processes make it
             tracking.experiment_id(f"usboost-{settings.profile}")
-        todo = runs.missing(cells)
+        todo = run_cells.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
-        progress = Progress(dataset, len(cells), len(todo))
+        tell(f"{dataset}: {len(todo)} of {len(cells)} fits to make" if todo else f"{dataset}: nothing to fit")
+        ended = count(1 + len(cells) - len(todo))
+
+        def on_end(cell: Cell) -> None:
+            """Print the scores of a fit that has ended, wherever it was made."""
+            run_cells.missing([cell])
+            record = results.read_record(cell.results) or {"scores": {"test": {}}, "fit_seconds": 0.0}
+            test = record["scores"]["test"]
+            scores = [f"{metric_name(name)} {number(test[name])}" for name in results.METRICS if name in test]
+            place = f"[{next(ended):>{len(str(len(cells)))}}/{len(cells)}]"
+            named = f"{cell.model} seed {cell.seed}"
+            tell(f"{place} {named:<24} {record['fit_seconds']:6.1f} s  {'  '.join(scores)}")
+
         if settings.fits.runner == "deployments":
-            reasons = run_on_workers(dataset, todo, settings.fits, progress.on_end, tell)
+            reasons = run_cells.run_on_workers(dataset, todo, settings.fits, on_end, tell)
         else:
-            reasons = run_locally(todo, settings.fits, progress.on_end)
+            reasons = run_cells.run_locally(todo, settings.fits, on_end)
         for cell, reason in reasons.items():
             tell(f"{cell.name} failed: {reason}")
             page.log(f"{cell.name} failed: {reason}")
@@ -128,13 +109,10 @@ def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 
             f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks; "
             "bring this worker's folder up to date"
         )
-    if run := runs.finished(cell):  # by a process that was only slow
+    if run := run_cells.finished(cell):  # by a process that was only slow
         return str(run.info.run_id)
     task = fit_cell.with_options(retries=settings.fits.retries)
-    return str(task(cell, mlflow.get_tracking_uri(), machine.thread_share(1)))
+    return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], machine.thread_share(1)))
 
 
-main = command(fit)
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, fit)

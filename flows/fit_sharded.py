@@ -1,20 +1,14 @@
 """Fit one model to the rows of many Parquet files, in many processes: the ranks of torchrun."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
+from flows.flow import command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.flow import command, flow  # noqa: E402
-from tasks.ranks import Ranks, fit_in_ranks  # noqa: E402
+from tasks.ranks import fit_in_ranks, torchrun
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -49,11 +43,9 @@ def fit_sharded(
     """
     program = ["-m", "usboost", "fit", table, "--label", label, "--out", out, f"--shards={shards}", *options]
     told = {"table": table, "label": label, "shards": shards, "options": " ".join(options)}
-    where = Ranks(ranks, nodes, node, meet)
-    return runtime.finished(str(fit_in_ranks(program, Path(out), where, told)))
+    told |= {"ranks": ranks * nodes, "machines": nodes}
+    words = torchrun(program, ranks, nodes, node, meet)
+    return runtime.finished(str(fit_in_ranks(words, Path(out), node, told)))
 
 
-main = command(fit_sharded, options=["label"])
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, fit_sharded, options=["label"])

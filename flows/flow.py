@@ -1,6 +1,7 @@
-"""The decorator of every flow: Prefect's, whose records hold nothing pickled; flows as commands; forms."""
+"""The decorator of every flow: Prefect's, whose records hold nothing pickled; flows as commands; forms.
 
-from __future__ import annotations
+Flows import this before anything else of ours: Prefect and MLflow read their settings when imported.
+"""
 
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -54,9 +55,12 @@ def flow(**settings: Any) -> Callable[[Callable[P, R]], prefect.Flow[P, R]]:
 
 
 def command(
-    of: prefect.Flow[..., Any], then: Callable[[Any], object] = bool, options: Collection[str] = ()
-) -> Callable[..., None]:
-    """Make a command for `typer.run` of a flow; `then` is called with its result.
+    module: str,
+    of: prefect.Flow[..., Any],
+    then: Callable[[Any], object] = bool,
+    options: Collection[str] = (),
+) -> typer.Typer:
+    """Make a command of a flow, and run it if Python runs its module; `then` is called with its result.
 
     Its required parameters but `options` are arguments, the others options, with the help that its docstring
     has of them; one that takes several, ``models``, is an option to be repeated, ``--model``.
@@ -64,18 +68,15 @@ def command(
     text = of.fn.__doc__ or ""
     helps = dict(re.findall(r"^ {8}(\w+): (.+)$", text, re.MULTILINE))
     plain, full = get_type_hints(of.fn), get_type_hints(of.fn, include_extras=True)
-    parameters, several = [], set()
+    parameters = []
     for name, parameter in signature(of.fn).parameters.items():
-        kind, flags = plain[name], []
+        kind, flags, default = plain[name], [], parameter.default
         if get_origin(kind) is Sequence:
-            several.add(name)
-            kind, flags = list[str], [f"--{name.removesuffix('s')}"]
+            kind, flags, default = list[str], [f"--{name.removesuffix('s')}"], []
         limits = re.search(r"Ge\(ge=(\d+)\)", repr(get_args(full[name])))
         given = {"help": helps[name], **({"min": int(limits[1])} if limits else {})}
-        required = parameter.default is Parameter.empty
-        is_argument = required and name not in options
+        is_argument = default is Parameter.empty and name not in options
         info = typer.Argument(**given) if is_argument else typer.Option(*flags, **given)
-        default = [] if name in several else parameter.default
         kind = Annotated[kind, info]
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
 
@@ -86,4 +87,8 @@ def command(
     main.__doc__ = "\n\n".join(paragraph.replace("\n", " ") for paragraph in about)
     main.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     main.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return main
+    app = typer.Typer(add_completion=False)
+    app.command()(main)
+    if module == "__main__":
+        app()
+    return app

@@ -1,26 +1,16 @@
 """Compare the rows that a served model was asked about with those that it was fitted to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
+from flows.flow import Dataset, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.flow import Dataset, command, flow  # noqa: E402
-from tasks.pages import addresses  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
-from tasks.serving import monitoring  # noqa: E402
-from usboost.errors import UsboostError  # noqa: E402
-
-
-class Drifted(UsboostError):
-    """Columns have passed a limit; the table of all columns has been shown and logged."""
+from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
+from tasks.serving.logged_model import compare_requests
+from usboost.errors import UsboostError
 
 
 @flow(name="monitor", flow_run_name="monitor-{dataset}")
@@ -38,9 +28,9 @@ def monitor(
         psi: population stability index above which a column drifts
         share: by how much more rows may lack a value or hold an unseen category
     """
-    version, run_id, columns = monitoring.compare(dataset, Path(requests), psi, share)
-    addresses.link_run(run_id, f"monitor/{dataset}")
-    addresses.link_version(version, "The served model whose training rows these were compared with")
+    version, run_id, columns = compare_requests(dataset, Path(requests), psi, share)
+    mlflow_pages.link_run(run_id, f"monitor/{dataset}")
+    mlflow_pages.link_version(version, "The served model whose training rows these were compared with")
     rows = columns.round(4).astype(object).where(columns.notna(), "").to_dict("records")
     page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")
     for row in rows:
@@ -49,11 +39,8 @@ def monitor(
     if drifted:
         reason = f"{len(drifted)} of {len(columns)} columns drift ({'; '.join(drifted[:3])})"
         page.emit("usboost.drifted", dataset, {"dataset": dataset, "reason": reason})
-        raise Drifted(f"{requests}: {reason}")
+        raise UsboostError(f"{requests}: {reason}")
     return runtime.finished(f"{requests}: none of {len(columns)} columns drifts")
 
 
-main = command(monitor, print)
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, monitor, print)

@@ -1,21 +1,13 @@
 """Give the best fit of a dataset the registry's alias `champion`, if it beats the model that has it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
+from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from mlflow.tracking import MlflowClient  # noqa: E402
-
-from flows.flow import Dataset, Model, command, flow  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks.pages import addresses  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
-from tasks.serving import logged_model  # noqa: E402
+from tasks import settings as params
+from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
+from tasks.serving import logged_model
 
 Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss", "rmse", "mae", "r2"]
 
@@ -31,18 +23,15 @@ def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto
     """
     if model:
         params.load().model(model)
-    decision = logged_model.promote(dataset, model or "", metric)
-    print(decision.reason)
-    page.log(decision.reason)
-    champion = MlflowClient().get_model_version_by_alias(decision.name, logged_model.ALIAS)
-    addresses.link_version(champion, decision.reason)
-    if decision.promoted:
-        payload = {"dataset": dataset, "model": decision.uri, "reason": decision.reason}
-        page.emit("usboost.promoted", dataset, payload)
-    return runtime.finished(decision.uri)
+    promoted, reason = logged_model.promote(dataset, model or "", metric)
+    uri = f"models:/{logged_model.registered_name(dataset)}@{logged_model.ALIAS}"
+    print(reason)
+    page.log(reason)
+    if version := logged_model.champion(dataset):
+        mlflow_pages.link_version(version, reason)
+    if promoted:
+        page.emit("usboost.promoted", dataset, {"dataset": dataset, "model": uri, "reason": reason})
+    return runtime.finished(uri)
 
 
-main = command(promote, print)
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, promote, print)

@@ -1,7 +1,5 @@
 """Register a model that `usboost fit` saved, so that MLflow shows and serves it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +17,8 @@ def main(
     name: Annotated[str, typer.Option(help="of the registered model")],
 ) -> None:
     """Log the model, register it under a name, give it the alias champion; prints what to serve."""
-    runtime.exit_on_error(lambda: print(register(model, name)))
+    with runtime.exit_on_error():
+        print(register(model, name))
 
 
 if __name__ == "__main__":

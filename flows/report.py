@@ -1,27 +1,19 @@
 """Write reports/results.csv, reports/index.html and the figures from all results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from flows.flow import command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import pandas as pd  # noqa: E402
-import typer  # noqa: E402
-from prefect import task  # noqa: E402
-from prefect.cache_policies import NO_CACHE  # noqa: E402
-
-from flows.flow import command, flow  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks.fits import results  # noqa: E402
-from tasks.folders import REPORTS, RESULTS, prepared_folder  # noqa: E402
-from tasks.pages import addresses  # noqa: E402
-from tasks.pages import flow_page as page  # noqa: E402
-from usboost.report.blocks import Key, Origin, RunLink  # noqa: E402
-from usboost.report.pages import write_pages  # noqa: E402
+from tasks import settings as params
+from tasks.fits import results
+from tasks.folders import REPORTS, RESULTS, prepared_folder
+from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
+from usboost.report.blocks import Key, Origin, RunLink
+from usboost.report.pages import write_pages
 
 
 @flow(name="report", flow_run_name="report")
@@ -35,8 +27,9 @@ def report() -> Path:
     cells = [(dataset, model) for dataset, model in fits if dataset not in main or model not in models]
     wanted = [*((dataset, model) for dataset in main for model in models), *cells]
     prepared = prepared_folder("")
-    write = task(name="write", cache_policy=NO_CACHE)(write_pages)
-    write(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(wanted))
+    write_pages(
+        RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(wanted)
+    )
     results.write_curves(REPORTS / "curves", fits, settings)
     page.log(f"written {(REPORTS / 'index.html').resolve()}")
     page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
@@ -45,15 +38,14 @@ def report() -> Path:
 
 def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
-    records = [record for cell in dict.fromkeys(cells) for record in results.records(*cell)]
-    made = {(record["dataset"], record["model"], record["seed"]): record["made"] for record in records}
     found = {}
-    for key, each in made.items():
+    for record in (record for cell in dict.fromkeys(cells) for record in results.records(*cell)):
+        each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
-        runs = [RunLink("MLflow", run, addresses.run_page(each["mlflow_experiment"], run))]
+        runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]
         if flow_run := each.get("prefect_flow_run"):
             # the server is that of the flow which writes the report: its port lasts
-            runs.append(RunLink("Prefect", flow_run, addresses.prefect(flow_run)))
+            runs.append(RunLink("Prefect", flow_run, mlflow_pages.prefect(flow_run)))
         found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
     return found
 
@@ -66,7 +58,4 @@ def test_scores(path: Path) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-main = command(report)
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, report)

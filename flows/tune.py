@@ -1,30 +1,20 @@
 """Search the settings of models of a prepared dataset on its validation rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+from pydantic import Field
+
+from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
-
-runtime.configure()
-
-import typer  # noqa: E402
-from pydantic import Field  # noqa: E402
-
-from flows.flow import Dataset, Model, command, flow  # noqa: E402
-from tasks import settings as params  # noqa: E402
-from tasks import tuning  # noqa: E402
-from tasks.fits.cell import of_task  # noqa: E402
-from tasks.fits.models import entry_of  # noqa: E402
-from tasks.folders import tuning_folder  # noqa: E402
-from usboost.fit.tune import (  # noqa: E402
-    BATCH,
-    SETTINGS,
-    Plan,
-)
+from tasks import settings as params
+from tasks import tuning
+from tasks.fits.cell import of_task
+from tasks.fits.models import entry_of
+from tasks.folders import tuning_folder
+from usboost.fit.tune import BATCH, SETTINGS, Plan
 
 Score = Literal["auto", "log_loss", "accuracy", "f1", "auc", "rmse", "mae", "r2"]
 
@@ -56,9 +46,8 @@ def tune(
     """
     settings = params.load()
     # models whose features are fitted before them have no settings of their own alone
-    own = [
-        name for name in settings.models_of(dataset) if not entry_of(name, dataset, settings).needs_features
-    ]
+    offered = settings.models_of(dataset)
+    own = [name for name in offered if not entry_of(name, dataset, settings).needs_features]
     names = list(models) or of_task(dataset, own, settings)
     deadline = time.time() + 60 * minutes if minutes else float("inf")
     plan = Plan(trials, BATCH, 0, prune, jobs or settings.fits.workers, deadline)
@@ -73,7 +62,4 @@ def tune(
     return runtime.finished(folder)
 
 
-main = command(tune)
-
-if __name__ == "__main__":
-    typer.run(main)
+app = command(__name__, tune)

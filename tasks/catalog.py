@@ -1,7 +1,5 @@
 """The datasets by name: where their raw files come from and how they are prepared."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -45,8 +43,7 @@ class Dataset:
 
 def own_folder() -> Path | None:
     """Return a user's folder of raw files, USBOOST_DATA."""
-    named = os.environ.get("USBOOST_DATA")
-    return Path(named) if named else None
+    return Path(named) if (named := os.environ.get("USBOOST_DATA")) else None
 
 
 def _copy(folder: Path, settings: Settings, cache: Path, *, source: str, files: Sequence[RemoteFile]) -> None:
@@ -99,17 +96,14 @@ def _ct(raw: Path, settings: Settings, work: Path, progress: Progress | None) ->
 def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
     names = ("ilsvrc2012", "tiny_imagenet_200") if settings.mi_source == "auto" else (settings.mi_source,)
     own = own_folder()
-    for name in names:
-        if own is not None and (own / name).is_dir():
-            place = own / name
-            listed = sorted((p.name, p.stat().st_size) for p in place.iterdir())
-            _point(folder, place, repr(listed))
-            return
-    wanted = " or ".join(names)
-    raise UsboostError(
-        f"ImageNet cannot be downloaded without an account; put {wanted} into the folder "
-        "that USBOOST_DATA names"
-    )
+    place = next((own / name for name in names if (own / name).is_dir()), None) if own else None
+    if place is None:
+        raise UsboostError(
+            f"ImageNet cannot be downloaded without an account; put {' or '.join(names)} into the folder "
+            "that USBOOST_DATA names"
+        )
+    listed = sorted((path.name, path.stat().st_size) for path in place.iterdir())
+    _point(folder, place, repr(listed))
 
 
 def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
@@ -121,10 +115,9 @@ def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) ->
 
 
 def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
-    named = settings.user_table.table
-    if named is None:
+    if settings.user_table.table is None:
         raise UsboostError("params.yaml: user_table.table is empty; give the path of your table")
-    table = Path(named).expanduser()
+    table = Path(settings.user_table.table).expanduser()
     if not table.exists():
         raise UsboostError(f"the table {table}, which params.yaml names as user_table.table, does not exist")
     _point(folder, table, digest(table))
@@ -150,21 +143,17 @@ def _further(raw: Path, settings: Settings, work: Path, progress: Progress | Non
         return sequences.prepare_table(x, y, dataset=name, profile=profile, seed=seed, folds=5)
     if name == "digits_rows":
         split = sequences.digits_rows(seed=seed)
-    elif name == "pendigits":
-        split = sequences.pendigits(raw)
     else:
-        split = sequences.ts_split(raw, "GunPoint")
+        split = sequences.pendigits(raw) if name == "pendigits" else sequences.ts_split(raw, "GunPoint")
     digests = {path.name: sha256(path) for path in sorted(raw.iterdir())}
     return sequences.prepare(split, dataset=name, profile=profile, seed=seed, sources=digests)
 
 
-_GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/"
-GUNPOINT_FILES = tuple(
-    RemoteFile(name, _GUNPOINT + name) for name in ("GunPoint_TRAIN.ts", "GunPoint_TEST.ts")
-)
+_GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_"
+GUNPOINT_FILES = [RemoteFile(f"GunPoint_{part}.ts", f"{_GUNPOINT}{part}.ts") for part in ("TRAIN", "TEST")]
 
 _copy_census = partial(_copy, source=census.SOURCE, files=census.FILES)
-_copy_pendigits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES)
+_copy_digits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES)
 _copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
 
 DATASETS: dict[str, Dataset] = {
@@ -175,7 +164,7 @@ DATASETS: dict[str, Dataset] = {
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),
-    "pendigits": Dataset(_bundled, _copy_pendigits, partial(_further, name="pendigits")),
+    "pendigits": Dataset(_bundled, _copy_digits, partial(_further, name="pendigits")),
     "gunpoint": Dataset(_bundled, _copy_gunpoint, partial(_further, name="gunpoint")),
 }
 

@@ -1,25 +1,20 @@
 """The steps that obtain raw files and make datasets of them."""
 
-from __future__ import annotations
-
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from rich.console import Console
-from rich.progress import Progress as Bars
+from rich.progress import Progress
 
 from tasks.catalog import dataset as named
 from tasks.folders import code_of, prepared_folder, raw_folder, work_folder
 from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
-from usboost.data.progress import Progress
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
 from usboost.files import replacing, write_atomically
@@ -33,12 +28,8 @@ def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
     source, sizes = named(dataset), settings.data_of(dataset)
     with replacing(raw_folder(dataset)) as fresh:
         if settings.generated(dataset):
-            source.write_demo(
-                fresh,
-                rows_train=sizes.rows_train or 6000,
-                rows_test=sizes.rows_test or 3000,
-                seed=settings.seed,
-            )
+            rows = {"rows_train": sizes.rows_train or 6000, "rows_test": sizes.rows_test or 3000}
+            source.write_demo(fresh, **rows, seed=settings.seed)
         else:
             source.obtain(fresh, settings, cache)
     return raw_folder(dataset)
@@ -52,7 +43,13 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
     kept, card = work / "fingerprint.json", folder / "card.json"
     wanted = fingerprint(dataset, settings, raw)
     if not (kept.is_file() and card.is_file() and json.loads(kept.read_text()) == [wanted, sha256(card)]):
-        with shown_progress(f"preparing {dataset}") as progress:
+        # on a terminal a bar; silent elsewhere
+        with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
+            shown = bar.add_task(f"preparing {dataset}", total=None)
+
+            def progress(done: int, total: int) -> None:
+                bar.update(shown, completed=done, total=total)
+
             prepared = named(dataset).prepare(raw, settings, work, progress)
         store.write(prepared, folder)
         write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
@@ -72,11 +69,3 @@ def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:
     if dataset == "user_table":
         decided["user_table"] = settings.user_table.model_dump()
     return key_of(decided)
-
-
-@contextmanager
-def shown_progress(label: str) -> Iterator[Progress]:
-    """A bar for (done, total) calls on a terminal; silent elsewhere."""
-    with Bars(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

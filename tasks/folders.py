@@ -1,7 +1,5 @@
 """Where each step's outputs lie in a workspace, the code that decides them, and what is predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,21 +31,6 @@ def work_folder(dataset: str) -> Path:
 def features_folder(dataset: str, seed: int) -> Path:
     """Return the place of boosted feature vectors and their GBM: no output of a stage."""
     return Path("data/features") / dataset / f"seed-{seed}"
-
-
-def results_folder(dataset: str, model: str, seed: int) -> Path:
-    """Return the place of what a cell leaves, see `tasks.fits.results`."""
-    return RESULTS / dataset / model / f"seed-{seed}"
-
-
-def metrics_file(dataset: str) -> Path:
-    """Return the file that `dvc metrics` compares."""
-    return Path("data/metrics") / f"{dataset}.json"
-
-
-def checkpoints_folder(dataset: str, model: str, seed: int) -> Path:
-    """Return the place of a fit that has not ended: no output of a stage, so DVC leaves it alone."""
-    return Path("data/checkpoints") / dataset / model / f"seed-{seed}"
 
 
 def tuning_folder(dataset: str) -> Path:

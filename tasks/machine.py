@@ -1,12 +1,10 @@
 """Running beside others on a machine: locks, a share of the cores, a GPU of one's own, and retries."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +32,6 @@ def limit_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def gpu_name() -> str:
-    """Return the limit's name for the GPU that CUDA takes here: the first that this process can see."""
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
-    return f"gpu:{socket.gethostname()}:{first}"
-
-
 def on_gpu(devices: set[str]) -> bool:
     """Return whether any of the devices that a model names is CUDA on this machine."""
     from usboost.learners.networks.train import pick_device  # here, as what imports torch takes seconds
@@ -61,35 +53,30 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
     from prefect.concurrency.sync import concurrency
     from prefect.exceptions import ObjectAlreadyExists
 
-    with get_client(sync_client=True) as client:
-        try:
-            client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
-        except ObjectAlreadyExists:  # another training has just made it
-            client.upsert_global_concurrency_limit_by_name(gpu_name(), slots)
-    with concurrency(gpu_name(), occupy=1, strict=True, lease_duration=LEASE_SECONDS):
+    # of the GPU that CUDA takes here: the first that this process can see
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
+    name = f"gpu:{socket.gethostname()}:{first}"
+    # suppressed: another training has just made it
+    with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
+        client.upsert_global_concurrency_limit_by_name(name, slots)
+    with concurrency(name, occupy=1, strict=True, lease_duration=LEASE_SECONDS):
         yield
 
 
 @contextmanager
-def waiting(lock: Path) -> Iterator[None]:
-    """Hold the file `lock` in the block; wait while another process or thread holds it."""
+def locked(lock: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold the file `lock` in the block; whether it is held.
+
+    While another process or thread holds it: wait, or go on without it.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def if_free(lock: Path) -> Iterator[bool]:
-    """Hold the file `lock` in the block, if nobody else does; whether it is held."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
+        free = True
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            yield False
-        else:
-            yield True
+            free = False
+        yield free
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:

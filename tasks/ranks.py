@@ -1,7 +1,5 @@
 """One fit in many processes, which torchrun starts on this machine: its ranks; their rounds go to MLflow."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -10,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from prefect import task
@@ -29,70 +26,49 @@ from usboost.fit.card import Card
 POLL_SECONDS, STOP_SECONDS = 0.02, 10.0
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """The processes of one fit, and their machines.
+def torchrun(program: Sequence[str], ranks: int, nodes: int = 1, node: int = 0, meet: str = "") -> list[str]:
+    """Return the command that starts this machine's ranks, each of which runs `program` as `python` takes it.
 
-    Attributes
-    ----------
-    each : processes of a machine
-    nodes, node : machines, and the number of this one, from 0
-    meet : ``host:port`` of machine 0, where all meet; of one machine nothing
-    """
-
-    each: int
-    nodes: int = 1
-    node: int = 0
-    meet: str = ""
-
-    def command(self, program: Sequence[str]) -> list[str]:
-        """Return the command that starts this machine's ranks.
-
-        Raises
-        ------
-        UsboostError
-            If several machines have no place to meet, or this one is none of them.
-        """
-        words = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={self.each}"]
-        if self.nodes == 1:
-            return [*words, "--standalone", *program]
-        host, _, port = self.meet.rpartition(":")
-        if not host or not port.isdigit():
-            raise UsboostError(
-                f"meet is host:port of machine 0, where all {self.nodes} meet, not {self.meet!r}"
-            )
-        if not 0 <= self.node < self.nodes:
-            raise UsboostError(f"node is the number of this machine, 0 to {self.nodes - 1}, not {self.node}")
-        where = [f"--nnodes={self.nodes}", f"--node-rank={self.node}"]
-        return [*words, *where, f"--master-addr={host}", f"--master-port={port}", *program]
-
-
-@task(cache_policy=NO_CACHE, task_run_name="ranks-of-node-{ranks.node}")
-def fit_in_ranks(program: Sequence[str], out: Path, ranks: Ranks, told: Mapping[str, object]) -> str:
-    """Run this machine's ranks to their end; on machine 0 an MLflow run shows the fit, and has its model.
+    Raises `UsboostError` if several machines have no place to meet, or this one is none of them.
 
     Parameters
     ----------
-    program : what every rank runs, as `python` takes it; its rank 0 saves a model in `out`, and until then
-        keeps its rounds in the folder of that name with ``.part``
-    told : parameters of the MLflow run
-
-    Returns
-    -------
-    The run's id; nothing of another machine than 0.
-
-    Raises
-    ------
-    UsboostError
-        With the sentence in which the fit has ended.
+    ranks : processes of a machine
+    nodes, node : machines, and the number of this one, from 0
+    meet : ``host:port`` of machine 0, where all meet; of one machine nothing
     """
-    command = ranks.command(program)
-    if ranks.node:
+    words = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
+    if nodes == 1:
+        return [*words, "--standalone", *program]
+    host, _, port = meet.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsboostError(f"meet is host:port of machine 0, where all {nodes} meet, not {meet!r}")
+    if not 0 <= node < nodes:
+        raise UsboostError(f"node is the number of this machine, 0 to {nodes - 1}, not {node}")
+    where = [f"--nnodes={nodes}", f"--node-rank={node}", f"--master-addr={host}", f"--master-port={port}"]
+    return [*words, *where, *program]
+
+
+@task(cache_policy=NO_CACHE, task_run_name="ranks-of-node-{node}")
+def fit_in_ranks(command: Sequence[str], out: Path, node: int, told: Mapping[str, object]) -> str:
+    """Run this machine's ranks to their end; on machine 0 an MLflow run shows the fit, and has its model.
+
+    Returns the run's id; nothing of another machine than 0.
+
+    Raises `UsboostError` with the sentence in which the fit has ended.
+
+    Parameters
+    ----------
+    command : see `torchrun`; rank 0 saves a model in `out`, and until then keeps its rounds in the folder of
+        that name with ``.part``
+    node : number of this machine
+    told : parameters of the MLflow run
+    """
+    if node:
         _run(command)
         return ""
     tags = {**mlflow_pages.lineage({}), "kind": "boosting"}
     with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
-        told = {**told, "ranks": ranks.each * ranks.nodes, "machines": ranks.nodes}
         tracking.log_parameters(run_id, told)
         rounds = _Rounds(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
         _run(command, rounds.log)
@@ -117,13 +93,12 @@ class _Rounds:
             self._last = round_.index
 
     def _next(self) -> Round | None:
-        with suppress(UsboostError, OSError):  # the folder may go at any moment
+        with suppress(UsboostError, OSError, ValueError):  # there is no round yet; the folder may go
             if self._kept is None:
                 # that of this fit, and not of another one that was killed; a refit comes after it
                 files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
-                new = [each for each in files if each[0] >= self._began]
-                self._kept = Checkpoint(min(new)[1].parent) if new else None
-            return self._kept.round_at(self._last + 1) if self._kept else None
+                self._kept = Checkpoint(min(each for each in files if each[0] >= self._began)[1].parent)
+            return self._kept.round_at(self._last + 1)
         return None
 
     def log_rest(self, card: Card) -> None:

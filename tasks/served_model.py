@@ -3,8 +3,6 @@
 MLflow loads this file by its path, so that its place is kept.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

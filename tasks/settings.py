@@ -1,12 +1,10 @@
 """params.yaml, read and validated once."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 
 from usboost.errors import UsboostError
@@ -22,7 +20,9 @@ DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pe
 """The datasets by name; `tasks.catalog` says where they come from."""
 
 Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"]
 Finetune = Literal["none", "auto", "last", "all", "head"]
@@ -132,8 +132,7 @@ class BoostingSizes(TrainingSizes):
 
 
 class Profile(Section):
-    """A profile; ``rounds`` are those of a user's table in the profile user, which leaves
-    the sections of the papers' settings out."""
+    """A profile; ``rounds`` are of a user's table; its profile leaves the papers' sections out."""
 
     seeds: Positive
     data: dict[str, DataSizes]
@@ -176,7 +175,7 @@ class Table2(Training):
 
 class Bayes(Section):
     n_random: Positive = 10
-    n_guided: int = Field(20, ge=0)
+    n_guided: Count = 20
     bounds: tuple[float, float] = (0.0, 10.0)
 
 
@@ -185,8 +184,8 @@ class Boosting(Section):
     start: Literal["fresh", "warm"]
     shrinkage: Rate
     sequential: bool = False
-    step_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    trim: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    step_fraction: Share = 0.0
+    trim: Share = 0.0
     patience: Positive | None
     tree_engine: Literal["lightgbm", "histogram", "sklearn"]
     fixed_step: float
@@ -205,16 +204,8 @@ class Features(Section):
     folds: Annotated[int, Field(ge=2)]
 
 
-class BayesChanges(Section):
-    n_random: Positive | None = None
-    n_guided: Annotated[int, Field(ge=0)] | None = None
-    bounds: tuple[float, float] | None = None
-
-
-class LearnerChanges(BaseModel):
+class LearnerChanges(Section, extra="allow"):
     """A model's changes of a weak learner; keys besides these are parameters of the learner's class."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     kind: str | None = None
     reads: tuple[str, ...] | None = None
@@ -231,11 +222,11 @@ class Model(Section):
     monitor: Literal["f1", "accuracy", "risk", "rmse", "mae"] | None = None
     shrinkage: Rate | None = None
     sequential: bool | None = None
-    step_fraction: Annotated[float, Field(ge=0, lt=1)] | None = None
-    trim: Annotated[float, Field(ge=0, lt=1)] | None = None
+    step_fraction: Share | None = None
+    trim: Share | None = None
     patience: Positive | None = None
     fixed_step: float | None = None
-    bayes: BayesChanges | None = None
+    bayes: Bayes | None = None
     features: Literal["staged", "in_sample", "out_of_fold", "leaf_numbers"] | None = None
     views: tuple[str, ...] | None = None
     set: dict[str, Any] = {}
@@ -245,16 +236,16 @@ class Model(Section):
 
         Raises `UsboostError` if the catalogue has no such model, or a change is none of its kind's.
         """
-        known = ", ".join(catalogue.CATALOGUE)
-        if self.like is None and name not in catalogue.CATALOGUE:
+        known, like = ", ".join(catalogue.CATALOGUE), self.like
+        if name in catalogue.CATALOGUE and like is not None:
+            raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
+        if like is None and name not in catalogue.CATALOGUE:
             raise UsboostError(
                 f"models.{name} is not in the catalogue; say what it is like, e.g. `like: 2wl`, of {known}"
             )
-        if self.like is not None and name in catalogue.CATALOGUE:
-            raise UsboostError(f"models.{name}.like: the catalogue has that model; choose another name")
-        if self.like is not None and self.like not in catalogue.CATALOGUE:
-            raise UsboostError(f"models.{name}.like: unknown model {self.like!r}; choose among {known}")
-        changes = self.model_dump(exclude_none=True, exclude={"like", "learners", "set"})
+        if like is not None and like not in catalogue.CATALOGUE:
+            raise UsboostError(f"models.{name}.like: unknown model {like!r}; choose among {known}")
+        changes = self.model_dump(exclude_none=True, exclude_unset=True, exclude={"like", "learners", "set"})
         learners = {key: each.model_dump(exclude_none=True) for key, each in self.learners.items()}
         return catalogue.find(self.like or name).changed(name, changes, learners, self.set)
 
@@ -267,7 +258,7 @@ class Fits(Section):
     dask_address: str | None = None
     deployment: str = "fit-one/fit-one"
     gpu_slots: Positive = 1
-    retries: Annotated[int, Field(ge=0)] = 1
+    retries: Count = 1
 
 
 class Settings(Section):
@@ -293,41 +284,30 @@ class Settings(Section):
     fits: Fits = Fits()
     models: dict[str, Model]
 
-    def check_losses(self) -> None:
-        """Raise ValueError if a model has a loss that there is not."""
+    def check(self, imported: bool) -> None:
+        """Raise `UsboostError` where sections do not agree; `imported` says whether all losses are known."""
+        known = (*LOSSES, *REGRESSION_LOSSES)
         for name, model in self.models.items():
-            if model.loss not in (None, *REGRESSION_LOSSES) and model.loss not in LOSSES:
-                known = ", ".join((*LOSSES, *REGRESSION_LOSSES))
-                raise ValueError(f"models.{name}.loss: there is no loss {model.loss!r}; choose among {known}")
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Settings:
-        if not self.imports:  # else they may bring losses of their own, see `load`
-            self.check_losses()
+            if model.loss not in (None, *known) and (imported or not self.imports):
+                raise UsboostError(
+                    f"models.{name}.loss: there is no loss {model.loss!r}; choose among {', '.join(known)}"
+                )
         given = self.user_table.table is not None
         if self.profile == "demo" and given:
-            raise ValueError(
+            raise UsboostError(
                 "user_table.table names your own table, but profile is demo, which is for generated data; "
                 "`python -m flows.local.workspace make FOLDER --profile user --table FILE --label COLUMN` "
                 "makes a workspace for it"
             )
         if self.profile == "user" and "user_table" in self.run.datasets and not given:
-            raise ValueError("user_table.table is empty, but profile is user; give the path of your table")
-        try:
-            for name in [*self.models, *self.run.models, *chain(*self.run.models_of.values())]:
-                self.model(name)
-        except UsboostError as error:
-            raise ValueError(str(error)) from None
-        return self
+            raise UsboostError("user_table.table is empty, but profile is user; give the path of your table")
+        for name in [*self.models, *self.run.models, *chain(*self.run.models_of.values())]:
+            self.model(name)
 
     @property
     def sizes(self) -> Profile:
         """Return the profile in force."""
         return _entry(self.profiles, "profiles", self.profile)
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(range(self.sizes.seeds))
 
     def models_of(self, dataset: str) -> list[str]:
         """Return the models that a run fits on a dataset."""
@@ -335,8 +315,7 @@ class Settings(Section):
 
     def generated(self, dataset: str) -> bool:
         """Return whether a dataset's raw files are generated: in the demo, unless a library brings them."""
-        real = ("iris", "digits_rows", "pendigits", "gunpoint")
-        return self.profile == "demo" and dataset not in real
+        return self.profile == "demo" and dataset not in ("iris", "digits_rows", "pendigits", "gunpoint")
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)
@@ -372,16 +351,7 @@ def load(path: Path = Path("params.yaml")) -> Settings:
     Raises `UsboostError` if the file is missing, is no YAML, or a key is unknown, missing or of the wrong
     kind.
     """
-    settings = parse(read_yaml(path, "run from the project's folder or a workspace"), path)
-    try:
-        import_parts(settings.imports, path.parent)
-    except UsboostError as error:
-        raise UsboostError(f"{path}: imports: {error}") from None
-    try:
-        settings.check_losses()
-    except ValueError as error:
-        raise UsboostError(f"{path}: {error}") from None
-    return settings
+    return parse(read_yaml(path, "run from the project's folder or a workspace"), path, path.parent)
 
 
 def model_names(path: Path) -> list[str]:
@@ -400,12 +370,16 @@ def editor() -> YAML:
     return yaml
 
 
-def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
-    """Check the parsed YAML; its settings."""
+def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
+    """Check the parsed YAML; its settings. The modules that it names are imported from `imports`, if any."""
     try:
-        return Settings.model_validate(document)
+        settings = Settings.model_validate(document)
+        if imports is not None:
+            import_parts(settings.imports, imports)
+        settings.check(imports is not None)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        where = f"{path}: {key}" if key else str(path)
-        raise UsboostError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        raise UsboostError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except UsboostError as error:
+        raise UsboostError(f"{path}: {error}") from None
+    return settings

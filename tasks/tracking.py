@@ -1,7 +1,5 @@
 """MLflow: one run per dataset × model × seed, its parameters and scores, rounds in batches, weak learners."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
@@ -14,13 +12,15 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
-from mlflow.entities import Metric, Param, RunTag
+from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
+from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
+from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
@@ -59,9 +59,9 @@ def one_sentence() -> Iterator[None]:
 def experiment_id(name: str) -> str:
     """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
     if mlflow.get_experiment_by_name(name) is None:
-        store = mlflow.get_tracking_uri()
-        local = Path(store.removeprefix("sqlite:///")).parent if store.startswith("sqlite:///") else None
-        mlflow.create_experiment(name, (local / "mlartifacts" / name).as_uri() if local else None)
+        scheme, local, database = mlflow.get_tracking_uri().partition("sqlite:///")
+        place = (Path(database).parent / "mlartifacts" / name).as_uri() if local and not scheme else None
+        mlflow.create_experiment(name, place)
     experiment: Any = mlflow.get_experiment_by_name(name)
     mlflow_pages.add_view(experiment.experiment_id, experiment.tags)
     return str(experiment.experiment_id)
@@ -82,13 +82,13 @@ def tracked_run(
     """
     client = MlflowClient()
     with one_sentence():
-        run_id = _resumed(client, named, tags)
-        if run_id is None:
+        run_id = read_run_id(named) if named else None
+        if run_id is None or not _resumed(client, run_id, tags):
             made = client.create_run(experiment_id(experiment), run_name=name, tags=dict(tags))
             run_id = str(made.info.run_id)
             if named is not None:
-                document = {"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()}
-                write_atomically(named, json.dumps(document).encode())
+                document = json.dumps({"run_id": run_id, "tracking_uri": mlflow.get_tracking_uri()})
+                write_atomically(named, document.encode())
         try:
             yield run_id
             client.set_terminated(run_id, status="FINISHED")
@@ -100,24 +100,30 @@ def tracked_run(
             raise
 
 
-def _resumed(client: MlflowClient, named: Path | None, tags: Mapping[str, str]) -> str | None:
-    """Set the run that a file names RUNNING again; None if there is none, or this MLflow does not know it."""
-    run_id = read_run_id(named) if named else None
-    if run_id is None:
-        return None
+def _resumed(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> bool:
+    """Set a run RUNNING again; whether MLflow still knows it as one that counts."""
     try:
         run = client.get_run(run_id)
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        return None
+        return False
     if run.info.lifecycle_stage != "active" or run.data.tags.get(SUPERSEDED) == "true":
-        return None
+        return False
     client.update_run(run_id, status="RUNNING")
     client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
     if "error" in run.data.tags:
         client.delete_tag(run_id, "error")
-    return run_id
+    return True
+
+
+def runs_of(dataset: str, wanted: str) -> list[Run]:
+    """Search the runs of a dataset's fits that count and fit the filter, newest first."""
+    profile = store.read_card(prepared_folder(dataset))["profile"]
+    experiments = [experiment_id(f"usboost-{profile}")]
+    wanted = f"{wanted} and tags.dataset = '{dataset}'"
+    found: Any = mlflow.search_runs(experiments, wanted, order_by=["start_time DESC"], output_format="list")
+    return [run for run in found if run.data.tags.get(SUPERSEDED) != "true"]
 
 
 def read_run_id(named: Path) -> str | None:
@@ -129,10 +135,10 @@ def read_run_id(named: Path) -> str | None:
     return None
 
 
-def supersede_named(named: Path) -> None:
-    """Mark the run that a file names as one that does not count: its fit is not resumed."""
-    if run_id := read_run_id(named):
-        with suppress(OSError, MlflowException):
+def supersede(run_id: str | None) -> None:
+    """Mark a run, if there is one, as one that does not count, and end it."""
+    with suppress(OSError, MlflowException):
+        if run_id:
             MlflowClient().set_tag(run_id, SUPERSEDED, "true")
             MlflowClient().set_terminated(run_id, status="KILLED")
 
@@ -158,31 +164,24 @@ def log_files(run_id: str, folder: Path, name: str) -> None:
 
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """Log all parameters, nested ones by dotted names."""
-    params = [Param(mlflow_pages.key_of(name), str(value)[:500]) for name, value in _flat(parameters)]
-    MlflowClient().log_batch(run_id, params=params)
+
+    def params(given: Mapping[str, Any], prefix: str) -> Iterator[Param]:
+        for key, value in given.items():
+            if isinstance(value, Mapping):
+                yield from params(value, f"{prefix}{key}.")
+            else:
+                yield Param(mlflow_pages.key_of(f"{prefix}{key}"), str(value)[:500])
+
+    MlflowClient().log_batch(run_id, params=list(params(parameters, "")))
 
 
 def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
     """Log an estimator's parameters, those of estimators inside it included."""
     given = estimator.get_params(deep=False)
     given = {name: given[name] for name in given if name not in ("callbacks", "checkpoint", "gbm")}
-    for name, learner in (given.pop("learners", None) or {}).items():
-        given[f"learner_{name}"] = learner
+    given |= {f"learner_{name}": each for name, each in (given.pop("learners", None) or {}).items()}
     nested = {k: v.get_params(deep=False) if hasattr(v, "get_params") else v for k, v in given.items()}
     log_parameters(run_id, {**more, **nested})
-
-
-def _flat(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in parameters.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def log_numbers(run_id: str, numbers: Mapping[str, float]) -> None:
-    """Log numbers that have no steps, now."""
-    log_metrics(run_id, [metric(name, value) for name, value in numbers.items()])
 
 
 def metric(name: str, value: float, step: int = 0, **more: Any) -> Metric:
@@ -190,24 +189,25 @@ def metric(name: str, value: float, step: int = 0, **more: Any) -> Metric:
     return Metric(name, float(value), int(time.time() * 1000), step, **more)
 
 
-def log_metrics(run_id: str, metrics: Sequence[Metric]) -> None:
-    """Log metrics in as many requests as they need."""
+def log_metrics(run_id: str, metrics: Sequence[Metric], **numbers: float) -> None:
+    """Log metrics, and numbers that have no steps, in as many requests as they need."""
+    metrics = [*metrics, *(metric(name, value) for name, value in numbers.items())]
     for start in range(0, len(metrics), BATCH):
         MlflowClient().log_batch(run_id, metrics=metrics[start : start + BATCH])
 
 
 def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: float) -> None:
     """Log final scores, for the run and the model that it has logged, and more numbers of the fit."""
-    run = MlflowClient().get_run(run_id)
+    outputs = MlflowClient().get_run(run_id).outputs
     of: dict[str, Any] = {}
-    if run.outputs and run.outputs.model_outputs:
-        of = {"model_id": run.outputs.model_outputs[0].model_id, "run_id": run_id}
+    if outputs and outputs.model_outputs:
+        of = {"model_id": outputs.model_outputs[0].model_id, "run_id": run_id}
     metrics = [
         metric(mlflow_pages.of_score(split, key), value, **of)
         for split, found in sorted(scores.items())  # the page lists those of test first, as they come
         for key, value in found.items()
     ]
-    log_metrics(run_id, [*metrics, *(metric(name, value) for name, value in more.items())])
+    log_metrics(run_id, metrics, **more)
 
 
 class MLflowCallback(Callback):
@@ -221,8 +221,7 @@ class MLflowCallback(Callback):
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.seconds = self.earlier = 0.0
-        self._flushed = time.perf_counter()
-        self._client = MlflowClient()
+        self._flushed, self._client = time.perf_counter(), MlflowClient()
         self._rounds: list[list[Metric]] = []
         self._stages: list[Stage] = []
         self._described: list[dict[str, Any]] = []
@@ -255,18 +254,17 @@ class MLflowCallback(Callback):
         self.seconds += time.perf_counter() - started
 
     def _add(self, round_: Round, known: bool = False) -> None:
-        if round_.stage is not None:
-            self._stages.append(round_.stage)
+        self._stages += [round_.stage] if round_.stage is not None else []
         if known:
             return
-        values = {mlflow_pages.of_round(key): value for key, value in round_.metrics.items()}
+        values: dict[str, float] = dict(round_.metrics)
         for part, seconds in round_.seconds.items():
             if part.startswith("fit_") or part in TIMES:
-                values[mlflow_pages.of_round(f"seconds_{part}")] = seconds
+                values[f"seconds_{part}"] = seconds
         if rows := round_.rows:
-            found = {"number": len(rows), "rows_least": min(rows), "rows_most": max(rows)}
-            values |= {mlflow_pages.of_round(f"ranks_{name}"): count for name, count in found.items()}
-        self._rounds.append([metric(name, value, round_.index) for name, value in values.items()])
+            values |= {"ranks_number": len(rows), "ranks_rows_least": min(rows), "ranks_rows_most": max(rows)}
+        found = [metric(mlflow_pages.of_round(name), value, round_.index) for name, value in values.items()]
+        self._rounds.append(found)
 
     def _flush_metrics(self) -> None:
         while self._rounds:
@@ -279,43 +277,30 @@ class MLflowCallback(Callback):
     def _flush_stages(self) -> None:
         while self._stages:
             shard = self._stages[:STAGES_PER_SHARD]
-            with tempfile.TemporaryDirectory() as folder:
-                described = write_stages(shard, Path(folder), start=len(self._described))
-                document = json.dumps([*self._described, *described])
-                (Path(folder) / "stages.json").write_text(document)
-                log_files(self.run_id, Path(folder), "learners")
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place)
+                described = write_stages(shard, folder, start=len(self._described))
+                (folder / "stages.json").write_text(json.dumps([*self._described, *described]))
+                log_files(self.run_id, folder, "learners")
             self._described += described
             del self._stages[: len(shard)]
 
 
 def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, float]]) -> None:
-    """Log a cross-validated fit: its mean round over the folds, and each fold's scores as ``fold/f1``.
-
-    Parameters
-    ----------
-    trace : one row a round, ``round`` from 1; `history_frame`'s columns
-    scored : each fold's scores
-    """
-    values = trace.drop(columns=["seed", "round", "seconds"], errors="ignore").select_dtypes("number")
-    logged = [
-        metric(mlflow_pages.of_round(str(name)), value, int(step))
-        for name in values
-        for step, value in zip(trace["round"], values[name], strict=True)
-        if np.isfinite(value)
-    ]
-    logged += [
-        metric(mlflow_pages.of_score("fold", name), value, fold)
-        for fold, found in enumerate(scored, start=1)
-        for name, value in found.items()
-    ]
+    """Log the mean `history_frame` of a cross-validated fit, and each fold's scores as ``fold/f1``."""
+    values = trace.drop(columns=["seed", "seconds"], errors="ignore").select_dtypes("number")
+    rounds: Any = values.set_index("round").stack()
+    rounds = rounds[np.isfinite(rounds)]
+    logged = [metric(mlflow_pages.of_round(name), value, step) for (step, name), value in rounds.items()]
+    for fold, found in enumerate(scored, start=1):
+        logged += [metric(mlflow_pages.of_score("fold", name), found[name], fold) for name in found]
     log_metrics(run_id, logged)
 
 
 def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
     """Return a fit's rounds as the report reads them: a row each, the papers' letters for the steps."""
     frame = pd.DataFrame(history).rename(columns=mlflow_pages.STEPS)
-    for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
-        if name not in frame:
-            frame[name] = float("nan")
+    always = ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
+    frame[[name for name in always if name not in frame]] = float("nan")
     frame.insert(0, "seed", seed)
     return frame.astype({"round": "int64"})

@@ -1,7 +1,5 @@
 """Settings of a dataset's models, searched on its training and validation rows, with an MLflow run each."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -16,8 +14,8 @@ from prefect.cache_policies import NO_CACHE
 from tasks import tracking
 from tasks.fits import models
 from tasks.folders import prepared_folder, task_of, tuning_folder
-from tasks.pages import addresses, mlflow_pages
 from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
 from tasks.settings import Settings, editor
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
@@ -53,35 +51,39 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     folder, card = tuning_folder(dataset), prepared_folder(dataset) / "card.json"
     identity = {"card": mlflow_pages.digest(card.parent), "file": sha256(card), "seed": plan.seed}
     profile = store.read_card(card.parent)["profile"]
-    tags = _tags(dataset, names, profile, plan, by)
+    about = (
+        f"**Settings** of {', '.join(names)} for `{dataset}`, {plan.trials} trials each, chosen by the "
+        f"{metric_name(by)} of the validation rows; a run for each trial is below this one."
+    )
+    command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
+    command += ["--trials", str(plan.trials)]
+    tags = mlflow_pages.described(about, {"prepared": card.parent}, command, results=folder)
+    tags |= {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}
     experiment = f"usboost-{profile}-tuning"
     with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
-        addresses.link_run(run_id, f"{dataset}/tuning")
+        mlflow_pages.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
+        given |= {"batch": plan.batch, "prune": plan.prune}
         with tracking.once(run_id, "parameters") as first:
             if first:
-                tracking.log_parameters(run_id, {**given, "batch": plan.batch, "prune": plan.prune})
+                tracking.log_parameters(run_id, given)
         below = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
         below[MLFLOW_PARENT_RUN_ID] = run_id
 
         def on_trial_end(trial: Trial, ended: int, total: int) -> None:
             log_trial(trial, experiment, below, folder)
-            score = "–" if trial.score is None else number(trial.score)
-            page.log(
-                f"{trial.model} {trial.number}: {trial.state}, {metric_name(by)} {score}; {ended} of {total}"
-            )
+            score = f"{metric_name(by)} {'–' if trial.score is None else number(trial.score)}"
+            page.log(f"{trial.model} {trial.number}: {trial.state}, {score}; {ended} of {total}")
 
         found = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
         for each in (trial for one in found.models.values() for trial in one.trials):
             log_trial(each, experiment, below, folder)  # those that had ended before a kill
         rows = tuned.table_rows(found.models, by)
         page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
-        numbers = {}
         for name, searched in found.models.items():
             for what, one in (("own", searched.first), ("tuned", searched.chosen)):
                 if one is not None and one.score is not None:
-                    numbers[mlflow_pages.key_of(f"{what}/{name}")] = one.score
-        tracking.log_numbers(run_id, numbers)
+                    tracking.log_scores(run_id, {what: {name: one.score}})
         for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
         if all(each.chosen is None for each in found.models.values()):
@@ -94,11 +96,11 @@ def overrides(path: Path) -> list[str]:
 
     A path, ``models.2wl.set`` say, is none to Hydra where a name begins with a digit.
     """
-    return [
-        f"++models={{{name}: {{set: {{{', '.join(f'{key}: {json.dumps(each[key])}' for key in each)}}}}}}}"
-        for name, each in read_settings(path).items()
-        if each
-    ]
+    chosen = {name: each for name, each in read_settings(path).items() if each}
+    sets = {
+        name: ", ".join(f"{key}: {json.dumps(each[key])}" for key in each) for name, each in chosen.items()
+    }
+    return [f"++models={{{name}: {{set: {{{words}}}}}}}" for name, words in sets.items()]
 
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
@@ -127,9 +129,8 @@ def log_trial(trial: Trial, experiment: str, tags: Mapping[str, str], folder: Pa
         if not first:
             return
         tracking.log_parameters(run_id, {"model": trial.model, "trial": trial.number, **trial.settings})
-        numbers = {f"val/{name}": value for name, value in trial.scores.items()}
-        numbers |= {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
-        tracking.log_numbers(run_id, numbers)
+        took = {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
+        tracking.log_scores(run_id, {"val": trial.scores}, **took)
         risks = dict(trial.risks) | ({} if trial.end is None else {trial.rounds: trial.end})
         curve = [tracking.metric("risk/val_best", risk, step) for step, risk in risks.items()]
         tracking.log_metrics(run_id, curve)
@@ -162,15 +163,3 @@ def _task(
     images = [each for each in views.names if getattr(views[each], "kind", None) == "image"]
     spaces = {name: space_of(model, images) for name, model in built.items()}
     return SearchTask(built, [part], task_of(dataset).name, by), spaces
-
-
-def _tags(dataset: str, names: Sequence[str], profile: str, plan: Plan, by: str) -> dict[str, str]:
-    inputs = {"prepared": prepared_folder(dataset)}
-    given = mlflow_pages.lineage(inputs) | {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}
-    about = (
-        f"**Settings** of {', '.join(names)} for `{dataset}`, {plan.trials} trials each, chosen by the "
-        f"{metric_name(by)} of the validation rows; a run for each trial is below this one."
-    )
-    command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
-    command += ["--trials", str(plan.trials)]
-    return given | mlflow_pages.described(about, given, inputs, command, results=tuning_folder(dataset))

@@ -3,8 +3,6 @@
 Imported before prefect and mlflow, because both read their settings when imported.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows.local.servers import START_SECONDS, address, home, log_of, mlflow_store, prefect_server
-from tasks.machine import if_free
+from tasks.machine import locked
 from tasks.settings import as_key
 from usboost.errors import UsboostError, rewrite_options
 
@@ -30,7 +28,7 @@ _FINISHED: list[bool] = []
 @contextmanager
 def alone(lock: Path, sentence: str) -> Iterator[None]:
     """Hold the file `lock`, or refuse with `sentence` while another process holds it."""
-    with if_free(lock) as free:
+    with locked(lock, wait=False) as free:
         if not free:
             raise UsboostError(sentence)
         yield
@@ -66,19 +64,16 @@ def configure() -> None:
         server = address("mlflow") if log_of("mlflow").exists() else None
         os.environ["MLFLOW_TRACKING_URI"] = server or mlflow_store()
     if "prefect.context" in sys.modules:  # imported already, perhaps with another home
-        known_home = sys.modules["prefect.settings"].PREFECT_HOME.value()
-        if known_home != Path(os.environ["PREFECT_HOME"]):
-            sys.modules["prefect.context"].refresh_global_settings_context()
+        sys.modules["prefect.context"].refresh_global_settings_context()
     # warns of any event that is left when a flow ends, although they are sent within milliseconds
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
 
 def run(work: Callable[[], Any]) -> None:
     """Run a flow as a command, with a Prefect server behind it."""
+    from httpx import TransportError
 
-    def with_api() -> None:
-        from httpx import TransportError
-
+    with exit_on_error():
         try:
             with prefect_api():
                 work()
@@ -89,8 +84,6 @@ def run(work: Callable[[], Any]) -> None:
                 ) from error
             print("Prefect's server went away; the work is done, its record there is not", file=sys.stderr)
 
-    exit_on_error(with_api)
-
 
 def finished(result: T) -> T:
     """Return the result of a flow whose work is done: what fails after it is Prefect's record alone."""
@@ -98,10 +91,11 @@ def finished(result: T) -> T:
     return result
 
 
-def exit_on_error(work: Callable[[], Any]) -> None:
-    """Do some work as a command: exit code 1 and one sentence for a user's mistake."""
+@contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Have a command's block end in exit code 1 and one sentence for a user's mistake."""
     try:
-        work()
+        yield
     except UsboostError as error:
         print(f"error: {rewrite_options(str(error), as_key)}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -4,9 +4,8 @@ A process that is detached has the home and its name in its environment, and so 
 Nothing else is remembered of it: who runs, and on which port, is read from the processes.
 """
 
-from __future__ import annotations
-
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from tasks.machine import waiting
+from tasks.machine import locked
 from usboost.errors import UsboostError
 
 START_SECONDS, STOP_SECONDS = 120, 10
@@ -41,23 +40,13 @@ def log_of(name: str) -> Path:
     return home() / "services" / f"{name}.log"
 
 
-def environment(name: str, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of what is detached by a name; logs of flow runs are kept."""
-    given = {**os.environ, "PREFECT_LOGGING_LEVEL": "INFO", "PYTHONUNBUFFERED": "1", **more}
-    return {**given, HOME: str(home()), NAME: name, "USBOOST_HOME": str(home())}
-
-
 def detach(name: str, command: list[str], more: Mapping[str, str]) -> None:
-    """Start a command that outlives this one and its terminal."""
+    """Start a command that outlives this one and its terminal; logs of flow runs are kept."""
+    own = {HOME: str(home()), NAME: name, "USBOOST_HOME": str(home())}
+    env = {**os.environ, "PREFECT_LOGGING_LEVEL": "INFO", "PYTHONUNBUFFERED": "1", **more, **own}
     with log_of(name).open("ab") as log:
-        subprocess.Popen(
-            command,
-            env=environment(name, more),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        none = subprocess.DEVNULL
+        subprocess.Popen(command, env=env, stdin=none, stdout=log, stderr=log, start_new_session=True)
 
 
 def ours() -> list[tuple[str, psutil.Process]]:
@@ -125,7 +114,7 @@ def end(processes: Iterable[psutil.Process]) -> int:
     return len(given)
 
 
-def claim(port: int, whose: str = "", option: str = "") -> int:
+def free_port(port: int = 0, whose: str = "", option: str = "") -> int:
     """Return the port if it is free, any free one for 0. Raises `UsboostError` if something listens on it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -138,13 +127,9 @@ def claim(port: int, whose: str = "", option: str = "") -> int:
         return int(probe.getsockname()[1])
 
 
-def free_port() -> int:
-    return claim(0)
-
-
 def start_mlflow(name: str, port: int, store: str, *words: str, **more: str) -> None:
     """Start MLflow's server by a name, not waited for. Raises `UsboostError` if the port is taken."""
-    port = claim(port, "MLflow's server", "--mlflow-port")
+    port = free_port(port, "MLflow's server", "--mlflow-port")
     words = (store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1", *words)
     detach(name, ["sh", "-c", UPGRADE_AND_SERVE, sys.executable, *words], more)
 
@@ -167,7 +152,7 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
 
     if options is None and (given := os.environ.get("PREFECT_API_URL")):
         return _checked(given)
-    with waiting(home() / "services/prefect.lock"):
+    with locked(home() / "services/prefect.lock", wait=True):
         # of commands that begin at once, one starts it
         if "prefect" in running():
             url = wait_for("prefect")
@@ -175,13 +160,12 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
                 raise UsboostError(f"Prefect's server runs at {url} already; `make services-stop` ends it")
             return _checked(url)
         known = str(load_current_profile().settings.get(PREFECT_API_URL) or "")
-        local = known.startswith("http://127.0.0.1:")
-        had = int(known.removesuffix("/api").rpartition(":")[2]) if local else None
-        if options is None and known and not local:
+        had = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/api)?", known)
+        if options is None and known and not had:
             return _checked(known)
-        wanted = had or int(os.environ.get("USBOOST_PREFECT_PORT", "4200"))
+        wanted = int(had[1] if had else os.environ.get("USBOOST_PREFECT_PORT", "4200"))
         try:
-            found = claim(wanted if port is None else port, "Prefect's server", "--prefect-port")
+            found = free_port(wanted if port is None else port, "Prefect's server", "--prefect-port")
         except UsboostError:
             if port is not None:
                 raise

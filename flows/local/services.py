@@ -4,8 +4,6 @@ They outlive the terminal; `stop` ends them. What they keep is what flows keep w
 artifacts of $USBOOST_HOME.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal
@@ -26,6 +24,7 @@ from usboost.files import write_atomically
 
 runtime.configure()
 
+PREFECT = (sys.executable, "-m", "prefect")
 WORKERS = ("cpu-1", "gpu-1")
 """The workers by name, one for each work pool."""
 
@@ -40,9 +39,7 @@ grant_default_workspace_access = false
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 tell = partial(print, flush=True)
-MLFLOW_PORT = typer.Option(
-    5000, help="port of MLflow's server; 0: any free one", envvar="USBOOST_MLFLOW_PORT"
-)
+MLFLOW_PORT = typer.Option(5000, help="port of MLflow's server; 0: any", envvar="USBOOST_MLFLOW_PORT")
 
 
 def first_page(url: str) -> str:
@@ -59,23 +56,6 @@ def first_page(url: str) -> str:
             f"({error.error_code}); it keeps the password of its first start: give that, or delete "
             f"{servers.log_of('').parent / 'mlflow-users.db'}"
         ) from None
-
-
-def deploy(environment: dict[str, str]) -> None:
-    """Deploy all of prefect.yaml."""
-    words = ("--no-prompt", "deploy", "--all")
-    with servers.log_of("deploy").open("a") as output:
-        command = [sys.executable, "-m", "prefect", *words]
-        done = subprocess.run(command, env={**os.environ, **environment}, stdout=output, stderr=output)
-    if done.returncode:
-        raise UsboostError(f"`prefect {' '.join(words)}` failed; see {servers.log_of('deploy')}")
-
-
-def worker_command(name: str) -> list[str]:
-    pool = name.rpartition("-")[0]
-    limit = ["--limit", str(params.load().fits.gpu_slots)] if pool == "gpu" else []
-    words = ["worker", "start", "--pool", pool, "--name", name, "--type", "process", *limit]
-    return [sys.executable, "-m", "prefect", *words]
 
 
 def is_online(prefect: str, worker: str) -> bool:
@@ -135,6 +115,7 @@ def end_all(*but: str) -> int:
 
 
 @app.command()
+@runtime.exit_on_error()
 def start(
     prefect_port: int | None = typer.Option(
         None, help="port of Prefect's server; 0: any free one; default: the one that it had, or 4200"
@@ -157,11 +138,10 @@ def start(
         root = servers.home() / "mlartifacts"
         words += ["--no-serve-artifacts", "--default-artifact-root", root.as_uri()]
 
-    def up() -> dict[str, str]:
+    with alone():
         known = servers.running()
         if "mlflow" in known or any(name in known for name in WORKERS):
-            sentence = f"the services of {servers.home()} run already; `make services-stop` ends them"
-            raise UsboostError(sentence)
+            raise UsboostError(f"services of {servers.home()} run already; `make services-stop` ends them")
         if not Path("prefect.yaml").is_file():
             raise UsboostError("prefect.yaml is not in this folder; start the services where it is")
         options = passwords(servers.log_of("").parent) if auth else {}
@@ -171,36 +151,34 @@ def start(
             tell("starting MLflow's server …")
             store = os.environ.get("MLFLOW_BACKEND_STORE_URI") or servers.mlflow_store()
             servers.start_mlflow("mlflow", mlflow_port, store, *words, **options)
-            found = {"prefect": servers.prefect_server(prefect_port, options)}
-            found["mlflow"] = servers.wait_for("mlflow")
-            page = first_page(found["mlflow"])
+            prefect, mlflow = servers.prefect_server(prefect_port, options), servers.wait_for("mlflow")
+            page = first_page(mlflow)
             # of workers, and of Prefect's commands: both servers, and where the code is
-            own = {"PREFECT_API_URL": found["prefect"], "MLFLOW_TRACKING_URI": found["mlflow"]}
+            own = {"PREFECT_API_URL": prefect, "MLFLOW_TRACKING_URI": mlflow}
             if "USBOOST_REPOSITORY" not in os.environ:
                 own["USBOOST_CODE"] = str(Path.cwd())
             tell("starting the workers …")
             for name in WORKERS:  # each makes its work pool, unless it is there
-                servers.detach(name, worker_command(name), own)
+                pool = name.rpartition("-")[0]
+                limit = ["--limit", str(params.load().fits.gpu_slots)] if pool == "gpu" else []
+                worker = ["worker", "start", "--pool", pool, "--name", name, "--type", "process", *limit]
+                servers.detach(name, [*PREFECT, *worker], own)
             for name in WORKERS:
-                servers.wait_for(name, partial(is_online, found["prefect"], name))
+                servers.wait_for(name, partial(is_online, prefect, name))
             tell("deploying prefect.yaml …")
-            deploy(own)
+            with servers.log_of("deploy").open("a") as log:
+                deploy = [*PREFECT, "--no-prompt", "deploy", "--all"]
+                if subprocess.run(deploy, env={**os.environ, **own}, stdout=log, stderr=log).returncode:
+                    raise UsboostError(f"`prefect deploy --all` failed; see {servers.log_of('deploy')}")
         except BaseException:
             end_all(*before)
             raise
-        return {**found, "page": page}
-
-    def work() -> None:
-        with alone():
-            found = up()
-        print(f"Prefect  {found['prefect'].removesuffix('/api')}")
-        print(f"MLflow   {found['page']}")
-        print(f"workers  {', '.join(WORKERS)}")
-        print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
-        print(f"         PREFECT_API_URL={found['prefect']} prefect deployment run <name> --watch")
-        print("to stop  make services-stop")
-
-    runtime.exit_on_error(work)
+    print(f"Prefect  {prefect.removesuffix('/api')}")
+    print(f"MLflow   {page}")
+    print(f"workers  {', '.join(WORKERS)}")
+    print("to run   Prefect's page, Deployments, or its own command, whose `deployment ls` lists them:")
+    print(f"         PREFECT_API_URL={prefect} prefect deployment run <name> --watch")
+    print("to stop  make services-stop")
 
 
 def alone() -> AbstractContextManager[None]:
@@ -210,54 +188,48 @@ def alone() -> AbstractContextManager[None]:
 
 
 @app.command()
+@runtime.exit_on_error()
 def prefect() -> None:
     """Start Prefect's server unless it runs, as the first flow would: `make run` does it meanwhile."""
-    runtime.exit_on_error(servers.prefect_server)
+    servers.prefect_server()
 
 
 @app.command()
+@runtime.exit_on_error()
 def stop() -> None:
     """End everything, also after a crash; harmless when nothing runs."""
-
-    def work() -> None:
-        with alone():
-            print(f"{end_all()} processes ended")
-
-    runtime.exit_on_error(work)
+    with alone():
+        print(f"{end_all()} processes ended")
 
 
 @app.command()
+@runtime.exit_on_error()
 def ui(mlflow_port: int = MLFLOW_PORT) -> None:
     """Open MLflow's and Prefect's pages on 127.0.0.1 until Ctrl-C, or say where those of the services are."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # all as Ctrl-C
         signal.signal(number, signal.default_int_handler)
 
-    def work() -> None:
-        store, known = os.environ["MLFLOW_TRACKING_URI"], servers.running()
-        mine = {name for name in ("prefect", "ui") if name not in known}
-        if store.startswith("http"):
-            mine.discard("ui")
-        try:
-            if "ui" in mine:
-                tell("starting MLflow's server …")
-                servers.start_mlflow("ui", mlflow_port, store)
-            prefect = servers.prefect_server()
-            mlflow = store if store.startswith("http") else servers.wait_for("ui")
-            tell(f"MLflow   {first_page(mlflow)}")
-            tell(f"Prefect  {prefect.removesuffix('/api')}")
-            mine &= set(servers.running())
-            if mine:
-                tell("Ctrl-C ends what was started here; deployments need `make services`")
-            while mine:
-                time.sleep(1)
-                if gone := mine - set(servers.running()):
-                    raise UsboostError(f"the server has ended; see {servers.log_of(gone.pop())}")
-        except KeyboardInterrupt:
-            tell("\nended")
-        finally:
-            servers.end(process for name, process in servers.ours() if name in mine)
-
-    runtime.exit_on_error(work)
+    store, known = os.environ["MLFLOW_TRACKING_URI"], servers.running()
+    served = store.startswith("http")
+    mine = {name for name in ("prefect", "ui") if name not in known and (name == "prefect" or not served)}
+    try:
+        if "ui" in mine:
+            tell("starting MLflow's server …")
+            servers.start_mlflow("ui", mlflow_port, store)
+        prefect = servers.prefect_server()
+        tell(f"MLflow   {first_page(store if served else servers.wait_for('ui'))}")
+        tell(f"Prefect  {prefect.removesuffix('/api')}")
+        mine &= set(servers.running())
+        if mine:
+            tell("Ctrl-C ends what was started here; deployments need `make services`")
+        while mine:
+            time.sleep(1)
+            if gone := mine - set(servers.running()):
+                raise UsboostError(f"the server has ended; see {servers.log_of(gone.pop())}")
+    except KeyboardInterrupt:
+        tell("\nended")
+    finally:
+        servers.end(process for name, process in servers.ours() if name in mine)
 
 
 if __name__ == "__main__":

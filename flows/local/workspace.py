@@ -8,8 +8,6 @@ Its files are made once, as the checkout has them, and are then a user's own: no
 an option that names the change.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import subprocess
@@ -88,8 +86,15 @@ def make(
                 section[key] = str(ROOT / section[key])
     params.parse(document, folder / "params.yaml")
     if new:
-        _repository(folder)
-        for copied in COPIED[1:]:
+        folder.mkdir(parents=True, exist_ok=True)
+        _call(folder, "git", "init", "--quiet")
+        if _call(folder, "git", "config", "user.email", check=False).returncode:  # somebody has to commit
+            _call(folder, "git", "config", "user.name", "usboost")
+            _call(folder, "git", "config", "user.email", "usboost@localhost")
+        _call(folder, "git", "config", "commit.gpgsign", "false")
+        write_atomically(folder / ".gitignore", IGNORED.encode())
+        _call(folder, "dvc", "init", "--quiet", "--force")
+        for copied in (".dvc/config", *COPIED[1:]):
             write_atomically(folder / copied, (ROOT / copied).read_bytes())
     if new or any((profile, datasets, rounds, seeds, changes)):
         text = io.StringIO()
@@ -106,26 +111,9 @@ def make(
             (folder / link).symlink_to(target)
     if new:
         linked = [link for link in links if (folder / link).is_symlink()]
-        _git(folder, "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
-        _git(folder, "commit", "--quiet", "--no-verify", "--message", "a workspace")
+        _call(folder, "git", "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
+        _call(folder, "git", "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
-
-
-def _repository(folder: Path) -> None:
-    """Make the folder a repository of Git and DVC, with somebody to commit."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _git(folder, "init", "--quiet")
-    if _git(folder, "config", "user.email", check=False).returncode:
-        _git(folder, "config", "user.name", "usboost")
-        _git(folder, "config", "user.email", "usboost@localhost")
-    _git(folder, "config", "commit.gpgsign", "false")
-    write_atomically(folder / ".gitignore", IGNORED.encode())
-    _call(folder, "dvc", "init", "--quiet", "--force")
-    write_atomically(folder / ".dvc/config", (ROOT / ".dvc/config").read_bytes())
-
-
-def _git(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    return _call(folder, "git", *words, check=check)
 
 
 def _call(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -152,43 +140,33 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
         raise UsboostError(
             f"the table {table} does not exist; give --table a file, or a folder of Parquet files"
         )
-    task: str | None = spec.task
+    task: str | None = spec.task or ("classification" if spec.label in spec.categorical else None)
     if task is None:
-        is_named = spec.label in spec.categorical
-        task, said = ("classification", "") if is_named else asked_of(table.expanduser(), spec)
+        task, said = asked_of(table.expanduser(), spec)
         if said:
             print(said)
     tasks = {task, "classification"} if beside else {task}
-    models = [
-        entry
-        for name in catalogue.compared(one_table=not spec.image, task=task)
-        if tasks <= set((entry := catalogue.find(name)).tasks)
-    ]
-    names = {entry.name for entry in models}
-    if left_out := [name for name in catalogue.compared(one_table=not spec.image) if name not in names]:
+    offered = catalogue.compared(one_table=not spec.image, task=task)
+    models = [name for name in offered if tasks <= set(catalogue.find(name).tasks)]
+    if left_out := [name for name in catalogue.compared(one_table=not spec.image) if name not in models]:
         print(f"left out, since a number is predicted: {', '.join(left_out)}")
-    image = list(spec.image) if len(spec.image) > 1 else next(iter(spec.image), None)
-    return {
-        "run.datasets": ["user_table"],
-        "run.models": [entry.name for entry in models],
-        "run.models_of": {},
-        "user_table.table": str(table.expanduser().resolve()),
-        "user_table.label": spec.label,
-        "user_table.task": task,
-        "user_table.image": image,
-        "user_table.split": spec.split,
-        "user_table.categorical": list(spec.categorical),
-        "user_table.drop": list(spec.drop),
+    own = {
+        "table": str(table.expanduser().resolve()),
+        "label": spec.label,
+        "task": task,
+        "image": list(spec.image) if len(spec.image) > 1 else next(iter(spec.image), None),
+        "split": spec.split,
+        "categorical": list(spec.categorical),
+        "drop": list(spec.drop),
     }
+    run = {"run.datasets": ["user_table"], "run.models": models, "run.models_of": {}}
+    return {**run, **{f"user_table.{key}": value for key, value in own.items()}}
 
 
 def differences(folder: Path) -> list[str]:
     """Name the files of a workspace that are not as the checkout has them."""
-    return [
-        name
-        for name in COPIED
-        if (folder / name).is_file() and (folder / name).read_bytes() != (ROOT / name).read_bytes()
-    ]
+    there = [name for name in COPIED if (folder / name).is_file()]
+    return [name for name in there if (folder / name).read_bytes() != (ROOT / name).read_bytes()]
 
 
 def _changes(given: list[str]) -> dict[str, Any]:
@@ -203,6 +181,7 @@ def _changes(given: list[str]) -> dict[str, Any]:
 
 
 @app.command("make")
+@runtime.exit_on_error()
 def make_command(
     folder: Path = typer.Argument(help="folder of the workspace"),
     profile: str | None = typer.Option(None, help="demo, user or paper; by default that of params.yaml"),
@@ -213,9 +192,7 @@ def make_command(
     ),
     image: list[str] = typer.Option([], help="user: a column of images; may be repeated"),
     split: str | None = typer.Option(None, help="user: column that holds train, val or test"),
-    categorical: list[str] = typer.Option(
-        [], help="user: a column of numbers that are categories; may be repeated"
-    ),
+    categorical: list[str] = typer.Option([], help="user: a column of numbers that are codes; repeatable"),
     drop: list[str] = typer.Option([], help="user: a column to leave out; may be repeated"),
     dataset: list[str] = typer.Option([], help="a dataset to run; may be repeated"),
     rounds: int | None = typer.Option(None, help="at most this many boosting rounds"),
@@ -223,68 +200,54 @@ def make_command(
     change: list[str] = typer.Option([], "--set", help="key=value of params.yaml; may be repeated"),
 ) -> None:
     """Make a workspace from the checkout's files, or change one that is there as the options say."""
-
-    def work() -> None:
-        changes: dict[str, Any] = {}
-        if table:
-            columns: dict[str, Any] = {
-                "image": tuple(image),
-                "drop": tuple(drop),
-                "categorical": tuple(categorical),
-            }
-            others = [name for name in dataset if name != "user_table"]
-            spec = TableSpec(label, task=task, split=split, **columns)
-            changes = changes_for(table, spec, beside=bool(others))
-            changes["run.datasets"] = ["user_table", *others]
-        elif profile == "user":
-            raise UsboostError("the profile user is for your own table; give its path with --table")
-        changes |= _changes(change)
-        made = not (folder / "params.yaml").exists()
-        make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)
-        if names := [] if made else differences(folder):
-            print(f"{folder} keeps its own {', '.join(names)}, other than the checkout's; `diff` shows how")
-
-    runtime.exit_on_error(work)
+    changes: dict[str, Any] = {}
+    if table:
+        columns: dict[str, Any] = {"image": image, "drop": drop, "categorical": categorical}
+        others = [name for name in dataset if name != "user_table"]
+        spec = TableSpec(label, task=task, split=split, **columns)
+        changes = changes_for(table, spec, beside=bool(others))
+        changes["run.datasets"] = ["user_table", *others]
+    elif profile == "user":
+        raise UsboostError("the profile user is for your own table; give its path with --table")
+    changes |= _changes(change)
+    made = not (folder / "params.yaml").exists()
+    make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)
+    if names := [] if made else differences(folder):
+        print(f"{folder} keeps its own {', '.join(names)}, other than the checkout's; `diff` shows how")
 
 
 @app.command()
+@runtime.exit_on_error()
 def run() -> None:
     """Run what is stale here, as `dvc repro` does, commit what was run, and say where the results are.
 
     DVC can then compare them with those of the next run. The first failure ends it, as Ctrl-C does; the same
     command goes on.
     """
+    from dvc.exceptions import DvcException, ReproductionError
+    from dvc.repo import Repo
+    from dvc.stage.exceptions import StageCmdFailedError
 
-    def work() -> None:
-        from dvc.exceptions import DvcException, ReproductionError
-        from dvc.repo import Repo
-        from dvc.stage.exceptions import StageCmdFailedError
-
-        logging.getLogger("dvc").setLevel(logging.INFO)
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        try:
-            Repo(config={"core": {"autostage": True}}).reproduce()
-        except ReproductionError as error:
-            cause = error.__cause__
-            if isinstance(cause, StageCmdFailedError):  # which has said why
-                raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None
-            raise UsboostError(f"{error}: {cause}") from None
-        except DvcException as error:
-            raise UsboostError(str(error)) from None
-        if _git(Path(), "diff", "--quiet", "HEAD", check=False).returncode:
-            _git(Path(), "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
-        _where()
-
-    runtime.exit_on_error(work)
+    logging.getLogger("dvc").setLevel(logging.INFO)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    try:
+        Repo(config={"core": {"autostage": True}}).reproduce()
+    except ReproductionError as error:
+        cause = error.__cause__
+        if isinstance(cause, StageCmdFailedError):  # which has said why
+            raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None
+        raise UsboostError(f"{error}: {cause}") from None
+    except DvcException as error:
+        raise UsboostError(str(error)) from None
+    if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
+        _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
+    where()
 
 
 @app.command()
+@runtime.exit_on_error()
 def where() -> None:
     """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    runtime.exit_on_error(_where)
-
-
-def _where() -> None:
     from tasks.fits import results
 
     for line in results.best_fits(params.load()):

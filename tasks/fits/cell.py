@@ -1,14 +1,12 @@
 """A cell, one fit of a dataset, before it begins: its model, and all that decides its result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tasks.fits import features, models
-from tasks.folders import checkpoints_folder, code_of, prepared_folder, results_folder, task_of
+from tasks.folders import RESULTS, code_of, prepared_folder, task_of
 from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.boosting.checkpoint import described
@@ -22,11 +20,8 @@ from usboost.models.entry import Entry
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 
-READER = "usboost.datasets.store"
-"""Reads and encodes what is prepared; the code that prepared it is covered by the card's digest."""
-
-READERS_OF_A_TABLE = ("usboost.table.prepared", "usboost.fit.table_fit")
-"""Read a user's table and fit it."""
+READER, READERS_OF_A_TABLE = "usboost.datasets.store", ("usboost.table.prepared", "usboost.fit.table_fit")
+"""Read what is prepared, encode or fit it; the code that prepared it is covered by the card's digest."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +57,12 @@ class Cell:
     @property
     def results(self) -> Path:
         """The folder of its record, see `tasks.fits.results`."""
-        return results_folder(self.dataset, self.model, self.seed)
+        return RESULTS / self.name
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of its rounds until its record is written."""
-        return checkpoints_folder(self.dataset, self.model, self.seed)
-
-    @property
-    def devices(self) -> set[str]:
-        """The devices that its model names; none for trees alone."""
-        return devices(self.identity["model"])
+        """The folder of its rounds until its record is written: no output of a stage, so DVC leaves it."""
+        return Path("data/checkpoints") / self.name
 
 
 def devices(description: Any) -> set[str]:
@@ -97,12 +87,8 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
     path = prepared_folder(dataset) / "card.json"
     card = store.read_card(path.parent)
     readers = READERS_OF_A_TABLE if dataset == models.USER_TABLE else (READER,)
-    found: dict[str, Any] = {
-        "code": code_digest(estimator, *readers),
-        "data": sha256(path),
-        "model": described(estimator),
-        "seed": seed,
-    }
+    found: dict[str, Any] = {"code": code_digest(estimator, *readers), "data": sha256(path)}
+    found |= {"model": described(estimator), "seed": seed}
     weights = settings.images.pretrained
     if isinstance(weights, str) and "images" in card:
         if not Path(weights).is_file():
@@ -129,8 +115,7 @@ def grid(dataset: str, chosen: Sequence[str], seeds: int, settings: Settings) ->
 def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]:
     """Return the models that are for the dataset's task; the others are named on the flow run's page."""
     task = task_of(dataset).name
-    left_out = [name for name in names if task not in settings.model(name).tasks]
-    if left_out:
+    if left_out := [name for name in names if task not in settings.model(name).tasks]:
         words = f"{dataset} is a {task}, which these models are not for: {', '.join(left_out)}; left out"
         print(words)
         page.log(words)
@@ -140,12 +125,11 @@ def of_task(dataset: str, names: Sequence[str], settings: Settings) -> list[str]
 def features_fingerprint(dataset: str, seed: int, settings: Settings) -> str:
     """Digest everything that decides boosted feature vectors: data, GBM, seed and code."""
     learner, chosen = features.learner(dataset, seed, settings), settings.features
-    return key_of(
-        {
-            "code": [code_digest(learner, READER), digest(code_of(["tasks.fits.features"]))],
-            "data": sha256(prepared_folder(dataset) / "card.json"),
-            "model": described(learner),
-            "folds": chosen.folds if chosen.out_of_fold else None,
-            "seed": seed,
-        }
-    )
+    decided = {
+        "code": [code_digest(learner, READER), digest(code_of(["tasks.fits.features"]))],
+        "data": sha256(prepared_folder(dataset) / "card.json"),
+        "model": described(learner),
+        "folds": chosen.folds if chosen.out_of_fold else None,
+        "seed": seed,
+    }
+    return key_of(decided)

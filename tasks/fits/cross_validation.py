@@ -1,7 +1,5 @@
 """Small tables are scored by k-fold, stratified if there are classes; a seed is one repetition."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

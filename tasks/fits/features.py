@@ -1,10 +1,8 @@
 """Boosted feature vectors: a GBM per seed, its features as Parquet, its scores."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
-from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from prefect.cache_policies import NO_CACHE
 from tasks.fits import models
 from tasks.fits.scores import Scores
 from tasks.folders import features_folder, prepared_folder
-from tasks.machine import waiting
+from tasks.machine import locked
 from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.data.table import CodedTable
@@ -45,15 +43,15 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
     """
     folder = features_folder(dataset, seed)
     kept = folder / "fingerprint"
-    with waiting(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock"), wait=True):
         if not (kept.is_file() and kept.read_text() == fingerprint):
             with replacing(folder) as fresh:
                 scores = _fit(learner(dataset, seed, settings), dataset, settings, fresh)
                 (fresh / kept.name).write_text(fingerprint)
             page.log(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
             rows = [{"split": split, **values} for split, values in scores.items()]
-            name = page.key("gbm", dataset, "seed", seed)
-            page.show_table(name, rows, f"The GBM on {dataset} whose features these are")
+            about = f"The GBM on {dataset} whose features these are"
+            page.show_table(page.key("gbm", dataset, "seed", seed), rows, about)
     return folder
 
 
@@ -93,14 +91,10 @@ def write_features(blocks: Iterable[np.ndarray], path: Path) -> None:
 
     A column has as many values as its tree has leaves, so dictionaries shrink it to a few bits a row.
     """
-    with ExitStack() as open_files:
-        writer: pq.ParquetWriter | None = None
-        for block in blocks:
-            names = [f"{j}" for j in range(block.shape[1])]
-            table = pa.table([pa.array(column) for column in block.T], names=names)
-            if writer is None:
-                made = pq.ParquetWriter(path, table.schema, compression="zstd", write_statistics=False)
-                writer = open_files.enter_context(made)
+    tables = (pa.table({f"{j}": column for j, column in enumerate(block.T)}) for block in blocks)
+    first = next(tables)
+    with pq.ParquetWriter(path, first.schema, compression="zstd", write_statistics=False) as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
 
 
@@ -112,12 +106,11 @@ def read_features(folder: Path, split: str, rows: int) -> CodedTable:
     path = folder / f"{split}.parquet"
     try:
         with pq.ParquetFile(path) as file:
-            if file.metadata.num_rows != rows:
+            there, names = file.metadata.num_rows, file.schema_arrow.names
+            if there != rows:
                 raise UsboostError(
-                    f"{path} has {file.metadata.num_rows} rows but the split {split!r} {rows}; "
-                    "remove its folder and fit again"
+                    f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
                 )
-            names = file.schema_arrow.names
             # column by column: all numbers at once would take many times the memory of their codes
             found = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
     except FileNotFoundError:

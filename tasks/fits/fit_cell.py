@@ -1,12 +1,11 @@
 """One fit: read what is prepared, fit, score, log to MLflow, and write the cell's record."""
 
-from __future__ import annotations
-
 import json
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,23 +13,21 @@ from typing import Any
 
 import mlflow
 import numpy as np
-import pandas as pd
 from mlflow.tracking import MlflowClient
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from sklearn.base import clone
 
 from tasks import machine, tracking
-from tasks.fits import cross_validation, runs
+from tasks.fits import cross_validation
 from tasks.fits import scores as scores_of
-from tasks.fits.cell import Cell
+from tasks.fits.cell import Cell, devices
 from tasks.fits.early import add_early
 from tasks.fits.features import fit_features, read_features
-from tasks.fits.results import RECORD, ROWS, TRACE
+from tasks.fits.results import ARTIFACT, RECORD, ROWS, TRACE, write
 from tasks.folders import features_folder, prepared_folder
-from tasks.machine import if_free, worth_retrying
-from tasks.pages import addresses, mlflow_pages
 from tasks.pages import flow_page as page
+from tasks.pages import mlflow_pages
 from tasks.serving.logged_model import log_model
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
@@ -49,7 +46,7 @@ from usboost.table.prepared import SPLITS, read_prepared
     cache_policy=NO_CACHE,
     task_run_name="{cell.name}",
     retry_delay_seconds=1,
-    retry_condition_fn=worth_retrying,
+    retry_condition_fn=machine.worth_retrying,
 )
 def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     """Fit one cell in an MLflow run, and write its record, which the run has as artifacts; the run's id.
@@ -57,21 +54,30 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     Raises `UsboostError` if the fit fails, or MLflow does not take what is logged.
     """
     mlflow.set_tracking_uri(tracking_uri)
+    place = f"{socket.gethostname()}:{Path.cwd()}"
     machine.limit_threads(threads)
-    with machine.gpu_slot(cell.devices, cell.settings.fits.gpu_slots):
+    with machine.gpu_slot(devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
         with tracking.one_sentence(), checkpoint(cell) as kept, tempfile.TemporaryDirectory() as folder:
             named, out = kept.folder / "mlflow.json", Path(folder)
-            runs.end_abandoned(cell, tracking.read_run_id(named))
+            abandoned = f"attributes.status = 'RUNNING' and tags.cell = '{cell.name}'"
+            for run in tracking.runs_of(cell.dataset, abandoned):  # by processes of this folder
+                if run.data.tags.get("place") == place and run.info.run_id != tracking.read_run_id(named):
+                    tracking.supersede(run.info.run_id)
             kept.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
-            with run_of(cell, named) as run_id:
+            card = store.read_card(prepared_folder(cell.dataset))
+            tags = mlflow_pages.tags_of(cell, card["profile"])
+            tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": place}
+            with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
+                mlflow_pages.log_datasets(run_id, card, prepared_folder(cell.dataset))
+                mlflow_pages.link_run(run_id, cell.name)
                 fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, kept)
-                tracking.log_files(run_id, out, runs.ARTIFACT)
+                tracking.log_files(run_id, out, ARTIFACT)
                 if MlflowClient().get_run(run_id).data.tags.get(tracking.SUPERSEDED):
                     raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")
             # last: a record that is here is of a run that has ended well
-            runs.write(cell, out)
+            write(cell, out)
     return run_id
 
 
@@ -81,11 +87,12 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
 
     While another process fits the same here (one that was given up, but is only slow), they are elsewhere.
     """
-    with if_free(cell.checkpoint.with_suffix(".lock")) as free, tempfile.TemporaryDirectory() as elsewhere:
+    lock = cell.checkpoint.with_suffix(".lock")
+    with machine.locked(lock, wait=False) as free, tempfile.TemporaryDirectory() as elsewhere:
         kept = Checkpoint(cell.checkpoint if free else Path(elsewhere) / "kept", cell.identity)
         if kept.of_another_fit():
             print(f"{kept.folder} is of other data, parameters or code; starting again", file=sys.stderr)
-            tracking.supersede_named(kept.folder / "mlflow.json")
+            tracking.supersede(tracking.read_run_id(kept.folder / "mlflow.json"))
             kept.clear()
         try:
             yield kept
@@ -96,46 +103,18 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
         kept.clear()
 
 
-@contextmanager
-def run_of(cell: Cell, named: Path) -> Iterator[str]:
-    """Open the MLflow run of a cell, tagged with where its inputs come from; its id.
-
-    If the file `named` names a run, it is resumed.
-    """
-    folder = prepared_folder(cell.dataset)
-    card = store.read_card(folder)
-    tags = mlflow_pages.tags_of(cell, card["profile"])
-    tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": runs.place()}
-    with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
-        mlflow_pages.log_datasets(run_id, card, folder)
-        addresses.link_run(run_id, cell.name)
-        yield run_id
-
-
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted model, what its fit took, and what it predicts.
+    """A fitted model, what its fit took, and what it predicts, by split."""
 
-    Attributes
-    ----------
-    model : whose rounds, and inspection, are shown.
-    seconds : of fitting; logging : of logging rounds.
-    views, labels : of the validation rows.
-    predicted, scores : by split, "val" and "test".
-    margin : what is added to a predicted number for the ends of its interval.
-    bundle : makes what is logged as the model.
-    """
-
-    model: Any
+    model: Any  # whose rounds, and inspection, are shown
+    bundle: Bundle  # what is logged as the model
     best_round: int
     seconds: float
-    logging: float
-    views: Views
-    labels: np.ndarray
+    logging: float  # of the seconds in which rounds were logged
+    validation: tuple[Views, np.ndarray]
     predicted: dict[str, Any]
     scores: scores_of.Scores
-    margin: Sequence[float] | None
-    bundle: Callable[[], Bundle]
 
 
 def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
@@ -144,47 +123,61 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
     Rounds are written to the checkpoint `kept` and resumed from it.
     """
     card = store.read_card(prepared_folder(cell.dataset))
-    tracking.log_estimator(run_id, cell.estimator, dataset=cell.dataset, model=cell.model, seed=cell.seed)
+    of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    tracking.log_estimator(run_id, cell.estimator, **of)
     if card.get("folds"):
-        return _fit_folds(cell, card, out, run_id)
-    rows = {split: card["splits"].get(split, {}).get("rows", 0) for split in SPLITS}
-    counts = ", ".join(f"{n:,} {split}" for split, n in rows.items())
-    page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
-    found = (_fit_table if is_user_table(card) else _fit_splits)(cell, run_id, kept)
-    page.log(f"best round {found.best_round} of {len(found.model.history_)}, {found.seconds:.1f} s")
-    page.log(page.scores_in_words(found.scores))
-    _log(cell, found, run_id)
-    if cell.seed == 0:
-        from tasks.pages import inspection  # here, because matplotlib takes long to import
+        scores, folds, rounds, cost = cross_validation.fit_folds(cell)
+        tracking.log_scores(run_id, scores, **cost, folds=len(folds))
+        tracking.log_folds(run_id, rounds, folds)
+        what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
+        page.log(f"{what}, {cost['fit_seconds']:.1f} s")
+        found = {**cost, "best_round": cost["rounds"], "scores": scores}
+    else:
+        rows = {split: card["splits"].get(split, {}).get("rows", 0) for split in SPLITS}
+        counts = ", ".join(f"{n:,} {split}" for split, n in rows.items())
+        page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
+        fitted = (_fit_table if is_user_table(card) else _fit_splits)(cell, run_id, kept)
+        rounds = tracking.history_frame(fitted.model.history_, cell.seed)
+        cost = {"rounds": len(rounds), "best_round": fitted.best_round, "fit_seconds": fitted.seconds}
+        page.log(f"best round {fitted.best_round} of {len(rounds)}, {fitted.seconds:.1f} s")
+        # once each, however often the fit is resumed
+        with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
+            if first:
+                bundle, saved = fitted.bundle, Path(place) / "bundle"
+                bundle.save(saved)
+                example = example_of(bundle.card, prepared_folder(cell.dataset))
+                tags = {name: str(value) for name, value in of.items()}
+                log_model(run_id, saved, bundle.card, example, cell.title, tags)
+        with tracking.once(run_id, "scored") as first:
+            if first:
+                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=fitted.logging)
+        if cell.seed == 0:
+            from tasks.pages import inspection  # here, because matplotlib takes long to import
 
-        validation = found.views, found.labels
-        inspection.write_inspection(found.model, cell.dataset, validation, found.predicted["val"][1], out)
-    scores_of.test_rows(found.predicted, cell.seed).to_parquet(out / ROWS, index=False)
-    more: dict[str, Any] = {"margin": found.margin} if found.margin else {}
-    if cell.entry.needs_features:
-        more["gbm"] = json.loads((features_folder(cell.dataset, cell.seed) / "scores.json").read_text())
-    rounds = tracking.history_frame(found.model.history_, cell.seed)
-    cost = {"rounds": len(rounds), "best_round": found.best_round, "fit_seconds": found.seconds}
-    return _write(cell, card, run_id, out, rounds, {**cost, "scores": found.scores, **more})
-
-
-def _fit_folds(cell: Cell, card: dict[str, Any], out: Path, run_id: str) -> dict[str, Any]:
-    scores, folds, trace, cost = cross_validation.fit_folds(cell)
-    tracking.log_scores(run_id, scores, **cost, folds=len(folds))
-    tracking.log_folds(run_id, trace, folds)
-    what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
-    page.log(f"{what}, {cost['fit_seconds']:.1f} s")
-    page.log(page.scores_in_words(scores))
-    return _write(cell, card, run_id, out, trace, {**cost, "best_round": cost["rounds"], "scores": scores})
+            predicted = fitted.predicted["val"][1]
+            inspection.write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
+        scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
+        found = {**cost, "scores": fitted.scores}
+        if margin := fitted.bundle.card.margin:
+            found["margin"] = margin
+        if cell.entry.needs_features:
+            alone = features_folder(cell.dataset, cell.seed) / "scores.json"
+            found["gbm"] = json.loads(alone.read_text())
+    page.log(page.scores_in_words(found["scores"]))
+    record = {**of, "profile": card["profile"], "fingerprint": cell.fingerprint, **found}
+    record["made"] = mlflow_pages.made_by(run_id)
+    (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
+    rounds.to_parquet(out / TRACE, index=False)
+    return record
 
 
 def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     """Fit a dataset of the papers: the training rows, while the validation rows choose the rounds."""
-    dataset, seed, estimator = cell.dataset, cell.seed, cell.estimator
+    dataset, estimator = cell.dataset, cell.estimator
     card = store.read_card(prepared_folder(dataset))
     splits = {split: store.read(prepared_folder(dataset), split) for split in SPLITS}
     if cell.entry.needs_features:
-        folder = features_folder(dataset, seed)
+        folder = features_folder(dataset, cell.seed)
         splits = {
             split: (views.with_view(BFV, read_features(folder, split, len(y))), y)
             for split, (views, y) in splits.items()
@@ -202,12 +195,9 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     if isinstance(estimator, EarlyBoostClassifier):
         add_early(estimator, cell.settings, splits, scores)
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
-
-    def bundle() -> Bundle:
-        return bundle_of(estimator, card, name=cell.model, seed=seed, scores=scores["val"], margin=margin)
-
+    bundle = bundle_of(estimator, card, name=cell.model, seed=cell.seed, scores=scores["val"], margin=margin)
     took = estimator.best_round_, seconds, logger.seconds
-    return Fitted(estimator, *took, *splits["val"], predicted, scores, margin, bundle)
+    return Fitted(estimator, bundle, *took, splits["val"], predicted, scores)
 
 
 def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
@@ -220,24 +210,16 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     table = read_prepared(prepared_folder(cell.dataset))
     test = np.flatnonzero(table.split == "test")
     logger = tracking.MLflowCallback(run_id)
-    found = TableFit(
-        table,
-        cell.estimator,
-        cell.model,
-        seed=cell.seed,
-        callbacks=[page.ShowProgress(cell.title), logger],
-        callbacks_of_all=(),
-        keep=_Rounds(kept),
-    ).run()
-    bundle = found.bundle
+    watchers = [page.ShowProgress(cell.title), logger]
+    own: dict[str, Any] = {"seed": cell.seed, "callbacks": watchers, "callbacks_of_all": ()}
+    found = TableFit(table, cell.estimator, cell.model, keep=_Rounds(kept), **own).run()
     predicted = {
         "val": (found.labels, found.predicted),
-        "test": (table.labels[test], bundle.predicted_of(table, test)),
+        "test": (table.labels[test], found.bundle.predicted_of(table, test)),
     }
     took = found.best_round, found.seconds - logger.seconds + logger.earlier, logger.seconds
     validation, scores = (found.views, found.labels), scores_of.score(cell.task, predicted)
-    margin = bundle.card.margin
-    return Fitted(cell.estimator, *took, *validation, predicted, scores, margin, lambda: bundle)
+    return Fitted(cell.estimator, found.bundle, *took, validation, predicted, scores)
 
 
 class _Rounds:
@@ -251,30 +233,3 @@ class _Rounds:
         place = self._places.pop(0)
         if "checkpoint" in model.get_params(deep=False):
             model.set_params(checkpoint=place)
-
-
-def _log(cell: Cell, found: Fitted, run_id: str) -> None:
-    """Log the model and its scores, once each, however often the fit is resumed."""
-    with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
-        if first:
-            bundle = found.bundle()
-            bundle.save(Path(place) / "bundle")
-            example = example_of(bundle.card, prepared_folder(cell.dataset))
-            of = {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed)}
-            log_model(run_id, Path(place) / "bundle", bundle.card, example, cell.title, of)
-    with tracking.once(run_id, "scored") as first:
-        if first:
-            took: dict[str, Any] = {"best_round": found.best_round, "rounds": len(found.model.history_)}
-            took |= {"fit_seconds": found.seconds, "logging_seconds": found.logging}
-            tracking.log_scores(run_id, found.scores, **took)
-
-
-def _write(
-    cell: Cell, card: dict[str, Any], run_id: str, out: Path, rounds: pd.DataFrame, found: dict[str, Any]
-) -> dict[str, Any]:
-    """Write the record and the rounds; the record."""
-    of = {"dataset": cell.dataset, "model": cell.model, "profile": card["profile"], "seed": cell.seed}
-    record = {**of, "fingerprint": cell.fingerprint, **found, "made": mlflow_pages.made_by(run_id)}
-    (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
-    rounds.to_parquet(out / TRACE, index=False)
-    return record

@@ -1,7 +1,5 @@
 """The catalogue's models as params.yaml configures them: Tables 1 and 2, a profile, own changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,18 +31,23 @@ def build(
     ----------
     task : of `usboost.models.entry.TASKS`; a `ViewsRegressor` predicts a number.
     """
-    found: ViewsEstimator = builders.build(
-        entry_of(name, dataset, settings), parts(dataset, settings), seed, task
-    )
+    entry = entry_of(name, dataset, settings)
+    found: ViewsEstimator = builders.build(entry, parts(dataset, settings), seed, task)
     own = settings.profile == "user" and dataset == USER_TABLE
     return on_device(found, settings.device) if own else found
 
 
 def parts(dataset: str, settings: Settings) -> Parts:
-    """Return the parts of a dataset's models: for a user's table those of the command line."""
-    if settings.profile == "user" and dataset == USER_TABLE:
-        return own_parts(settings)
-    return FromParams(dataset, settings)
+    """Return the parts of a dataset's models; a user's table has the command line's, with `images` and the
+    profile's `rounds`."""
+    if settings.profile != "user" or dataset != USER_TABLE:
+        return FromParams(dataset, settings)
+    views, chosen, rounds = image_views(settings), settings.images, settings.sizes.rounds
+    if not views:
+        return OneComputer(None, rounds)
+    how: Any = {None: "auto", "head": "none"}.get(chosen.finetune, chosen.finetune)
+    read = ImageOptions(chosen.backbone or ImageOptions.backbone, how)
+    return OwnImages(read, rounds, views, settings=settings)
 
 
 def entry_of(name: str, dataset: str, settings: Settings) -> Entry:
@@ -69,11 +72,10 @@ class FromParams(Parts):
 
     def __init__(self, dataset: str, settings: Settings) -> None:
         self.dataset, self.settings = dataset, settings
-        if dataset == USER_TABLE:
-            self._image_views = image_views(settings)
-        else:  # a dataset that the tables lack is refused when a part of it is asked for
-            backbone = dataset in settings.table2 and settings.table2[dataset].backbone
-            self._image_views = ("U",) if backbone else ()
+        # a dataset that the tables lack is refused when a part of it is asked for
+        backbone = dataset in settings.table2 and settings.table2[dataset].backbone
+        papers = ("U",) if backbone else ()
+        self._image_views = image_views(settings) if dataset == USER_TABLE else papers
         self.has_images = bool(self._image_views)
         self.one_table = dataset == USER_TABLE and not self.has_images
 
@@ -84,11 +86,10 @@ class FromParams(Parts):
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
-        table, sizes = self._table2, self.settings.sizes.boosting
-        chosen = self.settings.boosting
+        table, sizes, chosen = self._table2, self.settings.sizes.boosting, self.settings.boosting
         if spec.kind == "network":
             return {
-                "hidden": tuple(self._head(table, sizes) or table.dnn),
+                "hidden": tuple((table.backbone and sizes.head) or table.dnn),
                 **self._training(table, sizes),
                 "epochs": chosen.epochs_per_round,
                 "start": sizes.start or chosen.start,
@@ -100,10 +101,10 @@ class FromParams(Parts):
         """The section `boosting`, and Table 2's rounds, capped by the profile."""
         table, chosen = self._table2, self.settings.boosting
         second = entry.changes.get("target") == "second_order"
-        full_length = table.rounds.second if second else table.rounds.first
+        most = table.rounds.second if second else table.rounds.first
         return {
             "n_inner": table.n_inner,
-            "n_rounds": min(self.settings.sizes.boosting.rounds or full_length, full_length),
+            "n_rounds": min(self.settings.sizes.boosting.rounds or most, most),
             **chosen.model_dump(include={"shrinkage", "sequential", "step_fraction", "trim", "patience"}),
         }
 
@@ -122,7 +123,7 @@ class FromParams(Parts):
         several = {"views": (*self._image_views, "S")} if len(self._image_views) > 1 else {}
         return {
             **several,
-            "dnn1": self._head(table, sizes) or table.dnn1,
+            "dnn1": (table.backbone and sizes.head) or table.dnn1,
             **table.model_dump(include={"dnn2", "dnn3", "fusion"}),
             **self._training(table, sizes),
             "patience": self.settings.networks.patience,
@@ -172,30 +173,13 @@ class FromParams(Parts):
             "backbone": self._backbone(table, sizes),
         }
 
-    def _head(self, table: Training, sizes: TrainingSizes) -> list[int] | None:
-        """The profile's layers after a backbone."""
-        return sizes.head if table.backbone else None
-
     def _backbone(self, table: Training, sizes: TrainingSizes) -> Backbone | None:
         """Return the table's backbone, or that of `images` or the profile, which is trained."""
         if table.backbone is None:
             return None
-        chosen = self.settings.images
-        name = chosen.backbone or sizes.backbone or table.backbone
-        finetune = chosen.finetune or ("all" if sizes.backbone else table.finetune)
-        return backbone(name, table.pretrained, finetune, self.settings)
-
-
-def own_parts(settings: Settings) -> OneComputer:
-    """Return the command line's parts, with what `images` and the profile's `rounds` say."""
-    views, chosen, rounds = image_views(settings), settings.images, settings.sizes.rounds
-    if not views:
-        return OneComputer(None, rounds)
-    how = chosen.finetune
-    read = ImageOptions(
-        chosen.backbone or ImageOptions.backbone, "auto" if how is None else "none" if how == "head" else how
-    )
-    return OwnImages(read, rounds, views, settings=settings)
+        chosen, own = self.settings.images, sizes.backbone
+        finetune = chosen.finetune or ("all" if own else table.finetune)
+        return backbone(chosen.backbone or own or table.backbone, table.pretrained, finetune, self.settings)
 
 
 @dataclass(frozen=True)

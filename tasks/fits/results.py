@@ -6,8 +6,6 @@ predictions, see `tasks.fits.scores.test_rows`; not of folds) and, for seed 0, `
 tables and pages are made of these.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tasks.fits.cell import Cell
-from tasks.folders import RESULTS, metrics_file, prepared_folder, task_of
+from tasks.folders import RESULTS, prepared_folder, task_of
 from tasks.settings import Settings
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import metric_name, number
@@ -26,6 +24,9 @@ from usboost.models import catalogue
 from usboost.report.results import dataset_name, read_trace
 
 RECORD, TRACE, ROWS = "record.json", "trace.parquet", "rows.parquet"
+
+ARTIFACT = "cell"
+"""The folder of an MLflow run that holds its cell's record, for a results folder elsewhere."""
 
 METRICS = ("f1", "log_loss", "rmse", "r2")
 """The scores that DVC compares and lines of the terminal have, as far as a task has them."""
@@ -56,6 +57,12 @@ def is_finished(cell: Cell) -> bool:
     return (read_record(cell.results) or {}).get("fingerprint") == cell.fingerprint
 
 
+def write(cell: Cell, record: Path) -> None:
+    """Put the files of a cell's record in place, all or none of them."""
+    with replacing(cell.results) as fresh:
+        shutil.copytree(record, fresh, dirs_exist_ok=True)
+
+
 def keep_only(dataset: str, wanted: Collection[Cell]) -> None:
     """Remove the records of all other cells; they stay in MLflow, and are downloaded when they are wanted."""
     kept = {cell.results for cell in wanted}
@@ -70,7 +77,8 @@ def write_metrics(dataset: str, models: Iterable[str]) -> None:
     They are below the dataset's name, as DVC else puts the file's path before each of them.
     """
     scores = {model: metrics(found) for model in models if (found := records(dataset, model))}
-    write_atomically(metrics_file(dataset), (json.dumps({dataset: scores}, indent=1) + "\n").encode())
+    text = json.dumps({dataset: scores}, indent=1) + "\n"
+    write_atomically(Path("data/metrics") / f"{dataset}.json", text.encode())
 
 
 def metrics(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -92,7 +100,7 @@ def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Setti
             curves = OF_KIND.get(settings.model(model).kind, ())
             trace = read_trace(RESULTS, dataset, model) if curves else None
             for name in curves if trace is not None else ():
-                if (found := curve(trace, name)) is not None:
+                if found := curve(trace, name):
                     (fresh / name).mkdir(exist_ok=True)
                     (fresh / name / f"{dataset}-{model}.csv").write_text(found)
 

@@ -1,17 +1,20 @@
 """Run the fits of a dataset: on a task runner of this machine, or as a deployment's flow runs, on workers."""
 
-from __future__ import annotations
-
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import mlflow
+from mlflow.entities import Run
+from mlflow.tracking import MlflowClient
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.deployments import run_deployment
 from prefect.events import AutomationCore
 from prefect.events.actions import ChangeFlowRunState
@@ -21,8 +24,8 @@ from prefect.futures import as_completed
 from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from tasks import machine
-from tasks.fits import runs as mlflow_runs
+from tasks import machine, tracking
+from tasks.fits import results
 from tasks.fits.cell import Cell
 from tasks.fits.fit_cell import fit_cell
 from tasks.settings import Fits
@@ -32,13 +35,44 @@ POLL_SECONDS = 2.0
 PAGE = 100
 LIVE = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
+SIGNS = ("Completed", "Failed", "Cancelled", "Crashed", "heartbeat", "Running")
 LOST = {"heartbeat": ("usboost, silent fits", 120), "Pending": ("usboost, fits that do not start", 240)}
 """Automations of Prefect's server by the event after which they wait, with the seconds until a run is lost.
 
 A heartbeat comes every 30 seconds (prefect.yaml, at `fit-one`), the first when a run's process has started.
 """
 
-ENDED = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
+
+def finished(cell: Cell) -> Run | None:
+    """Search the finished run of a cell, whoever has fitted it."""
+    runs = tracking.runs_of(cell.dataset, f"attributes.status = 'FINISHED' and tags.cell = '{cell.name}'")
+    return next((run for run in runs if run.data.tags.get("fingerprint") == cell.fingerprint), None)
+
+
+def missing(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells to be fitted: those without a record here, which nobody has fitted elsewhere either.
+
+    The record of one that was fitted elsewhere is downloaded from MLflow.
+    """
+    left = {(cell.name, cell.fingerprint): cell for cell in cells if not results.is_finished(cell)}
+    with tracking.one_sentence():
+        for run in tracking.runs_of(cells[0].dataset, "attributes.status = 'FINISHED'") if left else ():
+            key = run.data.tags.get("cell", ""), run.data.tags.get("fingerprint", "")
+            if key in left and download(left[key], run):
+                del left[key]
+    return list(left.values())
+
+
+def download(cell: Cell, run: Run) -> bool:
+    """Put the record that a run has logged among the results; a run without it does not count any more."""
+    if not MlflowClient().list_artifacts(run.info.run_id, results.ARTIFACT):
+        tracking.supersede(run.info.run_id)
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        got = MlflowClient().download_artifacts(run.info.run_id, results.ARTIFACT, folder)
+        results.write(cell, Path(got))
+    shutil.rmtree(cell.checkpoint, ignore_errors=True)
+    return True
 
 
 def task_runner(chosen: Fits) -> TaskRunner[Any]:
@@ -46,10 +80,9 @@ def task_runner(chosen: Fits) -> TaskRunner[Any]:
 
     Raises `UsboostError` if Dask is asked for and not installed.
     """
-    if chosen.runner == "threads":
-        return ThreadPoolTaskRunner(max_workers=chosen.workers)
-    if chosen.runner == "processes":
-        return ProcessPoolTaskRunner(max_workers=chosen.workers)
+    pools = {"threads": ThreadPoolTaskRunner, "processes": ProcessPoolTaskRunner}
+    if chosen.runner in pools:
+        return pools[chosen.runner](max_workers=chosen.workers)
     try:
         import dask
         from prefect_dask import DaskTaskRunner
@@ -59,22 +92,8 @@ def task_runner(chosen: Fits) -> TaskRunner[Any]:
         return DaskTaskRunner(address=chosen.dask_address)
     # Dask has malloc give every array back at once, and a training then spends half its time getting memory
     dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})
-    cluster = {
-        "n_workers": chosen.workers,
-        "threads_per_worker": 1,
-        "dashboard_address": "127.0.0.1:0",
-        "resources": {"GPU": 1},
-    }
+    cluster = {"n_workers": chosen.workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
-
-
-def annotated(chosen: Fits, cell: Cell) -> AbstractContextManager[Any]:
-    """In the block, a cell that is submitted to Dask goes to a worker with a GPU, if it needs one."""
-    if chosen.runner != "dask" or not machine.on_gpu(cell.devices):
-        return nullcontext()
-    import dask
-
-    return dask.annotate(resources={"GPU": 1})
 
 
 def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], None]) -> dict[Cell, str]:
@@ -95,10 +114,7 @@ def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], No
         if not left:
             break
         with task_runner(chosen) as runner:
-            futures = {}
-            for cell in left:
-                with annotated(chosen, cell):
-                    futures[runner.submit(task, {"cell": cell, **given})] = cell
+            futures = {runner.submit(task, {"cell": cell, **given}): cell for cell in left}
             left = []
             for future in as_completed(list(futures)):
                 cell = futures[future]
@@ -153,37 +169,27 @@ def run_on_workers(
         while waiting:
             time.sleep(POLL_SECONDS)
             for run_id, (cell, number) in list(waiting.items()):
-                run: FlowRun | None = None
+                state: State | None = None
                 with suppress(ObjectNotFound):
-                    run = client.read_flow_run(run_id)
-                reason = _reason(run)
-                if reason is None:
+                    state = client.read_flow_run(run_id).state
+                if state and state.type in LIVE:
                     continue
                 del waiting[run_id]
-                if reason == "":
+                if state and state.is_completed():
                     on_end(cell)
                     continue
                 _supersede(dataset, run_id)
-                if run and run.state and run.state.is_crashed() and number < chosen.retries:
-                    tell(f"{cell.name}: {reason}; submitted again")
-                    waiting[_submit(cell, chosen)] = (cell, number + 1)
-                else:
-                    reasons[cell] = reason
+                reason = "its flow run was deleted" if state is None else "it was cancelled"
+                if state and state.is_failed():
+                    reason = state.message or "it failed"
+                if state and state.is_crashed():
+                    reason = f"its process died ({state.message})"
+                    if number < chosen.retries:
+                        tell(f"{cell.name}: {reason}; submitted again")
+                        waiting[_submit(cell, chosen)] = (cell, number + 1)
+                        continue
+                reasons[cell] = reason
     return reasons
-
-
-def _reason(run: FlowRun | None) -> str | None:
-    """Return why a flow run has ended without a record: None while it runs, "" when it is done."""
-    if run is None or run.state is None:
-        return "its flow run was deleted"
-    state = run.state
-    if state.is_completed():
-        return ""
-    if state.is_failed():
-        return state.message or "it failed"
-    if state.is_crashed():
-        return f"its process died ({state.message})"
-    return "it was cancelled" if state.is_cancelled() or state.is_cancelling() else None
 
 
 def crash_lost_runs(client: SyncPrefectClient) -> None:
@@ -194,21 +200,18 @@ def crash_lost_runs(client: SyncPrefectClient) -> None:
     for event, (name, seconds) in LOST.items():
         if client.read_automations_by_name(name):
             continue
-        trigger = EventTrigger.model_validate(
-            {
-                "after": [f"prefect.flow-run.{event}"],
-                "expect": [*ENDED, "prefect.flow-run.heartbeat", "prefect.flow-run.Running"],
-                "match": {"prefect.resource.id": "prefect.flow-run.*"},
-                "match_related": {
-                    "prefect.resource.role": "tag",
-                    "prefect.resource.id": "prefect.tag.fits:*",
-                },
-                "for_each": ["prefect.resource.id"],
-                "posture": "Proactive",
-                "threshold": 1,
-                "within": seconds,
-            }
-        )
+        named = "prefect.resource.id"
+        waited = {
+            "after": [f"prefect.flow-run.{event}"],
+            "expect": [f"prefect.flow-run.{name}" for name in SIGNS],
+            "match": {named: "prefect.flow-run.*"},
+            "match_related": {"prefect.resource.role": "tag", named: "prefect.tag.fits:*"},
+            "for_each": [named],
+            "posture": "Proactive",
+            "threshold": 1,
+            "within": seconds,
+        }
+        trigger = EventTrigger.model_validate(waited)
         message = f"no sign of life of its worker for {seconds} seconds"
         crash = ChangeFlowRunState(name=None, state=StateType.CRASHED, message=message, force=False)
         client.create_automation(AutomationCore(name=name, trigger=trigger, actions=[crash]))
@@ -217,26 +220,22 @@ def crash_lost_runs(client: SyncPrefectClient) -> None:
 def _supersede(dataset: str, flow_run_id: UUID) -> None:
     """Let what a flow run that was given up may still be doing in MLflow not count."""
     wanted = f"attributes.status = 'RUNNING' and tags.`prefect.flow_run_id` = '{flow_run_id}'"
-    for run in mlflow_runs.of_dataset(dataset, wanted):
-        mlflow_runs.supersede(run)
+    for run in tracking.runs_of(dataset, wanted):
+        tracking.supersede(run.info.run_id)
 
 
 def _submit(cell: Cell, chosen: Fits) -> UUID:
     parameters = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
-    run: Any = run_deployment(
-        chosen.deployment,
-        parameters={**parameters, "expected": cell.fingerprint},
-        timeout=0,
-        tags=[f"fits:{cell.dataset}"],
-    )
+    parameters["expected"] = cell.fingerprint
+    tags = [f"fits:{cell.dataset}"]
+    run: Any = run_deployment(chosen.deployment, parameters=parameters, timeout=0, tags=tags)
     return UUID(str(run.id))
 
 
 def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
     """Cancel what an earlier flow of this dataset submitted and did not wait for."""
-    live = FlowRunFilter.model_validate(
-        {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
-    )
+    wanted = {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
+    live = FlowRunFilter.model_validate(wanted)
     while left := client.read_flow_runs(flow_run_filter=live, limit=PAGE):
         for run in left:
             state: Any = Cancelled(message="the fits were started anew")

@@ -1,7 +1,5 @@
 """Score a fitted model on the splits that it was not fitted to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 A server that does not answer costs these and nothing else: no fit waits for it, or fails.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading
@@ -75,19 +73,13 @@ def show_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -
 
 def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: str) -> None:
     """Show the scores of records (`tasks.fits.results`), a row for each split."""
-    rows = [
-        {
-            "model": record["model"],
-            "seed": record["seed"],
-            "split": split,
-            **{metric_name(metric): round(value, 4) for metric, value in values.items()},
-            "best round": record["best_round"],
-            "rounds": record["rounds"],
-            "fit, s": round(record["fit_seconds"], 1),
-        }
-        for record in records
-        for split, values in record["scores"].items()
-    ]
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        took = {"best round": record["best_round"], "rounds": record["rounds"]}
+        took["fit, s"] = round(record["fit_seconds"], 1)
+        for split, values in record["scores"].items():
+            scores = {metric_name(metric): round(value, 4) for metric, value in values.items()}
+            rows.append({"model": record["model"], "seed": record["seed"], "split": split, **scores, **took})
     show_table(name, rows, description)
 
 

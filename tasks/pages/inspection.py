@@ -1,7 +1,5 @@
 """Inspection of a fitted model: written beside its record, and so logged to its MLflow run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,8 @@ from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
-from usboost.models.methods.bfv_network import (
-    BFV,
-    BoostedFeatureNetworkClassifier,
-    BoostedFeatureNetworkRegressor,
-)
+from usboost.models.methods import bfv_network
+from usboost.models.methods.bfv_network import BFV
 from usboost.report.inspection import COLUMNS, FOLDER, as_shown, inspect, write
 from usboost.table.prepared import ROW
 
@@ -56,18 +51,19 @@ def write_inspection(
     )
     shown: Any = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
-    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, (Images, EncodedImages)) else ():
+    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, Images | EncodedImages) else ():
         if shown.absent is None or not shown.absent[row]:
             pixels = shown.decode(row)[0]
-            drawn = Image.fromarray(pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0))
-            images[row] = as_shown(drawn)
+            images[row] = as_shown(
+                Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, 2))
+            )
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 
 def _read(estimator: ViewsEstimator, views: Views) -> Views:
     """Return the views without the table that BFVs stand for, which the model then does not read."""
-    on_features = isinstance(estimator, BoostedFeatureNetworkClassifier | BoostedFeatureNetworkRegressor)
-    if not (on_features and BFV in views.names):
+    kinds = bfv_network.BoostedFeatureNetworkClassifier, bfv_network.BoostedFeatureNetworkRegressor
+    if not (isinstance(estimator, kinds) and BFV in views.names):
         return views
     return Views({name: views[name] for name in views.names if name != estimator.structured})
 

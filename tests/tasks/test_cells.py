@@ -15,7 +15,8 @@ from mlflow.tracking import MlflowClient
 from tasks import tracking
 from tasks.fits import results
 from tasks.fits.cell import Cell
-from tasks.fits.runs import ARTIFACT, missing, of_dataset
+from tasks.fits.results import ARTIFACT
+from tasks.fits.run_cells import missing
 from tasks.pages import mlflow_pages
 from usboost.datasets import store
 
@@ -67,7 +68,7 @@ def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
     lost = logged("fingerprint", files=False)
     assert missing([CELL]) == [CELL]
     assert results.records("ci_a", "2wl") == []
-    assert list(of_dataset("ci_a", f"tags.cell = '{CELL.name}'")) == []
+    assert list(tracking.runs_of("ci_a", f"tags.cell = '{CELL.name}'")) == []
     assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
     logged("fingerprint")
     assert missing([CELL]) == []

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tasks import settings
-from tasks.fits import results, runs
+from tasks.fits import results
 from tasks.fits.cell import Cell
 from tests.conftest import contents
 from usboost.datasets import store
@@ -40,7 +40,7 @@ def add(seed: int, fingerprint: str = "a", model: str = "2wl", rounds: int = 2) 
     trace = {"seed": seed, "round": range(1, rounds + 1), "f1_val": 0.2, "epsilon": 1.0 + seed}
     pd.DataFrame(trace).to_parquet(fit / "trace.parquet")
     pd.DataFrame({"seed": [seed], "label": [1]}).to_parquet(fit / "rows.parquet")
-    runs.write(cell(model, seed), fit)
+    results.write(cell(model, seed), fit)
 
 
 def cell(model: str, seed: int, fingerprint: str = "a") -> Cell:

@@ -24,12 +24,8 @@ def test_a_paper_workspace(tmp_path):
     before = (workspace.ROOT / "params.yaml").read_bytes()
     folder = workspace.make(tmp_path / "paper", profile="paper", datasets=["ci_a"], rounds=7, seeds=2)
     made = settings.load(folder / "params.yaml")
-    assert (made.profile, made.run.datasets, made.sizes.boosting.rounds, made.seeds) == (
-        "paper",
-        ["ci_a"],
-        7,
-        [0, 1],
-    )
+    assert (made.profile, made.run.datasets) == ("paper", ["ci_a"])
+    assert (made.sizes.boosting.rounds, made.sizes.seeds) == (7, 2)
     assert "bnn" in made.models_of("ci_a")
     stages = subprocess.run(
         ["dvc", "stage", "list"], cwd=folder, capture_output=True, text=True, check=True
