@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import platform
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +22,7 @@ def thread_share(workers: int) -> int:
 
 
 def limit_threads(threads: int) -> None:
-    """Have OpenMP, BLAS and torch use this many threads from now on.
+    """Have OpenMP and torch use this many threads from now on, and BLAS one, as every fit has it.
 
     It is for the whole process, in which fits may run side by side: a fit that set the number back would
     change that of the others, and with it the order in which their networks sum.
@@ -28,8 +30,17 @@ def limit_threads(threads: int) -> None:
     import torch
     from threadpoolctl import threadpool_limits
 
-    threadpool_limits(threads)
+    threadpool_limits({"openmp": threads, "blas": 1})
     torch.set_num_threads(threads)
+
+
+def processor() -> str:
+    """Name the processor and the instructions that torch uses: ``AMD EPYC, AVX512``, say."""
+    import torch
+
+    info = Path("/proc/cpuinfo")
+    named = re.search(r"model name\s*: (.+)", info.read_text()) if info.exists() else None
+    return f"{named[1] if named else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def on_gpu(devices: set[str]) -> bool:

@@ -104,7 +104,7 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedCell:
     """A fitted model, what its fit took, and what it predicts, by split."""
 
     model: Any  # whose rounds, and inspection, are shown
@@ -164,14 +164,15 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
             alone = features_folder(cell.dataset, cell.seed) / "scores.json"
             found["gbm"] = json.loads(alone.read_text())
     page.log(page.scores_in_words(found["scores"]))
-    record = {**of, "profile": card["profile"], "fingerprint": cell.fingerprint, **found}
+    of |= {"profile": card["profile"], "fingerprint": cell.fingerprint, "processor": machine.processor()}
+    record = {**of, **found}
     record["made"] = mlflow_pages.made_by(run_id)
     (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
     rounds.to_parquet(out / TRACE, index=False)
     return record
 
 
-def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
+def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     """Fit a dataset of the papers: the training rows, while the validation rows choose the rounds."""
     dataset, estimator = cell.dataset, cell.estimator
     card = store.read_card(prepared_folder(dataset))
@@ -197,10 +198,10 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
     bundle = bundle_of(estimator, card, name=cell.model, seed=cell.seed, scores=scores["val"], margin=margin)
     took = estimator.best_round_, seconds, logger.seconds
-    return Fitted(estimator, bundle, *took, splits["val"], predicted, scores)
+    return FittedCell(estimator, bundle, *took, splits["val"], predicted, scores)
 
 
-def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
+def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     """Fit a user's table as `usboost fit` does, watched, and score it on the test rows.
 
     What is logged as the model, and scored on the test rows, is the bundle that `usboost fit` saves, fitted
@@ -219,7 +220,7 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> Fitted:
     }
     took = found.best_round, found.seconds - logger.seconds + logger.earlier, logger.seconds
     validation, scores = (found.views, found.labels), scores_of.score(cell.task, predicted)
-    return Fitted(cell.estimator, found.bundle, *took, validation, predicted, scores)
+    return FittedCell(cell.estimator, found.bundle, *took, validation, predicted, scores)
 
 
 class _Rounds:

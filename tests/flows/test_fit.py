@@ -88,6 +88,7 @@ def test_every_task_runner_gives_the_same_numbers(by_runner, runner):
         expected, found = record(by_runner["threads"], cell), record(by_runner[runner], cell)
         assert found["scores"] == expected["scores"]
         assert found["fingerprint"] == expected["fingerprint"]
+        assert found["processor"].count(", ") == 1
     for dataset in DATASETS:
         for model in MODELS:
             pd.testing.assert_frame_equal(

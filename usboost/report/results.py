@@ -61,6 +61,7 @@ class SeedScores(BaseModel):
     margin: tuple[float, float] | None = None
     gbm: Scores | None = None
     made: dict[str, Any] | None = None
+    processor: str | None = None
 
 
 class CellRecord(SeedScores):
