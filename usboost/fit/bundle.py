@@ -28,6 +28,7 @@ from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.fit.card import Card
+from usboost.process import OwnSettings
 from usboost.table.columns.encoding import Encoding, added
 from usboost.table.columns.texts import FILE as TEXTS
 from usboost.table.columns.texts import TextParts, read_texts, texts_to_bytes
@@ -42,7 +43,7 @@ CARD, MODEL = "card.json", "model"
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(OwnSettings):
     """A fitted model, its card, and what its columns of text become."""
 
     model: Any

@@ -23,6 +23,7 @@ from usboost.fit.explain import explain_rows
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
 from usboost.models import catalogue
+from usboost.process import OwnSettings, with_own_settings
 from usboost.table.schema import describe, notes_of_table
 from usboost.table.source import FrameRows
 from usboost.table.spec import SIZE, TableSpec
@@ -34,7 +35,7 @@ LABEL = "label"
 Columns = str | Sequence[str] | None
 
 
-class _FitAttributes(BaseEstimator):  # apart, since annotations of a dataclass would be parameters
+class _FitAttributes(OwnSettings, BaseEstimator):  # apart: a dataclass's annotations are parameters
     bundle_: Bundle
     scores_: dict[str, float]
     best_round_: int
@@ -224,6 +225,7 @@ class _Multimodal(_FitAttributes):
         self.bundle_.save(Path(folder))
 
     @classmethod
+    @with_own_settings
     def load(cls, folder: Path | str, images_root: Path | str | None = None) -> Self:
         """Return the estimator of a model that `save` or `usboost fit` wrote.
 
