@@ -20,6 +20,7 @@ from flows.data import data  # noqa: E402
 from flows.flow import Dataset, Model, command, flow  # noqa: E402
 from tasks import machine, tracking  # noqa: E402
 from tasks import settings as params  # noqa: E402
+from tasks.catalog import own_table_has_changed  # noqa: E402
 from tasks.fits import results, runs  # noqa: E402
 from tasks.fits.cell import Cell, grid, of_task, plan  # noqa: E402
 from tasks.fits.fit_cell import fit_cell  # noqa: E402
@@ -42,7 +43,7 @@ class Progress:
 
     def __init__(self, dataset: str, cells: int, todo: int) -> None:
         self._total, self._done, self._began = cells, cells - todo, time.monotonic()
-        tell(f"{dataset}: {todo} of {cells} fits to make" if todo else f"{dataset}: nothing to fit")
+        tell(f"{dataset}: {todo} of {cells} fits to make")
 
     def on_end(self, cell: Cell) -> None:
         """Print the scores of a fit that has ended, wherever it was made."""
@@ -74,9 +75,12 @@ def fit(
         seeds: number of seeds; empty: as in params.yaml
         new_data: first read the raw data again, and prepare the dataset if they have changed
     """
-    if new_data:
-        data(dataset)
     settings = params.load()
+    if dataset == "user_table" and own_table_has_changed(settings):
+        tell("the table, or an image of it, has changed; it is prepared again")
+        data(dataset)
+    elif new_data:
+        data(dataset)
     chosen = list(models) or of_task(dataset, settings.models_of(dataset), settings)
     cells = grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"

@@ -14,9 +14,11 @@ runtime.configure()
 import typer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
+from flows.data import data  # noqa: E402
 from flows.flow import Dataset, Model, command, flow  # noqa: E402
 from tasks import settings as params  # noqa: E402
 from tasks import tuning  # noqa: E402
+from tasks.catalog import own_table_has_changed  # noqa: E402
 from tasks.fits.cell import of_task  # noqa: E402
 from tasks.fits.models import entry_of  # noqa: E402
 from tasks.folders import tuning_folder  # noqa: E402
@@ -55,6 +57,9 @@ def tune(
         apply: whether params.yaml gets the settings found
     """
     settings = params.load()
+    if dataset == "user_table" and own_table_has_changed(settings):
+        print("the table, or an image of it, has changed; it is prepared again", flush=True)
+        data(dataset)
     # models whose features are fitted before them have no settings of their own alone
     own = [
         name for name in settings.models_of(dataset) if not entry_of(name, dataset, settings).needs_features

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from flows.local.servers import START_SECONDS, address, home, log_of, mlflow_store, prefect_server
 from tasks.machine import if_free
 from tasks.settings import as_key
-from usboost.errors import UsboostError, options_written
+from usboost.errors import UsboostError, options_written, print_readably
 
 DRAIN_SECONDS = 10
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -100,6 +100,7 @@ def finished(result: T) -> T:
 
 def exit_on_error(work: Callable[[], Any]) -> None:
     """Do some work as a command: exit code 1 and one sentence for a user's mistake."""
+    print_readably()
     try:
         with options_written(as_key):
             work()
