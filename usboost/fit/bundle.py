@@ -65,7 +65,9 @@ class Bundle(OwnSettings):
         """The reader of rows."""
         images = None if self.card.images is None else self.card.images.form
         formats = {name: written.form for name, written in self.card.formats.items()}
-        return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
+        card, missing = self.card, tuple(self.card.missing)
+        trained = card.rows.get("train", 0)
+        return RowReader(card.columns, self.encoding, images, formats, missing, card.gaps, trained)
 
     def of_columns(self, names: list[str]) -> Bundle:
         """Return the same for rows whose columns are these, in their order."""
@@ -178,7 +180,8 @@ class Bundle(OwnSettings):
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
             in training or the table was a user's own. Images are files' bytes or base64, or missing. Or a
             source of such rows.
-        strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing.
+        strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing,
+            and a column that lacks far more values than in training.
         sets : of `answers`.
         tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
             warnings.

@@ -26,6 +26,7 @@ from usboost.table.user_table import UserTable
 
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
 
 
@@ -89,6 +90,7 @@ class Card(CardPart):
     names : of the columns that an estimator was fitted to; none where `read_and_dropped` says it.
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `columns.encoding.Encoding`.
+    gaps : the share of rows without a value, of each of the `columns`; none of cards of before.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
     rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
         then fitted to these, too, they are counted as training rows, and none as validation rows.
@@ -121,6 +123,7 @@ class Card(CardPart):
     encoders: dict[str, EncoderCard]
     dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
     texts_sha256: str = Field("", exclude_if=not_)
+    gaps: dict[str, _Share] = Field(default_factory=dict, exclude_if=not_)
     formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
     missing: list[str] = Field(default_factory=list, exclude_if=not_)
     rows: dict[str, _Count]
@@ -165,7 +168,8 @@ def card_of(
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
     answers : further fields of the card: temperature, threshold, least, margin, floor, prior, history.
     """
-    form = table.form
+    form, lacking = table.form, table.features.isna().sum()
+    lacking = world().sum(np.append(lacking.to_numpy(np.float64), len(table)))
     others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
     card = {
         "model": model,
@@ -187,6 +191,7 @@ def card_of(
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": digest_of_texts(encoding.texts),
+        "gaps": dict(zip(map(str, table.features), lacking[:-1] / lacking[-1], strict=True)),
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.spec.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},

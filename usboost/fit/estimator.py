@@ -182,7 +182,7 @@ class _Multimodal(_FitAttributes):
         Parameters
         ----------
         X : DataFrame of n rows, or an array (n, p).
-        strict : refuse what cannot be read.
+        strict : refuse what cannot be read, and a column that lacks far more values than in training.
         """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)

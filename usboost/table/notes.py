@@ -123,6 +123,38 @@ class Paths:
 
 
 @dataclass
+class Gaps:
+    """Values missing in one column, beside the rows that a model was fitted to.
+
+    Attributes
+    ----------
+    share : of the training rows that lacked one; trained : how many these were.
+    rows, count : read so far, and of these those that lack one; what cannot be read is none of them.
+    """
+
+    column: str
+    share: float
+    trained: int
+    rows: int = 0
+    count: int = 0
+
+    @property
+    def far_more(self) -> bool:
+        """Whether chance does not explain them, and they double the share, or halve that of the others."""
+        share = (self.share * self.trained + 1) / (self.trained + 2)
+        expected, found = self.rows * share, self.count / max(self.rows, 1)
+        by_chance = expected + 4 * (expected * (1 - share)) ** 0.5
+        return self.count > by_chance and (found > 2 * share or 1 - found < (1 - share) / 2)
+
+    def __str__(self) -> str:
+        usual = f"{self.share:.1%}" if self.share else "none"
+        return (
+            f"column {self.column!r}: {self.count:,} of {self.rows:,} values are missing, of the training rows' "
+            f"{usual}; it may have been lost on the way"
+        )
+
+
+@dataclass
 class Tally:
     """Counts of what was found in rows while they were read for a model.
 
@@ -130,7 +162,7 @@ class Tally:
     ----------
     rows : read so far; without : how many of them have no image, by column of images.
     paths : of images, by column.
-    misfits : by column.
+    misfits, gaps : by column.
     ignored : columns that the model does not know.
     """
 
@@ -138,6 +170,7 @@ class Tally:
     without: dict[str, int] = field(default_factory=dict)
     paths: tuple[Paths, ...] = ()
     misfits: dict[str, Misfits] = field(default_factory=dict)
+    gaps: dict[str, Gaps] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
     def of(self, column: str, what: What) -> Misfits:
@@ -155,7 +188,8 @@ def notes_of_rows(tally: Tally) -> list[str]:
     found = []
     if tally.ignored:
         found.append(f"columns ignored, since the model does not know them: {', '.join(tally.ignored)}")
-    return [*found, *sentences(tally.paths, tally.misfits.values())]
+    lacking = [str(each) for each in tally.gaps.values() if each.far_more]
+    return [*found, *lacking, *sentences(tally.paths, tally.misfits.values())]
 
 
 def notes_of_images(rows: int, without: Mapping[str, int]) -> list[str]:
