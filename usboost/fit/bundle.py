@@ -27,12 +27,12 @@ from usboost.errors import UsboostError, option, warn
 from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
-from usboost.fit.card import Card
+from usboost.fit.card import Card, plain_parameters
 from usboost.process import OwnSettings
 from usboost.table.columns.encoding import Encoding, added
 from usboost.table.columns.texts import FILE as TEXTS
 from usboost.table.columns.texts import TextParts, read_texts, texts_to_bytes
-from usboost.table.notes import Tally, notes_of_rows
+from usboost.table.notes import Tally, check_paths, notes_of_rows
 from usboost.table.prepared import as_file
 from usboost.table.rows import RowReader
 from usboost.table.source import INDEX_COLUMN, FrameRows, Source
@@ -73,6 +73,10 @@ class Bundle(OwnSettings):
         """Return the same for rows whose columns are these, in their order."""
         names = [] if names == self.card.read_and_dropped else names
         return replace(self, card=self.card.model_copy(update={"names": names}))
+
+    def fitted_with(self, parameters: Mapping[str, Any]) -> Bundle:
+        """Return the same, that an estimator fitted with these parameters is loaded from."""
+        return replace(self, card=self.card.model_copy(update={"parameters": plain_parameters(parameters)}))
 
     @property
     def task(self) -> Task:
@@ -192,6 +196,7 @@ class Bundle(OwnSettings):
         parts = [self.predicted(batch.views) for batch in batches]
         if not parts:
             raise UsboostError("no rows to predict")
+        check_paths(rows, tally.paths)
         for each in notes_of_rows(tally):
             tell(each)
         return self.answers(np.concatenate(parts), sets=sets)

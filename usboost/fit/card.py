@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import eq, not_
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
+from usboost.data.value import canonical
 from usboost.datasets.image_files import Aspect
 from usboost.datasets.image_store import CardPart
 from usboost.datasets.store import EncoderCard
@@ -97,6 +99,7 @@ class Card(CardPart):
     prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
         a prepared dataset whose card does not say it.
     history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
+    parameters : what an estimator was given, or what stands for it of a command's options, for another fit.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
     """
 
@@ -130,6 +133,7 @@ class Card(CardPart):
     scores: dict[str, FiniteFloat | None]
     prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
     history: dict[str, list[FiniteFloat]] = Field(default_factory=dict, exclude_if=not_)
+    parameters: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
     seed: int
     table: str
     sha256: str
@@ -148,6 +152,33 @@ class Card(CardPart):
         if len({len(values) for values in self.history.values()}) > 1:
             raise ValueError("the history has not the same rounds throughout")
         return self
+
+
+OF_PROCESS = frozenset({"callbacks", "images_root", "random_state"})
+"""Parameters of an estimator that are not another process's; the card has the seed."""
+
+
+def plain_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some parameters that JSON can hold, as it holds them, without those `OF_PROCESS`."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, Mapping):
+            return {canonical(key): plain(each) for key, each in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            return [plain(each) for each in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TypeError
+        if value is None or isinstance(value, (str, bool, int, float)):
+            return value
+        raise TypeError
+
+    found = {}
+    for name in given.keys() - OF_PROCESS:
+        with suppress(TypeError):
+            found[name] = plain(given[name])
+    return dict(sorted(found.items()))
 
 
 def card_of(

@@ -19,6 +19,7 @@ from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles
 from usboost.fit.build import fit as fit_table
 from usboost.fit.bundle import Bundle
+from usboost.fit.card import OF_PROCESS
 from usboost.fit.explain import explain_rows
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
@@ -111,7 +112,8 @@ class _Multimodal(_FitAttributes):
             callbacks=[*(self.callbacks or ()), *limit],
             **vars(FitOptions.of(given, seed=seed)),
         )
-        self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
+        bundle = fitted.bundle.of_columns(list(self.feature_names_in_))
+        self.bundle_, self.scores_ = bundle.fitted_with(self.get_params(deep=False)), fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         self._loaded()
         return self
@@ -241,9 +243,9 @@ class _Multimodal(_FitAttributes):
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
         images = card.images
         made = cls(model=card.model, images=images.columns if images else None, random_state=card.seed)
-        made.set_params(images_root=images_root)
-        if images:
-            made.set_params(size=images.size[0])
+        made.set_params(images_root=images_root, **({"size": images.size[0]} if images else {}))
+        kept = made.get_params(deep=False).keys() & card.parameters.keys() - OF_PROCESS
+        made.set_params(**{name: card.parameters[name] for name in kept})
         made.bundle_ = found
         made.scores_ = {key: value for key, value in card.scores.items() if value is not None}
         names = card.names or card.read_and_dropped

@@ -149,8 +149,8 @@ class Gaps:
     def __str__(self) -> str:
         usual = f"{self.share:.1%}" if self.share else "none"
         return (
-            f"column {self.column!r}: {self.count:,} of {self.rows:,} values are missing, of the training rows' "
-            f"{usual}; it may have been lost on the way"
+            f"column {self.column!r}: {self.count:,} of {self.rows:,} values are missing, of the training "
+            f"rows' {usual}; it may have been lost on the way"
         )
 
 
