@@ -92,7 +92,7 @@ class Card(CardPart):
     names : of the columns that an estimator was fitted to; none where `read_and_dropped` says it.
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `columns.encoding.Encoding`.
-    gaps : the share of rows without a value, of each of the `columns`; none of cards of before.
+    gaps : the share of rows without a value, or image, by column; none of cards of before.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
     rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
         then fitted to these, too, they are counted as training rows, and none as validation rows.
@@ -222,7 +222,10 @@ def card_of(
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": digest_of_texts(encoding.texts),
-        "gaps": dict(zip(map(str, table.features), lacking[:-1] / lacking[-1], strict=True)),
+        "gaps": {
+            **dict(zip(map(str, table.features), lacking[:-1] / lacking[-1], strict=True)),
+            **{column: count / lacking[-1] for column, count in table.without.items()},
+        },
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.spec.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},

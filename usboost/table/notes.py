@@ -122,6 +122,10 @@ class Paths:
         return f"{self.lost:,} {what} to no file in column {self.column!r}, {self.first} first"
 
 
+SEVERAL = 10
+"""Missing values of a column from which on it may be lost as a whole; fewer are gaps."""
+
+
 @dataclass
 class Gaps:
     """Values missing in one column, beside the rows that a model was fitted to.
@@ -140,11 +144,12 @@ class Gaps:
 
     @property
     def far_more(self) -> bool:
-        """Whether chance does not explain them, and they double the share, or halve that of the others."""
+        """Whether they are several, chance does not explain them, and they double the share, or halve that of
+        the others."""
         share = (self.share * self.trained + 1) / (self.trained + 2)
         expected, found = self.rows * share, self.count / max(self.rows, 1)
         by_chance = expected + 4 * (expected * (1 - share)) ** 0.5
-        return self.count > by_chance and (found > 2 * share or 1 - found < (1 - share) / 2)
+        return self.count > max(by_chance, SEVERAL - 1) and (found > 2 * share or 1 - found < (1 - share) / 2)
 
     def __str__(self) -> str:
         usual = f"{self.share:.1%}" if self.share else "none"

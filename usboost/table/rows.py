@@ -142,6 +142,10 @@ class RowReader:
                 tally.without[each] += int(missing)
             first += n
             tally.rows = first
+            for reader in readers:
+                if (gap := tally.gaps.get(reader.column)) is not None:
+                    told = reader.misfits.count + reader.paths.lost
+                    gap.rows, gap.count = first, tally.without[reader.column] - told
             yield Rows(first - n, raw, views, absent)
         for found in tally.misfits.values():
             found.check()
