@@ -179,11 +179,11 @@ class _Multimodal(_FitAttributes):
 
         Numbers, dates and images that cannot be read count as missing; a `UsboostWarning` says how many.
 
-        Raises `UsboostError` if a column is missing, or no value of one can be read.
+        Raises `UsboostError` if a column is missing, or no value of one (no image of several) can be read.
 
         Parameters
         ----------
-        X : DataFrame of n rows, or an array (n, p).
+        X : DataFrame of n rows, or an array (n, p); images may be Pillow's, or uint8 arrays, too.
         strict : refuse what cannot be read, and a column that lacks far more values than in training.
         """
         check_is_fitted(self, "bundle_")

@@ -72,7 +72,8 @@ class Misfits:
 
         Raises UsboostError, with what is wrong with the first.
         """
-        if self.wrong and self.wrong == self.given:
+        no_image = self.what == "images" and self.count == self.given > 1  # one may well be damaged
+        if (self.wrong and self.wrong == self.given) or no_image:
             raise self._refused(f"its {self.given:,} values" if self.given > 1 else "")
 
     def _refused(self, values: str) -> UsboostError:
