@@ -14,6 +14,7 @@ from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
 from tasks import machine, tracking
 from tasks import settings as params
+from tasks.catalog import own_table_has_changed
 from tasks.fits import results, run_cells
 from tasks.fits.cell import Cell, grid, of_task, plan
 from tasks.fits.fit_cell import fit_cell
@@ -43,9 +44,12 @@ def fit(
         seeds: number of seeds; empty: as in params.yaml
         new_data: first read the raw data again, and prepare the dataset if they have changed
     """
-    if new_data:
-        data(dataset)
     settings = params.load()
+    if dataset == "user_table" and own_table_has_changed(settings):
+        tell("the table, or an image of it, has changed; it is prepared again")
+        data(dataset)
+    elif new_data:
+        data(dataset)
     chosen = list(models) or of_task(dataset, settings.models_of(dataset), settings)
     cells = grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"
@@ -54,7 +58,7 @@ def fit(
             tracking.experiment_id(f"usboost-{settings.profile}")
         todo = run_cells.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
-        tell(f"{dataset}: {len(todo)} of {len(cells)} fits to make" if todo else f"{dataset}: nothing to fit")
+        tell(f"{dataset}: {len(todo)} of {len(cells)} fits to make")
         ended = count(1 + len(cells) - len(todo))
 
         def on_end(cell: Cell) -> None:

@@ -1,24 +1,29 @@
 """The datasets by name: where their raw files come from and how they are prepared."""
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.settings import Settings
+from tasks.folders import raw_folder
+from tasks.settings import Settings, UserTableSettings
 from usboost.data.progress import Progress
 from usboost.datasets import census, imagenet, sequences
 from usboost.datasets import covertype as ct
+from usboost.datasets.image_files import identity
 from usboost.datasets.sources import RemoteFile, find_source, sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.files import digest
+from usboost.table.source import TableFile
 from usboost.table.spec import SIZE
 
 POINTER = "source.json"
@@ -53,7 +58,11 @@ def _copy(folder: Path, settings: Settings, cache: Path, *, source: str, files: 
 
 
 def _point(folder: Path, target: Path, digest: str) -> None:
-    (folder / POINTER).write_text(json.dumps({"path": str(target.resolve()), "digest": digest}))
+    (folder / POINTER).write_text(json.dumps(_pointer(target, digest)))
+
+
+def _pointer(target: Path, digest: str) -> dict[str, str]:
+    return {"path": str(target.resolve()), "digest": digest}
 
 
 def _raw(folder: Path) -> Path:
@@ -115,12 +124,44 @@ def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) ->
 
 
 def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
+    (folder / POINTER).write_text(json.dumps(_pointer_of_table(settings)))
+
+
+def own_table_has_changed(settings: Settings) -> bool:
+    """Return whether a user's table, or a file of its images, is other than what was prepared.
+
+    Not where nothing was prepared yet, or the table is gone: what was prepared of it stays.
+    """
+    pointer, table = raw_folder("user_table") / POINTER, settings.user_table.table
+    if settings.generated("user_table") or table is None or not Path(table).expanduser().exists():
+        return False
+    return pointer.is_file() and json.loads(pointer.read_text()) != _pointer_of_table(settings)
+
+
+def _pointer_of_table(settings: Settings) -> dict[str, str]:
+    """Return where a user's table is, its digest, and one of the names, sizes and times of its images."""
     if settings.user_table.table is None:
         raise UsboostError("params.yaml: user_table.table is empty; give the path of your table")
     table = Path(settings.user_table.table).expanduser()
     if not table.exists():
         raise UsboostError(f"the table {table}, which params.yaml names as user_table.table, does not exist")
-    _point(folder, table, digest(table))
+    pointer, images = _pointer(table, digest(table)), hashlib.sha256()
+    for path in files_of_images(settings.user_table):
+        images.update(identity(path).encode())
+    return {**pointer, "images": images.hexdigest()} if settings.user_table.image else pointer
+
+
+def files_of_images(chosen: UserTableSettings) -> Iterator[Path]:
+    """Yield the files that a user's table names as images, as far as they are there."""
+    spec = chosen.spec()
+    file = TableFile.open(Path(chosen.table or "").expanduser(), spec.images_root)
+    for column in [each for each in spec.image if each in file.names]:  # one without is refused elsewhere
+        for batch in file.batches([column], 4096):
+            for value in batch[column].to_pylist():
+                path = value.get("path") if isinstance(value, dict) else value
+                with suppress(OSError, ValueError):  # no path
+                    if isinstance(path, str) and (file.folder / path).is_file():
+                        yield file.folder / path
 
 
 def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:

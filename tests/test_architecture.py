@@ -32,7 +32,7 @@ LAYERS = (
     {"usboost.data"},
     {"usboost.losses", "usboost.evaluation"},
     {"usboost.files", "usboost.shards"},
-    {"usboost.errors"},
+    {"usboost.errors", "usboost.process"},
 )
 """From the top down. A module imports from its own room and from lower layers; tasks know nothing of the
 command line, datasets and learners nothing of each other, tables nothing of learners."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import re
 import sys
@@ -143,6 +144,26 @@ def silenced(message: str = "") -> Iterator[None]:
             _silent.pop()
             if not _silent:
                 first.__exit__(None, None, None)
+
+
+_IN_ASCII = {"±": "+/-", "−": "-", "–": "-", "—": "-", "×": "x", "≤": "<=", "≥": ">=", "…": "...", "·": "*"}
+
+
+def _readable(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    written = (_IN_ASCII.get(each, each.encode("ascii", "backslashreplace").decode()) for each in signs)
+    return "".join(written), error.end
+
+
+def print_readably() -> None:
+    r"""Let this process print what the encoding of its output lacks as near as it can: +/- or \xe9, say."""
+    codecs.register_error("readable", _readable)
+    for stream in (sys.stdout, sys.stderr):
+        # else somebody has chosen
+        if getattr(stream, "errors", "") in ("strict", "surrogateescape", "backslashreplace"):
+            stream.reconfigure(errors="readable")  # type: ignore[union-attr]
 
 
 _OPTION = re.compile(r"`([a-z][a-z_]*)(?:=([^`]*))?`")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from flows.local.servers import START_SECONDS, address, home, log_of, mlflow_store, prefect_server
 from tasks.machine import locked
 from tasks.settings import as_key
-from usboost.errors import UsboostError, rewrite_options
+from usboost.errors import UsboostError, print_readably, rewrite_options
 
 DRAIN_SECONDS = 10
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -94,6 +94,7 @@ def finished(result: T) -> T:
 @contextmanager
 def exit_on_error() -> Iterator[None]:
     """Have a command's block end in exit code 1 and one sentence for a user's mistake."""
+    print_readably()
     try:
         yield
     except UsboostError as error:

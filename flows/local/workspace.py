@@ -9,7 +9,9 @@ an option that names the change.
 """
 
 import io
+import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,6 +23,7 @@ import yaml as plain_yaml
 
 from flows.local import runtime, servers
 from tasks import settings as params
+from tasks.catalog import files_of_images
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.models import catalogue
@@ -31,6 +34,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 IGNORED = "/data/\n/reports/\n/.usboost/\n/dvc_plots/\n"
 COPIED = ("params.yaml", "dvc.yaml", ".dvcignore", "prefect.yaml")
+OWN = "  # your own\n"
+"""Ends the lines of dvc.yaml that name a user's table and images."""
+
 CODE = ("flows", "tasks", "usboost")
 """Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
 
@@ -58,7 +64,7 @@ def make(
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
     new, editor = not (folder / "params.yaml").exists(), params.editor()
-    document = editor.load(((ROOT if new else folder) / "params.yaml").read_text())
+    document = editor.load(((ROOT if new else folder) / "params.yaml").read_text(encoding="utf-8"))
     name = document["profile"] = profile or document["profile"]
     if name not in document["profiles"]:
         raise UsboostError(f"params.yaml has no profile {name!r}; it has {', '.join(document['profiles'])}")
@@ -96,6 +102,10 @@ def make(
         _call(folder, "dvc", "init", "--quiet", "--force")
         for copied in (".dvc/config", *COPIED[1:]):
             write_atomically(folder / copied, (ROOT / copied).read_bytes())
+    if "user_table.table" in (changes or {}):
+        stages = folder / "dvc.yaml"
+        chosen = params.UserTableSettings.model_validate(dict(document["user_table"]))
+        write_atomically(stages, depending_on(chosen, stages.read_text(encoding="utf-8")).encode())
     if new or any((profile, datasets, rounds, seeds, changes)):
         text = io.StringIO()
         editor.dump(document, text)
@@ -114,6 +124,28 @@ def make(
         _call(folder, "git", "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
         _call(folder, "git", "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
+
+
+def depending_on(chosen: params.UserTableSettings | None, stages: str) -> str:
+    """Return dvc.yaml with stages of data that depend on a user's table and the folder of its images.
+
+    Not on a folder that holds the table, too, or more: much else may be there.
+
+    Parameters
+    ----------
+    chosen : user_table of params.yaml; None: they depend on no table.
+    stages : a dvc.yaml.
+    """
+    lines = [line for line in stages.splitlines(keepends=True) if not line.endswith(OWN)]
+    own = [] if chosen is None else ["${user_table.table}"]
+    folders = {str(path.parent.resolve()) for path in files_of_images(chosen)} if chosen else set()
+    if chosen and folders:
+        common = os.path.commonpath(folders)
+        if not Path(chosen.table or "").resolve().is_relative_to(common):
+            own.append(common)
+    place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1
+    lines[place:place] = [f"        - {json.dumps(each, ensure_ascii=False)}{OWN}" for each in own]
+    return "".join(lines)
 
 
 def _call(folder: Path, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -165,8 +197,10 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
 
 def differences(folder: Path) -> list[str]:
     """Name the files of a workspace that are not as the checkout has them."""
-    there = [name for name in COPIED if (folder / name).is_file()]
-    return [name for name in there if (folder / name).read_bytes() != (ROOT / name).read_bytes()]
+    found = {name: (folder / name).read_text("utf-8") for name in COPIED if (folder / name).is_file()}
+    if "dvc.yaml" in found:
+        found["dvc.yaml"] = depending_on(None, found["dvc.yaml"])
+    return [name for name, text in found.items() if text != (ROOT / name).read_text("utf-8")]
 
 
 def _changes(given: list[str]) -> dict[str, Any]:

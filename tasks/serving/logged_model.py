@@ -211,6 +211,10 @@ def scores_of(run: Run, split: str) -> dict[str, float]:
     return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
 
 
+_LONGEST = 200
+"""Characters of a registered model's name: MLflow's databases, and folders named by it, take 256 bytes."""
+
+
 def register(folder: Path, name: str) -> str:
     """Log a saved model as an MLflow run, register it and give it the alias; its URI.
 
@@ -223,6 +227,10 @@ def register(folder: Path, name: str) -> str:
     """
     if not name or set(name) & set("/:"):
         raise UsboostError(f"{name!r} is no name for a model in MLflow; use letters, digits, - and _")
+    if len(name) > _LONGEST:
+        raise UsboostError(
+            f"the name {name[:20] + '…'!r} of a model has {len(name)} characters; give at most {_LONGEST}"
+        )
     card = bundles.load(folder).card
     tags = {"model": card.model, "table": card.table, "title": catalogue.title(card.model), "task": card.task}
     tags |= {"seed": str(card.seed), **({"input.table": f"sha256:{card.sha256}"} if card.sha256 else {})}

@@ -93,7 +93,9 @@ def test_what_cannot_be_read_is_missing_counted_and_said(table, model, tmp_path,
     model.save(tmp_path / "m")
     done = run("predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--batch", 7)
     notes = [re.sub(r"note: | \(line [589]\)", "", each) for each in done.stderr.splitlines()]
-    assert notes == ["60 of 60 rows have no image", *expected]
+    assert notes[0] == "60 of 60 rows have no image"
+    assert "column 'photo': 60 of 60 values are missing" in notes[1]
+    assert notes[2:] == expected
     missing = frame.copy()
     missing.loc[[6, 9], "a"], missing.loc[3, "day"], missing.loc[[7, 8], "town"] = np.nan, pd.NaT, None
     missing["photo"] = None

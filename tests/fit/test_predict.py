@@ -145,7 +145,7 @@ def test_a_row_without_image(model, demo, tmp_path):
     (tmp_path / "images").symlink_to(demo.parent / "images")
     table = tmp_path / "table.csv"
     frame.to_csv(table, index=False)
-    assert "is a link that leads out of" in refused("predict", model, table, "--out", tmp_path / "p.parquet")
+    accepted("predict", model, table, "--out", tmp_path / "linked.csv")
     (tmp_path / "images").unlink()
     (tmp_path / "images").mkdir()
     for k in range(6):

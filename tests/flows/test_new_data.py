@@ -39,7 +39,7 @@ def rows(own) -> int:
 def test_new_rows_are_prepared_and_fitted_and_without_any_nothing_is(own):
     nightly(own)
     before = rows(own)
-    assert "nothing to fit" in nightly(own).stdout
+    assert "0 of 1 fits to make" in nightly(own).stdout
     table = pd.read_csv(own.folder / "mine/table.csv")
     pd.concat([table, table.head(30)]).to_csv(own.folder / "mine/table.csv", index=False)
     assert "1 of 1 fits to make" in nightly(own).stdout

@@ -344,13 +344,11 @@ def test_wrong_images_are_named(demo: Path, tmp_path: Path) -> None:
     for path in table["image"]:
         (folder / path).write_bytes((demo / path).read_bytes())
     (tmp_path / "secret.png").write_bytes((demo / "images" / "00000.png").read_bytes())
-    (folder / "link.png").symlink_to(tmp_path / "secret.png")
     (folder / "empty.png").write_bytes(b"")
     (folder / "cut.png").write_bytes((demo / "images" / "00000.png").read_bytes()[:80])
     for value, message in (
         ("../secret.png", r"table\.csv, row 5: '\.\./secret\.png' is not a path inside"),
         (str(tmp_path / "secret.png"), "row 5: .* holds an absolute path"),
-        ("link.png", "row 5: 'link.png' is a link that leads out of"),
         ("images", "row 5, 'images' is not a file"),
         ("empty.png", r"row 5, 'empty\.png' is empty"),
         ("cut.png", r"row 5, 'cut\.png' cannot be read as an image"),

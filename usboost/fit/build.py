@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from usboost.boosting.callbacks import Callback
@@ -221,4 +221,8 @@ def fit(
         model.set_params(fast_predict=True)
     answers = vars(AnswerOptions.of(vars(chosen)))
     model = on_device(model, chosen.device)
-    return TableFit(table, model, name, callbacks=callbacks or (), keep=keep, **answers).run()
+    fitted = TableFit(table, model, name, callbacks=callbacks or (), keep=keep, **answers).run()
+    spec = table.spec
+    given = {**vars(spec), **vars(images or ImageOptions()), **vars(chosen), "images": spec.image or None}
+    given["drop"] = [*spec.drop, *([spec.weight] if spec.weight else [])]
+    return replace(fitted, bundle=fitted.bundle.fitted_with({"model": name, **given}))

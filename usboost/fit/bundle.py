@@ -27,11 +27,12 @@ from usboost.errors import UsboostError, warn
 from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
-from usboost.fit.card import Card
+from usboost.fit.card import Card, plain_parameters
+from usboost.process import OwnSettings
 from usboost.table.columns.encoding import Encoding, added
 from usboost.table.columns.texts import FILE as TEXTS
 from usboost.table.columns.texts import TextParts, read_texts, texts_to_bytes
-from usboost.table.notes import Tally, notes_of_rows
+from usboost.table.notes import Tally, check_paths, notes_of_rows
 from usboost.table.prepared import as_file
 from usboost.table.rows import RowReader
 from usboost.table.source import INDEX_COLUMN, FrameRows, Source
@@ -42,7 +43,7 @@ CARD, MODEL = "card.json", "model"
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(OwnSettings):
     """A fitted model, its card, and what its columns of text become."""
 
     model: Any
@@ -64,12 +65,18 @@ class Bundle:
         """The reader of rows."""
         images = None if self.card.images is None else self.card.images.form
         formats = {name: written.form for name, written in self.card.formats.items()}
-        return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
+        card, missing = self.card, tuple(self.card.missing)
+        trained = card.rows.get("train", 0)
+        return RowReader(card.columns, self.encoding, images, formats, missing, card.gaps, trained)
 
     def of_columns(self, names: list[str]) -> Bundle:
         """Return the same for rows whose columns are these, in their order."""
         names = [] if names == self.card.read_and_dropped else names
         return replace(self, card=self.card.model_copy(update={"names": names}))
+
+    def fitted_with(self, parameters: Mapping[str, Any]) -> Bundle:
+        """Return the same, that an estimator fitted with these parameters is loaded from."""
+        return replace(self, card=self.card.model_copy(update={"parameters": plain_parameters(parameters)}))
 
     @property
     def task(self) -> Task:
@@ -177,7 +184,8 @@ class Bundle:
         rows : the columns that the model was fitted to, in any order; a number may be missing where one was
             in training or the table was a user's own. Images are files' bytes or base64, or missing. Or a
             source of such rows.
-        strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing.
+        strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing,
+            and a column that lacks far more values than in training.
         sets : of `answers`.
         tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
             warnings.
@@ -188,6 +196,7 @@ class Bundle:
         parts = [self.predicted(batch.views) for batch in batches]
         if not parts:
             raise UsboostError("no rows to predict")
+        check_paths(rows, tally.paths)
         for each in notes_of_rows(tally):
             tell(each)
         return self.answers(np.concatenate(parts), sets=sets)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from operator import eq, not_
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
+from usboost.data.value import canonical
 from usboost.datasets.image_files import Aspect
 from usboost.datasets.image_store import CardPart
 from usboost.datasets.store import EncoderCard
@@ -26,6 +28,7 @@ from usboost.table.user_table import UserTable
 
 _Count = Annotated[int, Field(ge=0)]
 _Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
 
 
@@ -89,12 +92,14 @@ class Card(CardPart):
     names : of the columns that an estimator was fitted to; none where `read_and_dropped` says it.
     texts_sha256 : of the file that holds what columns of text become.
     imputation, encoders, dates : how columns become views, see `columns.encoding.Encoding`.
+    gaps : the share of rows without a value, or image, by column; none of cards of before.
     formats : how numbers and dates that are text are written; missing : further values that count as missing.
     rows, scores : of the training and the validation rows; the scores are of the latter. Where the model was
         then fitted to these, too, they are counted as training rows, and none as validation rows.
     prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
         a prepared dataset whose card does not say it.
     history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
+    parameters : what an estimator was given, or what stands for it of a command's options, for another fit.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
     """
 
@@ -121,12 +126,14 @@ class Card(CardPart):
     encoders: dict[str, EncoderCard]
     dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
     texts_sha256: str = Field("", exclude_if=not_)
+    gaps: dict[str, _Share] = Field(default_factory=dict, exclude_if=not_)
     formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
     missing: list[str] = Field(default_factory=list, exclude_if=not_)
     rows: dict[str, _Count]
     scores: dict[str, FiniteFloat | None]
     prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
     history: dict[str, list[FiniteFloat]] = Field(default_factory=dict, exclude_if=not_)
+    parameters: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
     seed: int
     table: str
     sha256: str
@@ -147,6 +154,33 @@ class Card(CardPart):
         return self
 
 
+OF_PROCESS = frozenset({"callbacks", "images_root", "random_state"})
+"""Parameters of an estimator that are not another process's; the card has the seed."""
+
+
+def plain_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some parameters that JSON can hold, as it holds them, without those `OF_PROCESS`."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, Mapping):
+            return {canonical(key): plain(each) for key, each in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+            return [plain(each) for each in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TypeError
+        if value is None or isinstance(value, (str, bool, int, float)):
+            return value
+        raise TypeError
+
+    found = {}
+    for name in given.keys() - OF_PROCESS:
+        with suppress(TypeError):
+            found[name] = plain(given[name])
+    return dict(sorted(found.items()))
+
+
 def card_of(
     table: UserTable,
     encoding: Encoding,
@@ -165,7 +199,8 @@ def card_of(
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
     answers : further fields of the card: temperature, threshold, least, margin, floor, prior, history.
     """
-    form = table.form
+    form, lacking = table.form, table.features.isna().sum()
+    lacking = world().sum(np.append(lacking.to_numpy(np.float64), len(table)))
     others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
     card = {
         "model": model,
@@ -187,6 +222,10 @@ def card_of(
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": digest_of_texts(encoding.texts),
+        "gaps": {
+            **dict(zip(map(str, table.features), lacking[:-1] / lacking[-1], strict=True)),
+            **{column: count / lacking[-1] for column, count in table.without.items()},
+        },
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.spec.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},

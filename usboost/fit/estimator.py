@@ -19,10 +19,12 @@ from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles
 from usboost.fit.build import fit as fit_table
 from usboost.fit.bundle import Bundle
+from usboost.fit.card import OF_PROCESS
 from usboost.fit.explain import explain_rows
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
 from usboost.models import catalogue
+from usboost.process import OwnSettings, with_own_settings
 from usboost.table.schema import describe, notes_of_table
 from usboost.table.source import FrameRows
 from usboost.table.spec import SIZE, TableSpec
@@ -34,7 +36,7 @@ LABEL = "label"
 Columns = str | Sequence[str] | None
 
 
-class _FitAttributes(BaseEstimator):  # apart, since annotations of a dataclass would be parameters
+class _FitAttributes(OwnSettings, BaseEstimator):  # apart: a dataclass's annotations are parameters
     bundle_: Bundle
     scores_: dict[str, float]
     best_round_: int
@@ -110,7 +112,8 @@ class _Multimodal(_FitAttributes):
             callbacks=[*(self.callbacks or ()), *limit],
             **vars(FitOptions.of(given, seed=seed)),
         )
-        self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
+        bundle = fitted.bundle.of_columns(list(self.feature_names_in_))
+        self.bundle_, self.scores_ = bundle.fitted_with(self.get_params(deep=False)), fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         self._loaded()
         return self
@@ -176,12 +179,12 @@ class _Multimodal(_FitAttributes):
 
         Numbers, dates and images that cannot be read count as missing; a `UsboostWarning` says how many.
 
-        Raises `UsboostError` if a column is missing, or no value of one can be read.
+        Raises `UsboostError` if a column is missing, or no value of one (no image of several) can be read.
 
         Parameters
         ----------
-        X : DataFrame of n rows, or an array (n, p).
-        strict : refuse what cannot be read.
+        X : DataFrame of n rows, or an array (n, p); images may be Pillow's, or uint8 arrays, too.
+        strict : refuse what cannot be read, and a column that lacks far more values than in training.
         """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
@@ -224,6 +227,7 @@ class _Multimodal(_FitAttributes):
         self.bundle_.save(Path(folder))
 
     @classmethod
+    @with_own_settings
     def load(cls, folder: Path | str, images_root: Path | str | None = None) -> Self:
         """Return the estimator of a model that `save` or `usboost fit` wrote.
 
@@ -239,9 +243,9 @@ class _Multimodal(_FitAttributes):
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
         images = card.images
         made = cls(model=card.model, image=images.columns if images else None, random_state=card.seed)
-        made.set_params(images_root=images_root)
-        if images:
-            made.set_params(size=images.size[0])
+        made.set_params(images_root=images_root, **({"size": images.size[0]} if images else {}))
+        kept = made.get_params(deep=False).keys() & card.parameters.keys() - OF_PROCESS
+        made.set_params(**{name: card.parameters[name] for name in kept})
         made.bundle_ = found
         made.scores_ = {key: value for key, value in card.scores.items() if value is not None}
         names = card.names or card.read_and_dropped

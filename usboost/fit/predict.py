@@ -57,7 +57,8 @@ def predict(
     out : a ``.parquet`` or ``.csv`` file; appears when it is complete.
     batch : rows at a time.
     keep : columns of the table that the output holds too.
-    strict : refuse values and images that cannot be read, instead of counting them as missing.
+    strict : refuse values and images that cannot be read, instead of counting them as missing, and columns
+        that lack far more values than in training.
     images_root : see `usboost.table.source.TableFile`.
     sets : write the classes that may be a row's, too: ``set``, JSON, see `Bundle.sets`.
     explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.

@@ -19,6 +19,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.learners.tree import Tree
+from usboost.process import OwnSettings
 from usboost.shards.collective import world
 
 
@@ -202,7 +203,7 @@ def one_for_each_row(y: Any, n: int, what: str) -> np.ndarray:
     return values
 
 
-class ViewsEstimator(BaseEstimator):
+class ViewsEstimator(OwnSettings, BaseEstimator):
     """Base of classifiers and regressors on views.
 
     A subclass implements ``_fit(views, y, context)``, which trains on y as `ViewsClassifier` or

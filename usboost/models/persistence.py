@@ -23,6 +23,7 @@ from usboost.learners.base import check_writable
 from usboost.learners.networks.architectures import published_features, read_weights
 from usboost.models.base import MODELS
 from usboost.models.settings import backbones, settings_from_json, settings_to_json
+from usboost.process import with_own_settings
 
 FORMAT = 3
 
@@ -32,6 +33,7 @@ _NAMES = ("columns", "feature_names_in")  # of models that have them
 _MOST_CLASSES = 100_000
 
 
+@with_own_settings
 def save(model: Any, folder: Path | str) -> None:
     """Write a fitted model to a folder, whole or not at all.
 
@@ -75,6 +77,7 @@ def save(model: Any, folder: Path | str) -> None:
         (partial / "model.json").write_text(json.dumps(document, indent=1))
 
 
+@with_own_settings
 def load(folder: Path | str) -> Any:
     """Read a model that `save` wrote; it predicts the same.
 

@@ -18,9 +18,10 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
+from usboost.process import OwnSettings
 
 
-class _SplitColumns(BaseEstimator):
+class _SplitColumns(OwnSettings, BaseEstimator):
     """Columns dealt out to a model on views, of the class `_kind`, which is the parameter named `_role`."""
 
     _role: ClassVar[str]

@@ -177,7 +177,7 @@ def write(
         names = pd.Index(found.classes, name="true")
         pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
     for name, (title, draw) in found.figures.items():
-        (folder / f"{name}.svg").write_text(to_svg(draw(title)))
+        (folder / f"{name}.svg").write_text(to_svg(draw(title)), encoding="utf-8")
     shown = []
     for place, row in enumerate(found.tables["worst"].itertuples()):
         about: dict[str, Any] = {"values": {}, "image": None}

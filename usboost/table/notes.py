@@ -72,7 +72,8 @@ class Misfits:
 
         Raises UsboostError, with what is wrong with the first.
         """
-        if self.wrong and self.wrong == self.given:
+        no_image = self.what == "images" and self.count == self.given > 1  # one may well be damaged
+        if (self.wrong and self.wrong == self.given) or no_image:
             raise self._refused(f"its {self.given:,} values" if self.given > 1 else "")
 
     def _refused(self, values: str) -> UsboostError:
@@ -122,6 +123,43 @@ class Paths:
         return f"{self.lost:,} {what} to no file in column {self.column!r}, {self.first} first"
 
 
+SEVERAL = 10
+"""Missing values of a column from which on it may be lost as a whole; fewer are gaps."""
+
+
+@dataclass
+class Gaps:
+    """Values missing in one column, beside the rows that a model was fitted to.
+
+    Attributes
+    ----------
+    share : of the training rows that lacked one; trained : how many these were.
+    rows, count : read so far, and of these those that lack one; what cannot be read is none of them.
+    """
+
+    column: str
+    share: float
+    trained: int
+    rows: int = 0
+    count: int = 0
+
+    @property
+    def far_more(self) -> bool:
+        """Whether they are several, chance does not explain them, and they double the share, or halve that of
+        the others."""
+        share = (self.share * self.trained + 1) / (self.trained + 2)
+        expected, found = self.rows * share, self.count / max(self.rows, 1)
+        by_chance = expected + 4 * (expected * (1 - share)) ** 0.5
+        return self.count > max(by_chance, SEVERAL - 1) and (found > 2 * share or 1 - found < (1 - share) / 2)
+
+    def __str__(self) -> str:
+        usual = f"{self.share:.1%}" if self.share else "none"
+        return (
+            f"column {self.column!r}: {self.count:,} of {self.rows:,} values are missing, of the training "
+            f"rows' {usual}; it may have been lost on the way"
+        )
+
+
 @dataclass
 class Tally:
     """Counts of what was found in rows while they were read for a model.
@@ -130,7 +168,7 @@ class Tally:
     ----------
     rows : read so far; without : how many of them have no image, by column of images.
     paths : of images, by column.
-    misfits : by column.
+    misfits, gaps : by column.
     ignored : columns that the model does not know.
     """
 
@@ -138,6 +176,7 @@ class Tally:
     without: dict[str, int] = field(default_factory=dict)
     paths: tuple[Paths, ...] = ()
     misfits: dict[str, Misfits] = field(default_factory=dict)
+    gaps: dict[str, Gaps] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
     def of(self, column: str, what: What) -> Misfits:
@@ -155,7 +194,8 @@ def notes_of_rows(tally: Tally) -> list[str]:
     found = []
     if tally.ignored:
         found.append(f"columns ignored, since the model does not know them: {', '.join(tally.ignored)}")
-    return [*found, *sentences(tally.paths, tally.misfits.values())]
+    lacking = [str(each) for each in tally.gaps.values() if each.far_more]
+    return [*found, *lacking, *sentences(tally.paths, tally.misfits.values())]
 
 
 def notes_of_images(rows: int, without: Mapping[str, int]) -> list[str]:

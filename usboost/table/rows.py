@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from usboost.data.table import Table
 from usboost.data.views import View, Views
+from usboost.errors import UsboostError
 from usboost.table.columns.column import Column, Format, Kind
 from usboost.table.columns.encoding import Encoding
 from usboost.table.images import ImageColumns, ImageSet
-from usboost.table.notes import Tally
+from usboost.table.notes import Gaps, Tally
 from usboost.table.source import Source, require
 
 BATCH = 4096
@@ -52,6 +53,7 @@ class RowReader:
     images : the columns of images, if there are any.
     formats : how numbers and dates that are text are written, by column.
     missing : further values that count as missing.
+    gaps : the share of the training rows without a value, by column; trained : how many these were.
     """
 
     kinds: Mapping[str, Kind]
@@ -59,6 +61,8 @@ class RowReader:
     images: ImageColumns | None = None
     formats: Mapping[str, Format] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    gaps: Mapping[str, float] = field(default_factory=dict)
+    trained: int = 0
 
     @property
     def needed(self) -> list[str]:
@@ -89,7 +93,8 @@ class RowReader:
         Parameters
         ----------
         batch : rows at a time; fewer where their images would take more than `PIXELS` bytes.
-        strict : refuse what cannot be read; tally : counts what was found; more : further columns wanted.
+        strict : refuse what cannot be read, and columns that lack far more than in training.
+        tally : counts what was found; more : further columns wanted.
         into : gets the images of all rows; by default each batch has room of its own.
         """
         require(source, [*self.needed, *more])
@@ -100,6 +105,7 @@ class RowReader:
         tally.paths = tuple(reader.paths for reader in readers)
         tally.misfits.update({reader.column: reader.misfits for reader in readers})
         tally.without = {reader.column: 0 for reader in readers}
+        tally.gaps = {name: Gaps(name, share, self.trained) for name, share in self.gaps.items()}
         first = 0
         for raw in source.batches(names, batch):
             n = raw.num_rows
@@ -107,7 +113,12 @@ class RowReader:
             for name, kind in self.kinds.items():
                 column = Column(source, name, raw[name], first, self.missing)
                 misfits = None if strict else tally.of_kind(name, kind)
+                unread = 0 if misfits is None else misfits.count
                 columns[name] = column.feature(kind, self.formats.get(name), misfits)
+                if name in tally.gaps:
+                    unread = 0 if misfits is None else misfits.count - unread
+                    tally.gaps[name].rows += n
+                    tally.gaps[name].count += int(columns[name].isna().sum()) - unread
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
@@ -131,9 +142,15 @@ class RowReader:
                 tally.without[each] += int(missing)
             first += n
             tally.rows = first
+            for reader in readers:
+                if (gap := tally.gaps.get(reader.column)) is not None:
+                    told = reader.misfits.count + reader.paths.lost
+                    gap.rows, gap.count = first, tally.without[reader.column] - told
             yield Rows(first - n, raw, views, absent)
         for found in tally.misfits.values():
             found.check()
+        if strict and (lost := [each for each in tally.gaps.values() if each.far_more]):
+            raise UsboostError(f"{source}: {lost[0]}; correct it, or leave `strict` out")
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import os
 import re
 from abc import ABC, abstractmethod
@@ -12,9 +13,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from PIL import Image
 
 from usboost.data.value import canonical
 from usboost.errors import UsboostError, choices
@@ -177,6 +181,7 @@ class FrameRows(Source):
     def __init__(self, frame: pd.DataFrame, folder: Path | None = None, *, mixed: bool = False) -> None:
         self._frame, self.images_root, self._mixed = frame, folder, mixed
         self.names = [str(name) for name in frame.columns]
+        self._files: dict[str, pa.Array] = {}  # of images that were given as such
         # of names that are there twice the first; `require` refuses them
         self._places = {name: place for place, name in reversed(list(enumerate(self.names)))}
 
@@ -201,7 +206,15 @@ class FrameRows(Source):
             yield table.slice(first, size)
 
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        if name in self._files:
+            return self._files[name]
         values = self._frame.iloc[:, self._places[name]]
+        if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":  # Arrow has no others
+            kind = np.dtype(np.float64) if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
+            values = values.astype(kind)
+        elif values.dtype == object and any(map(_is_image, values)):
+            self._files[name] = pa.array([self._file_of(name, each) for each in values], pa.binary())
+            return self._files[name]
         try:
             # paths and intervals become their text, and periods their first day
             if isinstance(values.dtype, pd.CategoricalDtype):
@@ -238,6 +251,28 @@ class FrameRows(Source):
                     "numbers or text, or drop it"
                 )
             raise UsboostError(f"{self}: column {name!r} {why}") from error
+
+    def _file_of(self, name: str, value: Any) -> bytes | None:
+        """Return an image in memory as a PNG's bytes; bytes are themselves, and what is missing is None."""
+        if not _is_image(value):
+            if isinstance(value, bytes) or pd.isna(value):
+                return value if isinstance(value, bytes) else None
+            raise UsboostError(f"{self}: column {name!r} holds images beside a {type(value).__name__}")
+        if isinstance(value, np.ndarray):
+            if value.dtype != np.uint8 or value.shape[2:] not in ((), (1,), (3,), (4,)):
+                raise UsboostError(
+                    f"{self}: column {name!r} holds an array of {value.dtype} of the shape {value.shape}; as "
+                    "images give uint8 of (height, width) or (height, width, 3)"
+                )
+            value = Image.fromarray(value[:, :, 0] if value.shape[2:] == (1,) else value)
+        file = io.BytesIO()
+        plain = value if value.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else value.convert("RGB")
+        plain.save(file, "PNG", compress_level=1, exif=value.getexif())
+        return file.getvalue()
+
+
+def _is_image(value: Any) -> bool:
+    return isinstance(value, Image.Image) or (isinstance(value, np.ndarray) and value.ndim in (2, 3))
 
 
 _SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)

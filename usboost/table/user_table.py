@@ -280,7 +280,10 @@ def check_learnable(table: UserTable) -> None:
     if not table.features.shape[1]:
         named = table.spec.named
         others = ", ".join([*named[:1], *table.spec.drop, *table.left_out, *named[1:]])
-        raise UsboostError(f"{table.file} has no column to learn from beside {others}")
+        more = ""
+        if table.spec.image:
+            more = "; a table of images needs one more column, of numbers or categories, 0 in all rows say"
+        raise UsboostError(f"{table.file} has no column to learn from beside {others}{more}")
     labels, that = table.labels, ""
     if table.weights is not None:
         labels, that = labels[table.weights > 0], " of weight above 0"

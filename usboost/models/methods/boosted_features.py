@@ -24,6 +24,7 @@ from usboost.learners.search_space import Integer, Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import HISTOGRAMS, quiet_lightgbm
 from usboost.models.persistence import check_digests, digests
+from usboost.process import OwnSettings
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def grow_lightgbm(
 
 
 @dataclass(eq=False, repr=False)
-class BoostedFeatures(BaseEstimator):
+class BoostedFeatures(OwnSettings, BaseEstimator):
     """Fits a GBM on a table and gives its boosted feature vectors.
 
     Parameters

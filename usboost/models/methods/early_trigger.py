@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from usboost.data.views import Frame, Sequences, as_sequences
 from usboost.errors import UsboostError
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.process import OwnSettings
 
 
 def harmonic_mean(accuracy: float, earliness: float) -> float:
@@ -22,7 +23,7 @@ def harmonic_mean(accuracy: float, earliness: float) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class EarlyTrigger(ClassifierMixin, BaseEstimator):
+class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
     """Answers as soon as the classifier is sure enough, and at the last frame in any case.
 
     `predict` follows the convention of early classifiers in aeon: sequences so far in, a label or −1
@@ -147,7 +148,7 @@ class EarlyTrigger(ClassifierMixin, BaseEstimator):
         return stream
 
 
-class Stream:
+class Stream(OwnSettings):
     """n sequences whose frames arrive one by one, and what is decided of them.
 
     Attributes

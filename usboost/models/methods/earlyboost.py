@@ -29,6 +29,7 @@ from usboost.learners.base import Target
 from usboost.learners.estimators import ClassifierLearner
 from usboost.losses.exponential import Exponential
 from usboost.models.base import ViewsClassifier
+from usboost.process import OwnSettings
 
 
 @dataclass(eq=False, repr=False)
@@ -274,7 +275,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             yield scores
 
 
-class RunningScores:
+class RunningScores(OwnSettings):
     """H^t of n sequences whose frames arrive one by one.
 
     Attributes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -144,8 +145,15 @@ class Column:
         return bool(found_numbers.isin(numbers).any())
 
     def written(self, marks: Collection[str] = MARKS) -> pd.Series:
-        """The strings of a column that may hold numbers or dates, NaN where these would be missing."""
+        """The strings of a column that may hold numbers or dates, NaN where these would be missing.
+
+        Digits of other scripts, and their decimal marks, are written 0 to 9.
+        """
         values = self.plain()
+        foreign = values[values.str.contains(r"[^\x00-\x7F]").fillna(False).astype(bool)]
+        foreign = foreign[foreign.str.fullmatch(_NUMERIC).astype(bool)].map(_in_western_digits)
+        if len(foreign):
+            values = values.where(~values.index.isin(foreign.index), foreign)
         return values.mask(values.isin([*MISSING, *marks]))
 
     def texts(self) -> pd.Series:
@@ -310,6 +318,15 @@ class Column:
             return [cells[0].as_py()]
         half = len(cells) // 2
         return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
+
+
+_NUMERIC = r"[\d\s.,٫٬．，+\-−－＋/:%'’]+"
+_SIGNS = str.maketrans("٫٬．，－＋", ".,.,-+")
+
+
+def _in_western_digits(text: str) -> str:
+    digits = (str(unicodedata.decimal(each)) if each.isdecimal() else each for each in text)
+    return "".join(digits).translate(_SIGNS)
 
 
 def plain_numbers(values: pd.Series) -> pd.Series:

@@ -1,0 +1,102 @@
+"""A person's table that has changed since it was prepared is noticed, and so is an image of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows.local import workspace
+from tasks import catalog, settings
+from tasks.folders import raw_folder
+from tests.conftest import encoded
+
+PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8"))
+
+
+def of_table(folder: Path, **roles: Any) -> settings.Settings:
+    document = {**PARAMS, "profile": "user"}
+    document["user_table"] = {**PARAMS["user_table"], "label": "y", **roles}
+    return settings.parse(document, folder / "params.yaml")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a table of three images, and a workspace beside it, which is where we are."""
+    (tmp_path / "own/photos").mkdir(parents=True)
+    for k in range(3):
+        (tmp_path / f"own/photos/{k}.png").write_bytes(encoded(pd.DataFrame([[k]]).to_numpy("uint8")))
+    rows = {"photo": [f"photos/{k}.png" for k in range(3)], "y": [1, 2, 3]}
+    pd.DataFrame(rows).to_csv(tmp_path / "own/t.csv", index=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "own"
+
+
+def other_labels(own: Path) -> None:
+    text = (own / "t.csv").read_text().replace(",3", ",4")
+    before = (own / "t.csv").stat()
+    (own / "t.csv").write_text(text)
+    os.utime(own / "t.csv", ns=(before.st_atime_ns, before.st_mtime_ns))  # of the same size and time
+
+
+def other_image(own: Path) -> None:
+    (own / "photos/1.png").write_bytes(encoded(pd.DataFrame([[1, 2], [3, 4]]).to_numpy("uint8")))
+
+
+def image_gone(own: Path) -> None:
+    (own / "photos/2.png").unlink()
+
+
+def image_behind_a_link(own: Path) -> None:
+    (own / "photos/2.png").rename(own / "blob")
+    (own / "photos/2.png").symlink_to(own / "photos/1.png")
+
+
+@pytest.mark.parametrize("change", [other_labels, other_image, image_gone, image_behind_a_link])
+def test_a_change_of_the_table_or_of_an_image_is_noticed(own: Path, change: Any) -> None:
+    chosen = of_table(own, table=str(own / "t.csv"), image="photo")
+    assert not catalog.own_table_has_changed(chosen)  # nothing was prepared
+    raw_folder("user_table").mkdir(parents=True)
+    catalog.dataset("user_table").obtain(raw_folder("user_table"), chosen, own)
+    assert not catalog.own_table_has_changed(chosen)
+    change(own)
+    assert catalog.own_table_has_changed(chosen)
+    (own / "t.csv").unlink()
+    assert not catalog.own_table_has_changed(chosen)  # what was prepared of it stays
+
+
+def test_a_part_of_a_folder_of_parquet_files_is_noticed_too(own: Path) -> None:
+    (own / "rows").mkdir()
+    for k in range(2):
+        pd.DataFrame({"a": [k], "y": [k]}).to_parquet(own / f"rows/{k}.parquet")
+    chosen = of_table(own, table=str(own / "rows"))
+    raw_folder("user_table").mkdir(parents=True)
+    catalog.dataset("user_table").obtain(raw_folder("user_table"), chosen, own)
+    assert not catalog.own_table_has_changed(chosen)
+    pd.DataFrame({"a": [1], "y": [0]}).to_parquet(own / "rows/1.parquet")
+    assert catalog.own_table_has_changed(chosen)
+
+
+def test_dvcs_stage_of_the_data_depends_on_the_table_and_the_folder_of_its_images(own: Path) -> None:
+    ours = (workspace.ROOT / "dvc.yaml").read_text(encoding="utf-8")
+
+    def deps(**roles: Any) -> list[str]:
+        made = workspace.depending_on(of_table(own, table=str(own / "t.csv"), **roles).user_table, ours)
+        assert workspace.depending_on(None, made) == ours
+        return [
+            each
+            for each in yaml.safe_load(made)["stages"]["data"]["do"]["deps"]
+            if "/" in each[:2] or "$" in each
+        ]
+
+    assert deps() == ["${user_table.table}"]
+    assert deps(image="photo") == ["${user_table.table}", str(own / "photos")]
+    (own / "photos/2.png").rename(own / "2.png")
+    text = (own / "t.csv").read_text().replace("photos/2.png", "2.png")
+    (own / "t.csv").write_text(text)
+    assert deps(image="photo") == ["${user_table.table}"]  # much else may be in the table's folder
