@@ -82,7 +82,7 @@ def test_images_that_are_lost_are_said_and_none_at_all_is_refused() -> None:
     pixels = RNG.integers(0, 255, (24, 8, 8)).astype(np.uint8)
     photos = pd.Series([encoded(each) for each in pixels], dtype=object)
     frame = pd.DataFrame({"photo": photos, "z": range(24)})
-    images: dict[str, Any] = {"images": "photo", "size": 32, "finetune": "none", "refit": False}
+    images: dict[str, Any] = {"image": "photo", "size": 32, "finetune": "none", "refit": False}
     model = MultimodalClassifier("logistic", **images).fit(frame, ["a", "b"] * 12)
     with pytest.warns(UserWarning, match="column 'photo': 24 of 24 values are missing"):
         model.predict_frame(frame.assign(photo=None))
