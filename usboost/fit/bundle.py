@@ -68,7 +68,7 @@ class Bundle:
 
     def of_columns(self, names: list[str]) -> Bundle:
         """Return the same for rows whose columns are these, in their order."""
-        names = [] if names == self.card.read_and_dropped else names
+        names = [] if names == list(self.card.columns) else names
         return replace(self, card=self.card.model_copy(update={"names": names}))
 
     @property

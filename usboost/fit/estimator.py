@@ -21,7 +21,7 @@ from usboost.fit.build import fit as fit_table
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import explain_rows
 from usboost.fit.options import FitOptions, ImageOptions
-from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
+from usboost.fit.parameters import check_parameters, column_of, frame_of, has_names, seed_of
 from usboost.models import catalogue
 from usboost.table.schema import describe, notes_of_table
 from usboost.table.source import FrameRows
@@ -153,14 +153,16 @@ class _Multimodal(_FitAttributes):
 
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
         """Return X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
-        frame = frame_of(X, None if reset else list(self.feature_names_in_))
+        # of a model that the command line fitted, which may have left out columns, the order is not known
+        placed = reset or bool(self.bundle_.card.names) or len(self.bundle_.card.columns) == self.n_features_in_
+        frame = frame_of(X, list(self.feature_names_in_) if placed and not reset else None)
         if reset:
             if not len(frame) or not frame.shape[1]:
                 few = "0 sample(s)" if not len(frame) else "0 feature(s)"
                 raise UsboostError(f"X has {few} (shape={frame.shape}) while a minimum of 1 is required.")
             self.n_features_in_ = frame.shape[1]
             self.feature_names_in_ = np.asarray(frame.columns, dtype=object)
-        elif not isinstance(X, pd.DataFrame) and frame.shape[1] != self.n_features_in_:
+        elif not has_names(X) and frame.shape[1] != self.n_features_in_:
             raise UsboostError(
                 f"X has {frame.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"

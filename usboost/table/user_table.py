@@ -23,7 +23,7 @@ from usboost.files.arrays import PART_ROWS, parts
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding, holds_dates
-from usboost.table.columns.kinds import kind_of
+from usboost.table.columns.kinds import fill_values, kind_of
 from usboost.table.columns.labels import classes_of, divided_by, targets_of, task_of, with_positive
 from usboost.table.columns.texts import holds_text
 from usboost.table.images import NAMES, VIEW, ImageColumns, are_names_of_images, check_type, read_images
@@ -232,6 +232,11 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         features[name] = column.feature(found.kind, found.form)
         if found.form is not None:
             formats[name] = found.form
+        notes += [
+            f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands for "
+            f"a missing one, say so ({option('missing', repr(value))})"
+            for value, count in (fill_values(features[name].to_numpy()) if found.kind == "number" else {}).items()
+        ]
     for each in spec.image:
         check_type(file, each)
     nowhere = [

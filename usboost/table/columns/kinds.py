@@ -221,6 +221,34 @@ def _other(column: Column, good: pd.Series, what: str) -> UsboostError:
     )
 
 
+FAR = 10
+"""Times the range of all other values that a value which stands for a missing one is away from them."""
+
+FREQUENT = 0.01
+"""Share of the rows that it has, at least; and 5 rows."""
+
+
+def fill_values(values: np.ndarray) -> dict[str, int]:
+    """Return numbers that seem to stand for a missing one, such as -999 or 1e20, and how many rows have each.
+
+    Such a one is frequent and far from the range of all others, below or above; `values`: float64 (n,).
+    """
+    values = values[np.isfinite(values)]
+    enough = max(5, FREQUENT * len(values))
+    ends = [values.min(), values.max()] if len(values) else []
+    frequent = [end for end in ends if np.count_nonzero(values == end) >= enough]
+    for each in ([end] for end in frequent), [frequent]:
+        for ends in each:
+            others = np.unique(values[~np.isin(values, ends)])
+            if not ends or len(others) < 3:
+                continue
+            with np.errstate(over="ignore"):
+                gaps = [max(others[0] - end, end - others[-1]) for end in ends]
+                if min(gaps) >= FAR * (others[-1] - others[0]):
+                    return {repr(float(end)).removesuffix(".0"): int((values == end).sum()) for end in ends}
+    return {}
+
+
 def _number_or_counter(column: Column) -> ColumnKind:
     """Return the kind of whole numbers, which are left out where they only tell rows apart.
 
