@@ -354,7 +354,10 @@ def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -
     for name, kind in card.columns.items():
         column = frame[name]
         if kind == "date":
-            column = column.map(pd.Timestamp.isoformat, na_action="ignore")
+            zoned = getattr(card.formats.get(name), "zone", None)  # a prepared split has UTC
+            column = (column.dt.tz_localize("UTC") if zoned else column).map(
+                pd.Timestamp.isoformat, na_action="ignore"
+            )
         text = column.astype(object)
         found[name] = column.astype(np.float64) if kind == "number" else text.where(text.notna(), None)
     for column, files in zip(card.images.columns if card.images else [], images):

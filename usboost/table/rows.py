@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from usboost.data.table import Table
 from usboost.data.views import View, Views
+from usboost.errors import UsboostError
 from usboost.table.columns.column import Column, Format, Kind
 from usboost.table.columns.encoding import Encoding
 from usboost.table.images import ImageColumns, ImageSet
@@ -107,6 +108,10 @@ class RowReader:
             for name, kind in self.kinds.items():
                 column = Column(source, name, raw[name], first, self.missing)
                 misfits = None if strict else tally.of_kind(name, kind)
+                if said := column.differs_in_zone(self.formats.get(name)):
+                    if misfits is None:
+                        raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
+                    misfits.otherwise = said
                 columns[name] = column.feature(kind, self.formats.get(name), misfits)
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)

@@ -76,7 +76,7 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
     if nominal or pa.types.is_boolean(kind):
         return ColumnKind("category")
     if is_date(kind):
-        return ColumnKind("date")
+        return ColumnKind("date", DateFormat(zone=getattr(kind, "tz", None) or ""))
     if is_text(kind):
         return _kind_of_text(column)
     return _number_or_counter(column) if pa.types.is_integer(kind) else ColumnKind("number")
@@ -113,7 +113,9 @@ def _kind_of_text(column: Column) -> ColumnKind:
     counts = present.value_counts(sort=False)
     dates = _dates(column, counts)
     if dates is not None and dates[1] == 1:
-        return ColumnKind("date", dates[0], (*dates[0].notes(counts), *marked))
+        form = dates[0].with_zone(present)
+        some = ("holds times with a zone and without, which are read as UTC",) if form.zone is None else ()
+        return ColumnKind("date", form, (*dates[0].notes(counts), *some, *marked))
     strings = ColumnKind(_kind_of_strings(values.dropna(), len(values)))
     for what, each in (("numbers", numbers), ("dates", dates)):
         if each is not None and each[1] >= MOSTLY:
