@@ -66,7 +66,9 @@ class Numeric:
         ends = world().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
         constant = -ends[0] == ends[1]
         found = cls(name, log, centre, 0.0 if constant else scale)
-        every = np.concatenate(world().gather(raw[world().sample(len(raw))]))  # all, or a sample of all shards
+        every = np.concatenate(
+            world().gather(raw[world().sample(len(raw))])
+        )  # all, or a sample of all shards
         if constant or (scale > 0 and not _crowds(found, every)):
             return found
         distinct, counts = np.unique(every, return_counts=True)

@@ -168,6 +168,7 @@ class Whole(Content):
 
     table: pa.Table
     as_text: bool = False
+    decimal_known: bool = False
     notes: tuple[str, ...] = ()
     lines: tuple[int, ...] | None = None
     """The line of each row, where the file has lines of its own."""
@@ -219,13 +220,16 @@ def read_excel(path: Path) -> Whole:
         raise UsboostError(f"{path} holds more than {LARGEST:,} bytes; write it as .csv or .parquet")
     titles: list[str] = []
     rows: list[list[str]] = []
+    with_floats = False  # which are written with a point
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         try:
             titles = [sheet.title for sheet in book.worksheets]
             for sheet in book.worksheets[:1]:
                 sheet.reset_dimensions()  # what a sheet says of its size may be wrong
-                rows = [_texts(row) for row in sheet.iter_rows(values_only=True)]
+                cells = list(sheet.iter_rows(values_only=True))
+                with_floats = any(isinstance(each, float) and each % 1 for row in cells for each in row)
+                rows = [_texts(row) for row in cells]
         finally:
             book.close()
     # openpyxl raises nearly anything for a damaged workbook
@@ -244,6 +248,7 @@ def read_excel(path: Path) -> Whole:
     return Whole(
         pa.Table.from_arrays(arrays, names=header),
         as_text=True,
+        decimal_known=with_floats,
         notes=(several,) if len(titles) > 1 else (),
         lines=tuple(line for line, _ in numbered),
     )

@@ -13,8 +13,9 @@ import pyarrow as pa
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
-from usboost.table.columns.column import Column, Format, Kind
+from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding
+from usboost.table.columns.formats import format_here
 from usboost.table.images import ImageColumns, ImageSet
 from usboost.table.notes import Tally
 from usboost.table.source import Source, require
@@ -101,18 +102,28 @@ class RowReader:
         tally.paths = tuple(reader.paths for reader in readers)
         tally.misfits.update({reader.column: reader.misfits for reader in readers})
         tally.without = {reader.column: 0 for reader in readers}
-        first = 0
+        first, formats = 0, dict(self.formats)
         for raw in source.batches(names, batch):
             n = raw.num_rows
             columns: dict[str, pd.Series] = {}
             for name, kind in self.kinds.items():
                 column = Column(source, name, raw[name], first, self.missing)
                 misfits = None if strict else tally.of_kind(name, kind)
-                if said := column.differs_in_zone(self.formats.get(name)):
+                said = column.differs_in_zone(formats.get(name))
+                if kind == "number" and not first and is_text(column.type):
+                    found, said = format_here(
+                        formats.pop(name, None),
+                        column.written().dropna(),
+                        source.decimal,
+                        known=source.decimal_known,
+                        usual=self.encoding.imputation[name]["value"],
+                    )
+                    formats |= {} if found is None else {name: found}
+                if said:
                     if misfits is None:
                         raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
                     misfits.otherwise = said
-                columns[name] = column.feature(kind, self.formats.get(name), misfits)
+                columns[name] = column.feature(kind, formats.get(name), misfits)
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:

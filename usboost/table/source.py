@@ -32,6 +32,8 @@ class Source(ABC):
     """Whether all values are strings, as in a CSV."""
     decimal: str = "."
     """The mark of decimals in numbers that are text, "." or ",", where a column leaves it open."""
+    decimal_known: bool = False
+    """Whether the rows show it."""
     images_root: Path | None = None
     """The folder that paths of images may be absolute in, if one was named."""
     notes: Sequence[str] = ()
@@ -96,7 +98,7 @@ class TableFile(Source):
     images_root: Path | None = None
 
     def __post_init__(self) -> None:
-        for name in ("as_text", "decimal", "notes"):
+        for name in ("as_text", "decimal", "decimal_known", "notes"):
             object.__setattr__(self, name, getattr(self.content, name))
         object.__setattr__(self, "names", list(self.content.schema.names))
 

@@ -235,7 +235,9 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         notes += [
             f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands for "
             f"a missing one, say so ({option('missing', repr(value))})"
-            for value, count in (fill_values(features[name].to_numpy()) if found.kind == "number" else {}).items()
+            for value, count in (
+                fill_values(features[name].to_numpy()) if found.kind == "number" else {}
+            ).items()
         ]
     for each in spec.image:
         check_type(file, each)

@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 
 from usboost.data.value import REWRITTEN, canonical, missing_of
 from usboost.errors import UsboostError, option
-from usboost.table.columns.formats import DateFormat, Format, NumberFormat, localised, otherwise
+from usboost.table.columns.formats import (
+    DateFormat,
+    Format,
+    NumberFormat,
+    localised,
+    otherwise,
+    plain_numbers,
+)
 from usboost.table.notes import Misfits
 from usboost.table.source import Source
 
@@ -328,11 +335,6 @@ class Column:
             return [cells[0].as_py()]
         half = len(cells) // 2
         return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
-
-
-def plain_numbers(values: pd.Series) -> pd.Series:
-    """float64 of each string, NaN where it is missing or no number as programs write it."""
-    return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
 def _named(texts: pd.Series) -> pd.Series:

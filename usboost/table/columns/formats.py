@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, fields, replace
@@ -187,7 +188,9 @@ def otherwise(example: str, zone: str | None) -> str:
     """Say how a time is read that has a zone, or none, unlike those that a model was fitted to."""
     if zone:
         return f"times such as {example} have no zone, as they had for the fit, and are read as of {zone}"
-    return f"times such as {example} have a zone, as none had for the fit, and are read by the clock as written"
+    return (
+        f"times such as {example} have a zone, as none had for the fit, and are read by the clock as written"
+    )
 
 
 def _iso(year: str | None, month: str, day: str) -> str | None:
@@ -292,6 +295,12 @@ class NumberFormat:
         return f"{example} {self.unit}".rstrip()
 
 
+ENOUGH_VALUES = 20
+"""Values of a column, at least, from which alone it is told that decimals have another mark."""
+
+AMBIGUOUS = r"[^\d.,]*[1-9]\d{0,2}[.,]\d{3}[^\d.,]*"
+"""A number whose mark may be that of decimals or of thousands."""
+
 FORMATS = tuple(
     NumberFormat(decimal, thousands) for decimal, marks in ((".", ",' "), (",", ".' ")) for thousands in marks
 )
@@ -317,6 +326,45 @@ def number_format(values: pd.Series, decimal: str) -> tuple[NumberFormat, float]
     numbers = {form: sum(int(n) for shape, n in counts.items() if form.fits(str(shape))) for form in formats}
     best = max(formats, key=lambda form: numbers[form])
     return best, numbers[best] / len(values)
+
+
+def format_here(
+    form: NumberFormat | None, values: pd.Series, mark: str, *, known: bool, usual: float | None
+) -> tuple[NumberFormat | None, str]:
+    """Return how numbers are written in another table than that of the fit, and a sentence where otherwise.
+
+    Where all values are like 1.234, they are read so that they are about what they were; else by the mark of
+    decimals that the table shows, or if it shows none, by that by which most values are numbers.
+
+    Parameters
+    ----------
+    form : of the fit; None for plain numbers.
+    values : strings, none missing.
+    mark : of decimals in the table; known : whether it shows that.
+    usual : the median of the fit.
+    """
+    own = form or NumberFormat()
+    other = "," if own.decimal == "." else "."
+    swapped = replace(own, decimal=other, thousands=own.decimal if own.thousands == other else own.thousands)
+    read = {form: plain_numbers(values) if form is None else form.numbers(values)}
+    read |= {each: each.numbers(values) for each in (own, swapped)}
+    most = max(numbers.count() for numbers in read.values())
+    fitting = [each for each, numbers in read.items() if numbers.count() == most]
+    if len(values) < ENOUGH_VALUES and not known:
+        return form, ""
+    if len(values) >= ENOUGH_VALUES and usual and values.str.fullmatch(AMBIGUOUS).all():
+        away = {each: abs(math.log(abs(read[each].median() or 1) / abs(usual))) for each in fitting}
+        found = min(fitting, key=away.__getitem__, default=form)
+    else:
+        by_mark = [each for each in fitting if (each or own).decimal == mark] if known else []
+        found = next(iter(by_mark or fitting), form)
+    if (found or own) == own or read[found].equals(read[form]):
+        return (found, "") if form not in fitting else (form, "")
+    example = values.iloc[0]
+    return (
+        found,
+        f"{example} is read with {other!r} for decimals, where the table of the fit had {own.decimal!r}",
+    )
 
 
 def shapes_of(values: pd.Series) -> pd.Series:
@@ -357,6 +405,11 @@ class Written(BaseModel):
 def plain_form(form: Format) -> dict[str, str]:
     """A format as JSON holds it."""
     return {field.name: getattr(form, field.name) for field in fields(form)}
+
+
+def plain_numbers(values: pd.Series) -> pd.Series:
+    """float64 of each string, NaN where it is missing or no number as programs write it."""
+    return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
 def _split(text: str) -> tuple[str, str] | None:

@@ -11,8 +11,17 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.errors import UsboostError, option
-from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable, plain_numbers
-from usboost.table.columns.formats import LIKE, DateFormat, Format, NumberFormat, formats_of, number_format
+from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable
+from usboost.table.columns.formats import (
+    AMBIGUOUS,
+    LIKE,
+    DateFormat,
+    Format,
+    NumberFormat,
+    formats_of,
+    number_format,
+    plain_numbers,
+)
 from usboost.table.columns.texts import have_words, share_words
 
 TEXT_LENGTH = 24
@@ -104,6 +113,13 @@ def _kind_of_text(column: Column) -> ColumnKind:
     numbers = _numbers(column, present)
     if numbers is not None and numbers[1] == 1:
         if numbers[0] is not None:
+            if not column.source.decimal_known and present.str.fullmatch(AMBIGUOUS).all():
+                first = present.iloc[0]
+                read = numbers[0].numbers(pd.Series([first])).iloc[0]
+                marked = (
+                    *marked,
+                    f"holds {first!r}, read as {read:g}: nothing in the table says what the mark is",
+                )
             return ColumnKind("number", numbers[0], marked)
         found = _number_or_counter(column)
         typed = (
