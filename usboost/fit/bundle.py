@@ -66,10 +66,14 @@ class Bundle:
         formats = {name: written.form for name, written in self.card.formats.items()}
         return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
 
-    def of_columns(self, names: list[str]) -> Bundle:
-        """Return the same for rows whose columns are these, in their order."""
-        names = [] if names == list(self.card.columns) else names
-        return replace(self, card=self.card.model_copy(update={"names": names}))
+    def as_given(self, names: list[str], labels: Mapping[str, Any]) -> Bundle:
+        """Return the same for rows whose columns are these, in their order, and answers that are these labels,
+        by class: strings or bytes."""
+        names, given = [] if names == list(self.card.columns) else names, list(labels.values())
+        kind = "bytes" if given and all(isinstance(each, bytes) for each in given) else self.card.label_kind
+        texts = [each.decode() if isinstance(each, bytes) else str(each) for each in given]
+        further = {"labels": texts if texts != self.card.classes else [], "label_kind": kind}
+        return replace(self, card=self.card.model_copy(update={"names": names, **further}))
 
     @property
     def task(self) -> Task:
@@ -138,7 +142,7 @@ class Bundle:
     def set_texts(self, predicted: np.ndarray) -> list[str]:
         """Return `sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
         patterns, place = np.unique(self.sets(predicted), axis=0, return_inverse=True)
-        labels = self.labels.tolist()
+        labels = self.card.labels if self.card.label_kind == "bytes" else self.labels.tolist()
         texts = [
             json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
         ]
@@ -146,14 +150,15 @@ class Bundle:
 
     @property
     def labels(self) -> np.ndarray:
-        """The classes as the table had them: str, bool, int64 or float64 of shape (M,)."""
-        names = self.card.classes
-        if self.card.label_kind == "bool":
+        """The classes as the table had them: str, bytes, bool, int64 or float64 of shape (M,)."""
+        names, kind = self.card.classes, self.card.label_kind
+        if kind == "bool":
             return np.array([name == "True" for name in names])
         kinds = {"int": int, "float": float}  # int is exact, where float64 is not
-        if self.card.label_kind in kinds:
-            return np.array([kinds[self.card.label_kind](name) for name in names])
-        return np.array(names, dtype=object)
+        if kind in kinds:
+            return np.array([kinds[kind](name) for name in names])
+        given = self.card.labels or names
+        return np.array([each.encode() for each in given] if kind == "bytes" else given, dtype=object)
 
     def ignored(self, rows: Source, keep: Collection[str] = ()) -> list[str]:
         """Return the columns of rows that the model does not know."""
@@ -183,6 +188,7 @@ class Bundle:
             warnings.
         """
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
+        rows.answer_to(self.reader.needed)
         tally = Tally(ignored=self.ignored(rows))
         batches = self.reader.read(rows, strict=strict, tally=tally)
         parts = [self.predicted(batch.views) for batch in batches]

@@ -10,18 +10,19 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.data.value import canonical
+from usboost.data.value import find
 from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles
 from usboost.fit.build import fit as fit_table
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import explain_rows
 from usboost.fit.options import FitOptions, ImageOptions
-from usboost.fit.parameters import check_parameters, column_of, frame_of, has_names, seed_of
+from usboost.fit.parameters import check_parameters, column_of, frame_of, has_names, label_name, seed_of
 from usboost.models import catalogue
 from usboost.table.schema import describe, notes_of_table
 from usboost.table.source import FrameRows
@@ -101,7 +102,7 @@ class _Multimodal(_FitAttributes):
             warn(each)
         given = self.get_params(deep=False)
         if isinstance(by_label := given.get("class_weight"), Mapping):
-            given["class_weight"] = {canonical(label): weight for label, weight in by_label.items()}
+            given["class_weight"] = {label_name(label): weight for label, weight in by_label.items()}
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
@@ -110,7 +111,14 @@ class _Multimodal(_FitAttributes):
             callbacks=[*(self.callbacks or ()), *limit],
             **vars(FitOptions.of(given, seed=seed)),
         )
-        self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
+        labels: dict[str, Any] = {}
+        if table.classes and table.label_kind == "str":  # of one class what most rows have
+            values = pd.Series([*np.asarray(y, dtype=object).ravel()], dtype=object).iloc[table.rows]
+            by_class = values.groupby(table.labels).agg(lambda each: each.value_counts(sort=True).index[0])
+            if by_class.map(lambda each: isinstance(each, (str, bytes))).all():
+                labels = dict(zip(table.classes, by_class, strict=True))
+        self.bundle_ = fitted.bundle.as_given(list(self.feature_names_in_), labels)
+        self.scores_ = fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         self._loaded()
         return self
@@ -145,7 +153,7 @@ class _Multimodal(_FitAttributes):
         root, given = self._root(), self.get_params(deep=False)
         positive = getattr(self, "positive", None)
         found = {**names, "task": self.task, "image": self.images, "images_root": root}
-        found["positive"] = None if positive is None else canonical(positive)
+        found["positive"] = None if positive is None else label_name(positive)
         return read_table(FrameRows(frame, root), TableSpec.of(given, **found))
 
     def _root(self) -> Path | None:
@@ -338,6 +346,18 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, float64 (n, M), columns as in ``classes_``."""
         return self.predict_frame(X).drop(columns="label").to_numpy()[:, self._order]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows, by their weights, whose label is predicted, however y has it written."""
+        check_is_fitted(self, "bundle_")
+        given = column_or_1d(column_of(y))
+        if pd.isna(given).any():
+            return super().score(X, y, sample_weight)  # which refuses them
+        known = find({name: name for name in self.bundle_.card.classes}, names := [*map(label_name, given)])
+        codes = self.bundle_.labels, self.bundle_.card.classes
+        called = dict(zip(*codes, strict=True))
+        predicted = [called[each] for each in self.predict(X)]
+        return float(accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight))
 
     def predict_set(self, X: Any) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.

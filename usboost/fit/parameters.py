@@ -13,6 +13,7 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
+from usboost.data.value import canonical
 from usboost.errors import UsboostError, listed, warn
 
 
@@ -85,8 +86,12 @@ def _named_columns(X: Any) -> pd.DataFrame | None:
 def column_of(values: Any) -> Any:
     """Return labels, groups, times or weights as an array, of any shape.
 
-    Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series.
+    Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series. Bytes
+    are text.
     """
+    if isinstance(values, (pd.Series, pd.Index, list, tuple, np.ndarray)) and np.ndim(values) == 1:
+        if any(isinstance(each, bytes) for each in values):
+            values = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in values]
     if isinstance(values, (pd.Series, pd.Index)):
         return values.array
     array = np.asarray(values)
@@ -97,6 +102,12 @@ def column_of(values: Any) -> Any:
             array = np.full(len(given), None, dtype=object)
             array[given.notna()] = kept
     return array
+
+
+def label_name(value: Any) -> str:
+    """Return what a label's class is called, however it is typed or written; bytes are text."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return canonical(text.strip() if isinstance(text, str) else text)
 
 
 def _is_whole(value: Any) -> bool:

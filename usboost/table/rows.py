@@ -124,6 +124,14 @@ class RowReader:
                         raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
                     misfits.otherwise = said
                 columns[name] = column.feature(kind, formats.get(name), misfits)
+                if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
+                    hours = self.encoding.dates[name].shift(columns[name])
+                    if hours and misfits is not None:
+                        misfits.otherwise = misfits.otherwise or (
+                            f"the first and the last time are some {abs(hours):.0f} hours "
+                            f"{'later' if hours > 0 else 'earlier'} than those of the fit, as by another zone's "
+                            "clock; none says its zone"
+                        )
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from usboost.data.value import canonical
+from usboost.data.value import canonical, composed
 from usboost.errors import UsboostError, choices
 from usboost.table import files
 from usboost.table.content import FAULTS, Content, damaged, even
@@ -45,6 +45,13 @@ class Source(ABC):
     def folder(self) -> Path | None:
         """Return the folder where paths of images begin; None where rows may name no files."""
         return self.images_root
+
+    def answer_to(self, wanted: Collection[str]) -> None:
+        """Call columns as they are asked for, where the names differ in Unicode's form alone."""
+        for name in (each for each in wanted if each not in self.names):
+            alike = [k for k, own in enumerate(self.names) if composed(own) == composed(name)]
+            if len(alike) == 1:
+                self.names[alike[0]] = name
 
     @abstractmethod
     def type_of(self, name: str) -> pa.DataType:
@@ -127,7 +134,7 @@ class TableFile(Source):
         return files.base_of(self.path) if self.images_root is None else self.images_root
 
     def type_of(self, name: str) -> pa.DataType:
-        return self.content.schema.field(name).type
+        return self.content.schema.field(self.names.index(name)).type
 
     @property
     def n_rows(self) -> int | None:
@@ -158,8 +165,10 @@ class TableFile(Source):
         return self.content.pieces(names, most)
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
+        names, own = list(dict.fromkeys(names)), dict(zip(self.names, self.content.schema.names, strict=True))
         try:
-            yield from even(self.pieces(list(dict.fromkeys(names)), size), size)
+            for each in even(self.pieces([own[name] for name in names], size), size):
+                yield each.rename_columns(names)
         except UsboostError:
             raise
         except FAULTS as error:
@@ -203,7 +212,7 @@ class FrameRows(Source):
             yield table.slice(first, size)
 
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        values = self._frame.iloc[:, self._places[name]]
+        values = self._frame.iloc[:, self._places[name] if name in self._places else self.names.index(name)]
         try:
             # paths and intervals become their text, and periods their first day
             if isinstance(values.dtype, pd.CategoricalDtype):
@@ -247,6 +256,7 @@ _SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)
 
 def require(source: Source, needed: Collection[str]) -> None:
     """Refuse rows that lack a column, or have it twice. Raises UsboostError, naming the columns."""
+    source.answer_to(needed)
     names = Counter(source.names)
     if not names:
         raise UsboostError(f"{source} is empty")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -37,7 +38,11 @@ LARGEST = 500_000_000
 FEWEST = 10
 """Rows that a table must have to learn from."""
 
-LEFT_OUT = {"identifier": "each row has its own value", "name": "nearly every row has its own value"}
+LEFT_OUT = {
+    "identifier": "each row has its own value",
+    "name": "nearly every row has its own value",
+    "index": "it counts rows, as an index that was written",
+}
 """Why a column of a kind is no feature."""
 
 _BATCH = 1 << 16  # rows read at once
@@ -227,7 +232,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
             named_images = is_text(column.type) and are_names_of_images(column.plain())
             left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[found.kind]
             continue
-        if found.kind == "nested" or found.kind == "name" or found.kind == "identifier":
+        if found.kind not in get_args(Kind):
             raise column.unusable()
         features[name] = column.feature(found.kind, found.form)
         if found.form is not None:
@@ -274,6 +279,7 @@ def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
     Raises UsboostError if the file cannot be read or has no such column.
     """
     file, label = TableFile.open(path), spec.label
+    file.answer_to([label])
     if label not in file.names:
         raise UsboostError(f"{file} has no column {label!r}; {choices(label, file.names, 'its columns are')}")
     return task_of(Column(file, label, load(file, [label])[label], missing=spec.missing))
@@ -318,6 +324,7 @@ def columns_read(file: Source, spec: TableSpec) -> list[str]:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")
     others = (*spec.categorical, *spec.drop, *spec.text)
+    file.answer_to((*spec.named, *others))
     shown = [name for name in names if not INDEX_COLUMN.fullmatch(name)]
     for name in (*spec.named, *others):
         if name not in names:

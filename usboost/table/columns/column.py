@@ -339,7 +339,7 @@ class Column:
 
 def _named(texts: pd.Series) -> pd.Series:
     """Strings as `canonical` has them; few are rewritten."""
-    rewritten = texts.str.fullmatch(REWRITTEN).fillna(False).astype(bool)
+    rewritten = texts.str.contains(rf"^(?:{REWRITTEN})$|[^\x00-\x7f]").fillna(False).astype(bool)
     if not rewritten.any():
         return texts
     texts = texts.copy()

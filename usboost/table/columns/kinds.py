@@ -39,7 +39,9 @@ MOSTLY = 0.5
 _CODE = r"0\d+|\d{16,}"  # digits that a number would not keep
 _EXPONENT = r"\d+[eE]\d+"  # which programs write with a point or a sign
 _PHONE = r"\+\d[\d ]{6,}"
-_WHOLE = re.compile(r"\d+")
+_WHOLE = re.compile(r"\d+(?:\.0+)?")
+_UNNAMED = re.compile(r"(?:Unnamed: .*)?")
+_INDEX = re.compile(r"index|level_\d+")
 _MANY = 1000  # distinct values by which numbers and dates are ruled out
 _WORDS = 3  # different strings without digits, at most, that may stand for missing numbers
 _COUNTER = re.compile(
@@ -54,12 +56,12 @@ class ColumnKind:
     Attributes
     ----------
     kind : "name" is strings of which nearly all differ and that have no words in common, "identifier" what
-        differs in each row, "nested" what has parts of its own, or bytes.
+        differs in each row, "index" what a program counted, "nested" what has parts of its own, or bytes.
     form : how its numbers or dates are written; None where they are plain, or not text.
     notes : what a user should know of it, to follow the column's name.
     """
 
-    kind: Literal[Kind, "name", "identifier", "nested"]
+    kind: Literal[Kind, "name", "identifier", "index", "nested"]
     form: Format | None = None
     notes: tuple[str, ...] = ()
 
@@ -88,7 +90,8 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
         return ColumnKind("date", DateFormat(zone=getattr(kind, "tz", None) or ""))
     if is_text(kind):
         return _kind_of_text(column)
-    return _number_or_counter(column) if pa.types.is_integer(kind) else ColumnKind("number")
+    counts = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and _UNNAMED.fullmatch(column.name))
+    return _number_or_counter(column) if counts else ColumnKind("number")
 
 
 def _kind_of_text(column: Column) -> ColumnKind:
@@ -270,22 +273,27 @@ def fill_values(values: np.ndarray) -> dict[str, int]:
 def _number_or_counter(column: Column) -> ColumnKind:
     """Return the kind of whole numbers, which are left out where they only tell rows apart.
 
-    They do if they all differ and the column has the name of such a one, or none, as where pandas wrote its
-    index. Whether they are in order does not matter, since some of the rows may be a fold.
+    They do if they all differ and the column has the name of such a one. Whether they are in order does not
+    matter, since some of the rows may be a fold. Without a name, as pandas writes its index, or called
+    ``index`` and with all numbers from 0, they may repeat, as where tables were put together.
     """
-    named = column.name == "" or column.name.startswith("Unnamed: ")
-    enough = named or len(column.cells) >= FEW
+    unnamed = _UNNAMED.fullmatch(column.name) is not None
+    enough = unnamed or len(column.cells) >= FEW
     # most columns are ruled out by their first value
     if not (enough and len(column.cells) and _WHOLE.fullmatch(str(column.cells[0].as_py()).strip())):
         return ColumnKind("number")
     numbers = column.numbers()
     if numbers is None or numbers.isna().any():
         return ColumnKind("number")
-    if is_text(column.type) and not column.plain().str.fullmatch(r"\d+").all():
+    if is_text(column.type) and not column.plain().str.fullmatch(_WHOLE.pattern if unnamed else r"\d+").all():
         return ColumnKind("number")
     found = numbers.to_numpy()
-    if (named or _COUNTER.fullmatch(column.name)) and len(np.unique(found)) == len(found):
+    distinct = len(np.unique(found))
+    if (unnamed or _COUNTER.fullmatch(column.name)) and distinct == len(found):
         return ColumnKind("identifier")
+    is_dense = found.min() == 0 and FEW < distinct == found.max() + 1
+    if (unnamed and (found % 1 == 0).all()) or (_INDEX.fullmatch(column.name) and is_dense):
+        return ColumnKind("index")
     if len(found) < FEW:
         return ColumnKind("number")
     if found[0] in (0, 1) and (np.diff(found) == 1).all():
