@@ -31,7 +31,7 @@ KNOTS = 1000
 """Places of values that a column read by its ranks has, at most."""
 
 _LARGEST = float(np.finfo(np.float32).max)
-_ROUNDING = 4e-15  # of a value, by which equal ones may differ after a few operations
+_ROUNDING = 1e-14  # of a value, by which equal ones may differ after a few operations
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,12 @@ class Bundle:
         return RowReader(self.card.columns, self.encoding, images, formats, tuple(self.card.missing))
 
     def as_given(self, names: list[str], labels: Mapping[str, Any]) -> Bundle:
-        """Return the same for rows whose columns are these, in their order, and answers that are these labels,
-        by class: strings or bytes."""
-        names, given = [] if names == list(self.card.columns) else names, list(labels.values())
+        """Return the same for rows whose columns are these, in their order, and answers that are these
+        labels, by class: strings or bytes."""
+        names = [] if names == list(self.card.columns) == self.card.read_and_dropped else names
+        given = list(labels.values())
         kind = "bytes" if given and all(isinstance(each, bytes) for each in given) else self.card.label_kind
-        texts = [each.decode() if isinstance(each, bytes) else str(each) for each in given]
+        texts = [each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in given]
         further = {"labels": texts if texts != self.card.classes else [], "label_kind": kind}
         return replace(self, card=self.card.model_copy(update={"names": names, **further}))
 

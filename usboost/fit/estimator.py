@@ -357,7 +357,9 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         codes = self.bundle_.labels, self.bundle_.card.classes
         called = dict(zip(*codes, strict=True))
         predicted = [called[each] for each in self.predict(X)]
-        return float(accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight))
+        return float(
+            accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight)
+        )
 
     def predict_set(self, X: Any) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.

@@ -15,7 +15,7 @@ from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding
-from usboost.table.columns.formats import format_here
+from usboost.table.columns.formats import NumberFormat, format_here
 from usboost.table.images import ImageColumns, ImageSet
 from usboost.table.notes import Tally
 from usboost.table.source import Source, require
@@ -111,14 +111,15 @@ class RowReader:
                 misfits = None if strict else tally.of_kind(name, kind)
                 said = column.differs_in_zone(formats.get(name))
                 if kind == "number" and not first and is_text(column.type):
-                    found, said = format_here(
-                        formats.pop(name, None),
+                    own = formats.pop(name, None)
+                    here, said = format_here(
+                        own if isinstance(own, NumberFormat) else None,
                         column.written().dropna(),
                         source.decimal,
                         known=source.decimal_known,
                         usual=self.encoding.imputation[name]["value"],
                     )
-                    formats |= {} if found is None else {name: found}
+                    formats |= {} if here is None else {name: here}
                 if said:
                     if misfits is None:
                         raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
@@ -127,18 +128,18 @@ class RowReader:
                 if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
                     hours = self.encoding.dates[name].shift(columns[name])
                     if hours and misfits is not None:
+                        than = "later" if hours > 0 else "earlier"
                         misfits.otherwise = misfits.otherwise or (
-                            f"the first and the last time are some {abs(hours):.0f} hours "
-                            f"{'later' if hours > 0 else 'earlier'} than those of the fit, as by another zone's "
-                            "clock; none says its zone"
+                            f"the first and the last time are some {abs(hours):.0f} hours {than} than those of "
+                            "the fit, as by the clock of another zone; none says its zone"
                         )
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
                 made = ImageSet(form, n) if into is None else into
-                own = slice(0, n) if into is None else slice(first, first + n)
-                made.read(readers, range(first, first + n), raw, at=own.start)
-                images, absent = made.views(own), made.absent[:, own]
+                place = slice(0, n) if into is None else slice(first, first + n)
+                made.read(readers, range(first, first + n), raw, at=place.start)
+                images, absent = made.views(place), made.absent[:, place]
             views = self.encoding.views(frame, images)
             known: dict[str, np.ndarray] = {}  # categories; a column may be in several views
             for table in (view for name in views.names if isinstance(view := views[name], Table)):

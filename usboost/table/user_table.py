@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -232,17 +231,21 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
             named_images = is_text(column.type) and are_names_of_images(column.plain())
             left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[found.kind]
             continue
-        if found.kind not in get_args(Kind):
+        if (
+            found.kind == "nested"
+            or found.kind == "name"
+            or found.kind == "identifier"
+            or found.kind == "index"
+        ):
             raise column.unusable()
         features[name] = column.feature(found.kind, found.form)
         if found.form is not None:
             formats[name] = found.form
+        fills = fill_values(features[name].to_numpy()) if found.kind == "number" else {}
         notes += [
-            f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands for "
-            f"a missing one, say so ({option('missing', repr(value))})"
-            for value, count in (
-                fill_values(features[name].to_numpy()) if found.kind == "number" else {}
-            ).items()
+            f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands for a "
+            f"missing one, say so ({option('missing', repr(value))})"
+            for value, count in fills.items()
         ]
     for each in spec.image:
         check_type(file, each)

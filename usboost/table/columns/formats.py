@@ -91,7 +91,7 @@ class DateFormat:
         return None if pd.isna(at) else str(localised(pd.Series([at]), str(self.zone)).iloc[0])
 
     def differs(self, values: pd.Series) -> str:
-        """Say which of some strings has a zone, where the column has none, or none where it has one; or ""."""
+        """Say which of some strings has a zone where the column has none, or none where it has one; or ""."""
         for text in () if self.zone is None else values.dropna().unique():
             if _HAS_CLOCK.search(text) and bool(_zone_in(text)) != bool(self.zone):
                 return otherwise(text, self.zone)

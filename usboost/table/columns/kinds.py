@@ -36,7 +36,7 @@ NEARLY_ALL = 0.95
 MOSTLY = 0.5
 """Share of numbers, or of dates, from which a column is not read as something else without a note."""
 
-_CODE = r"0\d+|\d{16,}"  # digits that a number would not keep
+_CODE = r"0\d+|-?\d{16,}"  # digits that a number would not keep
 _EXPONENT = r"\d+[eE]\d+"  # which programs write with a point or a sign
 _PHONE = r"\+\d[\d ]{6,}"
 _WHOLE = re.compile(r"\d+(?:\.0+)?")
