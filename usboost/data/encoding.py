@@ -22,7 +22,7 @@ CELL = 1e-4
 """Standard deviations within which rows of different values are hardly told apart."""
 
 CROWDED = 0.01
-"""Share of the rows, and `FEW` of them, in one cell beside its most frequent value: the scaling loses them."""
+"""Share of the rows, and `FEW` of them, in one cell beside its most frequent value: they are lost."""
 
 FEW, LOOKED_AT = 5, 20_000
 """Rows that say that a scaling loses values: at least; and at most looked at."""

@@ -89,9 +89,9 @@ def column_of(values: Any) -> Any:
     Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series. Bytes
     are text.
     """
-    if isinstance(values, (pd.Series, pd.Index, list, tuple, np.ndarray)) and np.ndim(values) == 1:
-        if any(isinstance(each, bytes) for each in values):
-            values = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in values]
+    kind = getattr(getattr(values, "dtype", None), "kind", "O" if isinstance(values, (list, tuple)) else "")
+    if kind in ("S", "O") and np.ndim(values) == 1 and any(isinstance(each, bytes) for each in values):
+        values = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in values]
     if isinstance(values, (pd.Series, pd.Index)):
         return values.array
     array = np.asarray(values)

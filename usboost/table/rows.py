@@ -130,8 +130,8 @@ class RowReader:
                     if hours and misfits is not None:
                         than = "later" if hours > 0 else "earlier"
                         misfits.otherwise = misfits.otherwise or (
-                            f"the first and the last time are some {abs(hours):.0f} hours {than} than those of "
-                            "the fit, as by the clock of another zone; none says its zone"
+                            f"the first and the last time are some {abs(hours):.0f} hours {than} than those "
+                            "of the fit, as by the clock of another zone; none says its zone"
                         )
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)

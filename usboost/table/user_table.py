@@ -243,8 +243,8 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
             formats[name] = found.form
         fills = fill_values(features[name].to_numpy()) if found.kind == "number" else {}
         notes += [
-            f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands for a "
-            f"missing one, say so ({option('missing', repr(value))})"
+            f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands "
+            f"for a missing one, say so ({option('missing', repr(value))})"
             for value, count in fills.items()
         ]
     for each in spec.image:
