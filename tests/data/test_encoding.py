@@ -75,6 +75,8 @@ def test_numbers_are_finite_and_standardised_on_the_training_rows(
         if abs(train[name].astype(float).skew()) > SKEWED:
             values = np.sign(values) * np.log1p(np.abs(values))
         spread = values.std()
+        if encoder.numeric[j].knots:
+            continue  # by ranks, see tests/data/test_crowded.py
         if values.min() == values.max() or spread == 0:
             expected = np.zeros(len(values))
         else:

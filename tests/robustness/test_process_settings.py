@@ -146,7 +146,7 @@ def test_images_cut_short_are_refused_whatever_pillow_would_take() -> None:
         files.append(file.getvalue())
     files[3] = files[3][:700]
     frame = pd.DataFrame({"photo": pd.Series(files, dtype=object), "z": range(12)})
-    model = MultimodalClassifier("logistic", images="photo", backbone="small_cnn", size=16)
+    model = MultimodalClassifier("logistic", image="photo", backbone="small_cnn", size=16)
     with truncated_images(), pytest.raises(ValueError, match=r"row 4.*photo"):
         model.fit(frame, ["a", "b"] * 6)
 

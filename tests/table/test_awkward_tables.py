@@ -267,9 +267,15 @@ FILES = {
 
 NUMBERS = {
     "thousands": Case(text(quoted=True, x=["4,053", "1,234,567", "12"]), {"x": number(4053, 1234567, 12)}),
-    "thousands only": Case(text(quoted=True, x=["4,053", "1,234"]), {"x": number(4053, 1234)}),
-    "the same between semicolons": Case(text(";", x=["4,053", "1,234"]), {"x": number(4.053, 1.234)}),
-    "points between semicolons": Case(text(";", x=["4.053", "1.234"]), {"x": number(4053, 1234)}),
+    "thousands only": Case(
+        text(quoted=True, x=["4,053", "1,234"]), {"x": number(4053, 1234)}, notes="read as 4053"
+    ),
+    "the same between semicolons": Case(
+        text(";", x=["4,053", "1,234"]), {"x": number(4.053, 1.234)}, notes="'4,053', read as 4.053"
+    ),
+    "points between semicolons": Case(
+        text(";", x=["4.053", "1.234"]), {"x": number(4053, 1234)}, notes="'4.053', read as 4053"
+    ),
     "points where others have decimals": Case(
         text(";", x=["4.053", "1.234"], z=["0.5", "1.25"]),
         {"x": number(4.053, 1.234), "z": number(0.5, 1.25)},
@@ -445,6 +451,7 @@ DATES = {
     "as SAS and Apache write them": Case(
         text(d=["18AUG2021:10:29:00", "18/Aug/2021:10:29:00 +0000"]),
         {"d": date("2021-08-18 10:29", "2021-08-18 10:29")},
+        notes="holds times with a zone and without, which are read as UTC",
     ),
     "years of two digits": Case(
         text(d=["20/03/21 10:00", "31/12/99"]),

@@ -18,21 +18,45 @@ from usboost.shards.collective import world
 SKEWED = 3.0
 """Absolute training skewness above which a numeric column is read through the signed log1p."""
 
+CELL = 1e-4
+"""Standard deviations within which rows of different values are hardly told apart."""
+
+CROWDED = 0.01
+"""Share of the rows, and `FEW` of them, in one cell beside its most frequent value: they are lost."""
+
+FEW, LOOKED_AT = 5, 20_000
+"""Rows that say that a scaling loses values: at least; and at most looked at."""
+
+KNOTS = 1000
+"""Places of values that a column read by its ranks has, at most."""
+
 _LARGEST = float(np.finfo(np.float32).max)
+_ROUNDING = 1e-14  # of a value, by which equal ones may differ after a few operations
 
 
 @dataclass(frozen=True)
 class Numeric:
-    """The scaling of one numeric column: (x − mean) / std, of sign(x)·log(1 + |x|) when ``log``."""
+    """The scaling of one numeric column: (x − mean) / std, of sign(x)·log(1 + |x|) when ``log``.
+
+    Where that would crowd different values into one place, as beside a fill value 1e10, or underflow, x is
+    read by its standardised rank instead: ``places[k]`` at ``knots[k]``, straight lines between them.
+    """
 
     name: str
     log: bool
     mean: float
     std: float
+    knots: tuple[float, ...] = ()
+    places: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.knots) != len(self.places) or len(self.knots) == 1 or (np.diff(self.knots) <= 0).any():
+            raise UsboostError(f"the knots of column {self.name!r} do not rise, each with its place")
 
     @classmethod
     def fit(cls, name: str, values: np.ndarray) -> Numeric:
         """Learn the scaling from float64 values of shape (n,)."""
+        raw = values
         with np.errstate(over="ignore", invalid="ignore"):
             log = _is_skewed(values)
             values = _signed_log(values) if log else values
@@ -41,12 +65,30 @@ class Numeric:
             raise UsboostError(f"column {name!r} holds numbers too large to standardise; rescale it first")
         ends = world().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
         constant = -ends[0] == ends[1]
-        return cls(name, log, centre, 0.0 if constant else scale)
+        found = cls(name, log, centre, 0.0 if constant else scale)
+        every = np.concatenate(
+            world().gather(raw[world().sample(len(raw))])
+        )  # all, or a sample of all shards
+        if constant or (scale > 0 and not _crowds(found, every)):
+            return found
+        distinct, counts = np.unique(every, return_counts=True)
+        ends = np.cumsum(counts)
+        places = ends - counts / 2 - len(every) / 2  # the middle rank of equal ones, less the mean
+        places /= np.sqrt(np.average(np.square(places), weights=counts))
+        wanted = np.linspace(1, len(every), KNOTS)
+        chosen = np.unique(np.searchsorted(ends, wanted)) if len(distinct) > KNOTS else slice(None)
+        return cls(name, False, 0.0, 1.0, tuple(distinct[chosen].tolist()), tuple(places[chosen].tolist()))
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Scale float64 values of shape (n,); a column constant in training becomes zeros."""
         if self.std == 0:
             return np.zeros(len(values))
+        if self.knots:
+            knots, places = np.array(self.knots), np.array(self.places)
+            values = np.clip(values, knots[0], knots[-1])
+            k = np.clip(np.searchsorted(knots, values, side="right") - 1, 0, len(knots) - 2)
+            # np.interp's slopes overflow where knots are subnormal
+            return places[k] + (values - knots[k]) / (knots[k + 1] - knots[k]) * (places[k + 1] - places[k])
         values = _signed_log(values) if self.log else values
         # A value far outside the training range must stay a finite float32.
         with np.errstate(over="ignore"):
@@ -144,7 +186,11 @@ class TableEncoder:
         """Describe the encoder as JSON; `from_dict` makes an equal one."""
         return {
             "kind": "table",
-            "numeric": [{"name": c.name, "log": c.log, "mean": c.mean, "std": c.std} for c in self.numeric],
+            "numeric": [
+                {"name": c.name, "log": c.log, "mean": c.mean, "std": c.std}
+                | ({"knots": list(c.knots), "places": list(c.places)} if c.knots else {})
+                for c in self.numeric
+            ],
             "categorical": [{"name": c.name, "values": list(c.values)} for c in self.categorical],
         }
 
@@ -153,7 +199,10 @@ class TableEncoder:
         """Make the encoder that `to_dict` described. Raises UsboostError if it is none of a table."""
         try:
             numeric = (
-                Numeric(str(c["name"]), bool(c["log"]), float(c["mean"]), float(c["std"]))
+                Numeric(
+                    *(str(c["name"]), bool(c["log"]), float(c["mean"]), float(c["std"])),
+                    *(tuple(map(float, c.get(each, ()))) for each in ("knots", "places")),
+                )
                 for c in spec["numeric"]
             )
             categorical = (Categorical(str(c["name"]), tuple(c["values"])) for c in spec["categorical"])
@@ -172,6 +221,23 @@ def _is_skewed(values: np.ndarray) -> bool:
     centred = values - mean(values)
     second, third = world().sum(np.array([np.square(centred).sum(), (centred**3).sum()])) / n
     return bool(second > 0 and abs(third / second**1.5) * np.sqrt(n * (n - 1)) / (n - 2) > SKEWED)
+
+
+def _crowds(scale: Numeric, values: np.ndarray) -> bool:
+    """Return whether a scaling puts many rows whose values differ into one `CELL`.
+
+    A cell in which one value is most, such as 0, loses nothing of it; nor is a rounding error a difference.
+    """
+    if len(values) > LOOKED_AT:
+        values = values[np.linspace(0, len(values) - 1, LOOKED_AT).astype(int)]
+    values = np.sort(values)
+    size = np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
+    starts = np.flatnonzero(np.append(True, np.diff(values) > _ROUNDING * size))  # of different values
+    rows = np.diff(starts, append=len(values))
+    cells = np.rint(scale(values[starts]) / CELL)
+    first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
+    lost = np.add.reduceat(rows, first) - np.maximum.reduceat(rows, first)
+    return bool(lost.max() >= max(FEW, CROWDED * len(values)))
 
 
 def _signed_log(values: np.ndarray) -> np.ndarray:

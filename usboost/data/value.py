@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -26,14 +27,21 @@ _DIGITS = 15  # that a float keeps
 T = TypeVar("T")
 
 
+def composed(text: str) -> str:
+    """Return a text in Unicode's form NFC, in which a letter with its accent is one character."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def canonical(value: object) -> str:
     """Name a value as a category is called.
 
     An integer-valued float or decimal is its integer. So is text that is a plain decimal number of at most
-    15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, so
-    that codes such as "007", "1e5" or "1.10" stay as they are. Other values are as `str` has them.
+    15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, in
+    Unicode's form NFC, so that codes such as "007", "1e5" or "1.10" stay as they are. Other values are as
+    `str` has them.
     """
     if isinstance(value, str):
+        value = composed(value)
         if not _rewritten.fullmatch(value):
             return value
         if ":" in value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -63,6 +64,8 @@ class _Numeric(CardPart):
     log: bool
     mean: FiniteFloat
     std: Annotated[FiniteFloat, Field(ge=0)]
+    knots: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
+    places: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
 
 
 class _Categorical(CardPart):

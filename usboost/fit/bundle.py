@@ -69,10 +69,15 @@ class Bundle(OwnSettings):
         trained = card.rows.get("train", 0)
         return RowReader(card.columns, self.encoding, images, formats, missing, card.gaps, trained)
 
-    def of_columns(self, names: list[str]) -> Bundle:
-        """Return the same for rows whose columns are these, in their order."""
-        names = [] if names == self.card.read_and_dropped else names
-        return replace(self, card=self.card.model_copy(update={"names": names}))
+    def as_given(self, names: list[str], labels: Mapping[str, Any]) -> Bundle:
+        """Return the same for rows whose columns are these, in their order, and answers that are these
+        labels, by class: strings or bytes."""
+        names = [] if names == list(self.card.columns) == self.card.read_and_dropped else names
+        given = list(labels.values())
+        kind = "bytes" if given and all(isinstance(each, bytes) for each in given) else self.card.label_kind
+        texts = [each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in given]
+        further = {"labels": texts if texts != self.card.classes else [], "label_kind": kind}
+        return replace(self, card=self.card.model_copy(update={"names": names, **further}))
 
     def fitted_with(self, parameters: Mapping[str, Any]) -> Bundle:
         """Return the same, that an estimator fitted with these parameters is loaded from."""
@@ -145,7 +150,7 @@ class Bundle(OwnSettings):
     def set_texts(self, predicted: np.ndarray) -> list[str]:
         """Return `sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
         patterns, place = np.unique(self.sets(predicted), axis=0, return_inverse=True)
-        labels = self.labels.tolist()
+        labels = self.card.labels if self.card.label_kind == "bytes" else self.labels.tolist()
         texts = [
             json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
         ]
@@ -153,14 +158,15 @@ class Bundle(OwnSettings):
 
     @property
     def labels(self) -> np.ndarray:
-        """The classes as the table had them: str, bool, int64 or float64 of shape (M,)."""
-        names = self.card.classes
-        if self.card.label_kind == "bool":
+        """The classes as the table had them: str, bytes, bool, int64 or float64 of shape (M,)."""
+        names, kind = self.card.classes, self.card.label_kind
+        if kind == "bool":
             return np.array([name == "True" for name in names])
         kinds = {"int": int, "float": float}  # int is exact, where float64 is not
-        if self.card.label_kind in kinds:
-            return np.array([kinds[self.card.label_kind](name) for name in names])
-        return np.array(names, dtype=object)
+        if kind in kinds:
+            return np.array([kinds[kind](name) for name in names])
+        given = self.card.labels or names
+        return np.array([each.encode() for each in given] if kind == "bytes" else given, dtype=object)
 
     def ignored(self, rows: Source, keep: Collection[str] = ()) -> list[str]:
         """Return the columns of rows that the model does not know."""
@@ -191,6 +197,7 @@ class Bundle(OwnSettings):
             warnings.
         """
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
+        rows.answer_to(self.reader.needed)
         tally = Tally(ignored=self.ignored(rows))
         batches = self.reader.read(rows, strict=strict, tally=tally)
         parts = [self.predicted(batch.views) for batch in batches]
@@ -361,7 +368,10 @@ def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -
     for name, kind in card.columns.items():
         column = frame[name]
         if kind == "date":
-            column = column.map(pd.Timestamp.isoformat, na_action="ignore")
+            zoned = getattr(card.formats.get(name), "zone", None)  # a prepared split has UTC
+            column = (column.dt.tz_localize("UTC") if zoned else column).map(
+                pd.Timestamp.isoformat, na_action="ignore"
+            )
         text = column.astype(object)
         found[name] = column.astype(np.float64) if kind == "number" else text.where(text.notna(), None)
     for column, files in zip(card.images.columns if card.images else [], images):

@@ -59,16 +59,17 @@ class Dates(CardPart):
 
     reference: str
     parts: Annotated[list[Part], Field(min_length=1)]
+    last: str = Field("", exclude_if=not_)
 
-    @field_validator("reference")
+    @field_validator("reference", "last")
     @classmethod
     def _a_date(cls, found: str) -> str:
-        datetime.fromisoformat(found)
+        datetime.fromisoformat(found or "1970-01-01")
         return found
 
     @property
     def rule(self) -> DateParts:
-        return DateParts(self.reference, tuple(self.parts))
+        return DateParts(self.reference, tuple(self.parts), self.last)
 
 
 class Card(CardPart):
@@ -79,6 +80,7 @@ class Card(CardPart):
     model : the name of the model; task : what it predicts.
     classes : the classes' names in the order of its probabilities; none where it predicts a number.
     label_kind : what labels are in the table, and in answers.
+    labels : as an estimator was given them, where the classes are called otherwise: with blanks, say.
     temperature : by which probabilities are calibrated, see `usboost.evaluation.calibration`.
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
@@ -111,7 +113,8 @@ class Card(CardPart):
     )
     classes: list[str]
     label: str
-    label_kind: Literal["bool", "int", "float", "str"] = Field("str", exclude_if=partial(eq, "str"))
+    label_kind: Literal["bool", "int", "float", "str", "bytes"] = Field("str", exclude_if=partial(eq, "str"))
+    labels: list[str] = Field(default_factory=list, exclude_if=not_)
     temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=partial(eq, 1.0))
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
     least: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
@@ -147,6 +150,8 @@ class Card(CardPart):
     def _fits_its_task(self) -> Card:
         if (self.task == "classification") != (len(self.classes) >= 2):
             raise ValueError(f"a {self.task} has {len(self.classes)} classes")
+        if self.labels and len(set(self.labels)) != len(self.classes):
+            raise ValueError("there is not one label for each class")
         if self.threshold is not None and len(self.classes) != 2:
             raise ValueError("a threshold is of two classes")
         if len({len(values) for values in self.history.values()}) > 1:

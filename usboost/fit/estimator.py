@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.data.value import canonical
+from usboost.data.value import find
 from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles
 from usboost.fit.build import fit as fit_table
@@ -22,7 +23,7 @@ from usboost.fit.bundle import Bundle
 from usboost.fit.card import OF_PROCESS
 from usboost.fit.explain import explain_rows
 from usboost.fit.options import FitOptions, ImageOptions
-from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
+from usboost.fit.parameters import check_parameters, column_of, frame_of, has_names, label_name, seed_of
 from usboost.models import catalogue
 from usboost.process import OwnSettings, with_own_settings
 from usboost.table.schema import describe, notes_of_table
@@ -103,7 +104,7 @@ class _Multimodal(_FitAttributes):
             warn(each)
         given = self.get_params(deep=False)
         if isinstance(by_label := given.get("class_weight"), Mapping):
-            given["class_weight"] = {canonical(label): weight for label, weight in by_label.items()}
+            given["class_weight"] = {label_name(label): weight for label, weight in by_label.items()}
         limited, with_images = self.time_limit is not None, bool(table.images)
         fitted = fit_table(
             table,
@@ -112,8 +113,15 @@ class _Multimodal(_FitAttributes):
             callbacks=[*(self.callbacks or ()), *limit],
             **vars(FitOptions.of(given, seed=seed)),
         )
-        bundle = fitted.bundle.of_columns(list(self.feature_names_in_))
-        self.bundle_, self.scores_ = bundle.fitted_with(self.get_params(deep=False)), fitted.scores
+        labels: dict[str, Any] = {}
+        if table.classes and table.label_kind == "str":  # of one class what most rows have
+            values = pd.Series([*np.asarray(y, dtype=object).ravel()], dtype=object).iloc[table.rows]
+            by_class = values.groupby(table.labels).agg(lambda each: each.value_counts(sort=True).index[0])
+            if by_class.map(lambda each: isinstance(each, (str, bytes))).all():
+                labels = dict(zip(table.classes, by_class, strict=True))
+        bundle = fitted.bundle.as_given(list(self.feature_names_in_), labels)
+        self.bundle_ = bundle.fitted_with(self.get_params(deep=False))
+        self.scores_ = fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         self._loaded()
         return self
@@ -148,7 +156,7 @@ class _Multimodal(_FitAttributes):
         root, given = self._root(), self.get_params(deep=False)
         positive = getattr(self, "positive", None)
         found = {**names, "task": self.task, "image": self.image, "images_root": root}
-        found["positive"] = None if positive is None else canonical(positive)
+        found["positive"] = None if positive is None else label_name(positive)
         return read_table(FrameRows(frame, root), TableSpec.of(given, **found))
 
     def _root(self) -> Path | None:
@@ -156,14 +164,18 @@ class _Multimodal(_FitAttributes):
 
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
         """Return X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
-        frame = frame_of(X, None if reset else list(self.feature_names_in_))
+        # of a model that the command line fitted, which may have left out columns, the order is not known
+        placed = (
+            reset or bool(self.bundle_.card.names) or len(self.bundle_.card.columns) == self.n_features_in_
+        )
+        frame = frame_of(X, list(self.feature_names_in_) if placed and not reset else None)
         if reset:
             if not len(frame) or not frame.shape[1]:
                 few = "0 sample(s)" if not len(frame) else "0 feature(s)"
                 raise UsboostError(f"X has {few} (shape={frame.shape}) while a minimum of 1 is required.")
             self.n_features_in_ = frame.shape[1]
             self.feature_names_in_ = np.asarray(frame.columns, dtype=object)
-        elif not isinstance(X, pd.DataFrame) and frame.shape[1] != self.n_features_in_:
+        elif not has_names(X) and frame.shape[1] != self.n_features_in_:
             raise UsboostError(
                 f"X has {frame.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input"
@@ -338,6 +350,20 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return class probabilities, float64 (n, M), columns as in ``classes_``."""
         return self.predict_frame(X).drop(columns="label").to_numpy()[:, self._order]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows, by their weights, whose label is predicted, however y has it written."""
+        check_is_fitted(self, "bundle_")
+        given = column_or_1d(column_of(y))
+        if pd.isna(given).any():
+            return super().score(X, y, sample_weight)  # which refuses them
+        known = find({name: name for name in self.bundle_.card.classes}, names := [*map(label_name, given)])
+        codes = self.bundle_.labels, self.bundle_.card.classes
+        called = dict(zip(*codes, strict=True))
+        predicted = [called[each] for each in self.predict(X)]
+        return float(
+            accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight)
+        )
 
     def predict_set(self, X: Any) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.

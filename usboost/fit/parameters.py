@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 
-from usboost.errors import UsboostError
+from usboost.data.value import canonical
+from usboost.errors import UsboostError, listed, warn
 
 
 def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -22,35 +24,74 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    X : DataFrame, or array (n, p); the columns of an array are called x0, x1, …
-    names : of the columns that a model was fitted to; if these are 0, 1, …, so are an array's.
+    X : a table with names, of pandas, or of pyarrow, polars, dask or another library that gives its columns
+        as Arrow or pandas does; or array (n, p), of which the columns are called x0, x1, …
+    names : of the columns that a model was fitted to. What has no names, an array or a DataFrame with the
+        columns 0, 1, … that pandas gives, has these in their order; a warning says so where they are names.
     """
-    if isinstance(X, pd.DataFrame):
-        if X.columns.nlevels > 1:
-            raise UsboostError("X has columns of several levels; give each column one name")
-        return X.rename(columns=str)
     if issparse(X):
         raise UsboostError("X is a sparse matrix, which is not supported; give X.toarray() or a DataFrame")
-    array = np.asarray(X)
-    if isinstance(X, (list, tuple)) and array.ndim == 2 and array.dtype.kind in "US":
-        array = pd.DataFrame(list(X)).to_numpy(dtype=object)  # in which NaN and numbers do not become text
-    if array.ndim != 2:
-        raise UsboostError(
-            f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "
-            "X.reshape(-1, 1) if it has a single column, or X.reshape(1, -1) if it is a single row."
-        )
-    if np.iscomplexobj(array):
-        raise UsboostError("Complex data not supported; give real and imaginary part as two columns")
-    counted = [str(k) for k in range(array.shape[1])]
-    prefix = "" if names is not None and set(names) == set(counted) else "x"
-    return pd.DataFrame(array, columns=[prefix + each for each in counted])
+    frame = _named_columns(X)
+    if frame is not None:
+        if frame.columns.nlevels > 1:
+            raise UsboostError("X has columns of several levels; give each column one name")
+        counted = isinstance(frame.columns, pd.RangeIndex) and list(frame.columns) == [*range(frame.shape[1])]
+        frame = frame.rename(columns=str)
+        if names is None or not counted or set(names) & set(frame.columns):
+            return frame
+    else:
+        array = np.asarray(X)
+        if isinstance(X, (list, tuple)) and array.ndim == 2 and array.dtype.kind in "US":
+            array = pd.DataFrame(list(X)).to_numpy(
+                dtype=object
+            )  # in which NaN and numbers stay what they are
+        if array.ndim != 2:
+            raise UsboostError(
+                f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "
+                "X.reshape(-1, 1) if it has a single column, or X.reshape(1, -1) if it is a single row."
+            )
+        if np.iscomplexobj(array):
+            raise UsboostError("Complex data not supported; give real and imaginary part as two columns")
+        frame = pd.DataFrame(array)
+    width = frame.shape[1]
+    if names is None or len(names) != width:  # another number is refused by who knows of what
+        return frame.set_axis([f"x{k}" for k in range(width)], axis=1)
+    if sorted(names) not in (sorted(map(str, range(width))), sorted(f"x{k}" for k in range(width))):
+        warn(f"X has no names of columns, which are taken in the order of the fit: {listed(names)}")
+    return frame.set_axis(list(names), axis=1)
+
+
+def has_names(X: Any) -> bool:
+    """Return whether the columns of X have names, as those of an array do not."""
+    return hasattr(X, "columns") or bool(getattr(getattr(X, "dtype", None), "names", None))
+
+
+def _named_columns(X: Any) -> pd.DataFrame | None:
+    """Return a table of any library as a DataFrame; None of what has no names of columns."""
+    if isinstance(X, pd.DataFrame) or not has_names(X):
+        return X if isinstance(X, pd.DataFrame) else None
+    for lazy in ("compute", "collect"):  # dask's, polars'
+        if hasattr(X, lazy):
+            return _named_columns(getattr(X, lazy)())
+    if hasattr(X, "__arrow_c_stream__"):
+        table = pa.table(X)
+        exact = {kind: pd.ArrowDtype(kind) for kind in table.schema.types if not pa.types.is_dictionary(kind)}
+        return table.to_pandas(types_mapper=exact.get)
+    for name in ("to_pandas", "toPandas"):
+        if hasattr(X, name):
+            return _named_columns(getattr(X, name)())
+    return pd.DataFrame.from_records(X) if isinstance(X, np.ndarray) and X.ndim == 1 else None
 
 
 def column_of(values: Any) -> Any:
     """Return labels, groups, times or weights as an array, of any shape.
 
-    Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series.
+    Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series. Bytes
+    are text.
     """
+    kind = getattr(getattr(values, "dtype", None), "kind", "O" if isinstance(values, (list, tuple)) else "")
+    if kind in ("S", "O") and np.ndim(values) == 1 and any(isinstance(each, bytes) for each in values):
+        values = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in values]
     if isinstance(values, (pd.Series, pd.Index)):
         return values.array
     array = np.asarray(values)
@@ -61,6 +102,12 @@ def column_of(values: Any) -> Any:
             array = np.full(len(given), None, dtype=object)
             array[given.notna()] = kept
     return array
+
+
+def label_name(value: Any) -> str:
+    """Return what a label's class is called, however it is typed or written; bytes are text."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return canonical(text.strip() if isinstance(text, str) else text)
 
 
 def _is_whole(value: Any) -> bool:

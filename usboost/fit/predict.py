@@ -88,7 +88,7 @@ def predict(
             raise UsboostError(
                 f"{file}: column {name!r} cannot be kept, since the output has a column of that name"
             )
-    target = pa.schema([*target, *(file.schema.field(name) for name in more)])
+    target = pa.schema([*target, *(pa.field(name, file.type_of(name)) for name in more)])
     tally = Tally(ignored=bundle.ignored(file, keep))
     with _written(out, target) as writer:
         for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):

@@ -79,12 +79,14 @@ class Content(ABC):
     schema : names and types of the columns.
     as_text : whether all values are strings, as in a CSV.
     decimal : the mark of decimals in numbers that are text, "." or ",", where a column leaves it open.
+    decimal_known : whether the file shows it, and it is not a guess.
     notes : what a user should know about how the file is read.
     """
 
     schema: pa.Schema
     as_text: bool = False
     decimal: str = "."
+    decimal_known: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -133,8 +135,15 @@ _BLOCK = 1 << 22  # bytes read at a time; no row may be longer
 _HEAD = 1 << 20  # bytes in which the separator is looked for
 _RECORDS = 200  # and rows
 
-_POINT = re.compile(r"[^\d.,]{0,5}[\d,]*\d\.(\d{1,2}|\d{4,})[^\d.,]{0,5}")
-_COMMA = re.compile(r"[^\d.,]{0,5}[\d.]*\d,(\d{1,2}|\d{4,})[^\d.,]{0,5}")
+# numbers with decimals, whose mark is not one between groups of three digits; and those where it may be
+_POINT, _COMMA = (
+    re.compile(
+        rf"[^\d.,]{{0,5}}(?:[\d{other}]*\d{mark}(\d{{1,2}}|\d{{4,}})"
+        rf"|(?:0|\d{{4,}}|\d{{1,3}}(?:{other}\d{{3}})+){mark}\d{{3}})[^\d.,]{{0,5}}"
+    )
+    for mark, other in ((r"\.", ","), (",", r"\."))
+)
+_EITHER = re.compile(r"[^\d.,]{0,5}[1-9]\d{0,2},\d{3}[^\d.,]{0,5}")
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,7 @@ class Delimited(Content):
     encoding: str = "utf-8"
     decimal: str = "."
     notes: tuple[str, ...] = ()
+    decimal_known: bool = False
     as_text = True
 
     @classmethod
@@ -174,7 +184,8 @@ class Delimited(Content):
         note = f"{path} is not UTF-8 and is read as {encoding}; save it as UTF-8 if letters are wrong"
         notes = (note,) if encoding in ("cp1252", "latin-1") else ()
         schema = pa.schema([(name, pa.string()) for name in names])
-        return cls(path, schema, separator, encoding, "," if has_commas else ".", notes)
+        known = points != commas or (separator == "," and not any(map(_EITHER.fullmatch, fields)))
+        return cls(path, schema, separator, encoding, "," if has_commas else ".", notes, known)
 
     def pieces(self, names: list[str], most: int) -> Iterator[pa.Table]:
         with unpacked(self.path) as raw:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 import itertools
+import json
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,6 +38,7 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 """The value of a folder whose rows have none."""
 
 _BLOCK = 1 << 24  # bytes of JSON parsed at a time; no line may be longer
+_HUGE = re.compile(rb"[:\s]-?\d{19,}\s*[,}]")
 _LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which of the files beside them count
 _LOOKED_AT = 10_000  # files of a sub-folder, which may hold a million images
 _SIGNS = set("*?[")
@@ -168,6 +171,7 @@ class Whole(Content):
 
     table: pa.Table
     as_text: bool = False
+    decimal_known: bool = False
     notes: tuple[str, ...] = ()
     lines: tuple[int, ...] | None = None
     """The line of each row, where the file has lines of its own."""
@@ -199,7 +203,16 @@ def read_json_lines(path: Path) -> Whole:
     # text that is not UTF-8 would be found only when a value is looked at
     data.decode()
     options = pyarrow.json.ReadOptions(block_size=_BLOCK)
-    return Whole(pyarrow.json.read_json(pa.BufferReader(data), read_options=options))
+    table = pyarrow.json.read_json(pa.BufferReader(data), read_options=options)
+    doubles = [each.name for each in table.schema if pa.types.is_floating(each.type)]
+    if doubles and _HUGE.search(data):  # whole numbers of more than 64 bits, of which neighbours would be one
+        rows = [json.loads(line) for line in data.splitlines() if line.strip()]
+        for name in doubles:
+            values = [row.get(name) for row in rows]
+            if all(each is None or isinstance(each, int) for each in values):
+                texts = pa.array([each if each is None else str(each) for each in values], pa.string())
+                table = table.set_column(table.schema.names.index(name), name, texts)
+    return Whole(table)
 
 
 def read_excel(path: Path) -> Whole:
@@ -219,13 +232,16 @@ def read_excel(path: Path) -> Whole:
         raise UsboostError(f"{path} holds more than {LARGEST:,} bytes; write it as .csv or .parquet")
     titles: list[str] = []
     rows: list[list[str]] = []
+    with_floats = False  # which are written with a point
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         try:
             titles = [sheet.title for sheet in book.worksheets]
             for sheet in book.worksheets[:1]:
                 sheet.reset_dimensions()  # what a sheet says of its size may be wrong
-                rows = [_texts(row) for row in sheet.iter_rows(values_only=True)]
+                cells = list(sheet.iter_rows(values_only=True))
+                with_floats = any(isinstance(each, float) and each % 1 for row in cells for each in row)
+                rows = [_texts(row) for row in cells]
         finally:
             book.close()
     # openpyxl raises nearly anything for a damaged workbook
@@ -244,6 +260,7 @@ def read_excel(path: Path) -> Whole:
     return Whole(
         pa.Table.from_arrays(arrays, names=header),
         as_text=True,
+        decimal_known=with_floats,
         notes=(several,) if len(titles) > 1 else (),
         lines=tuple(line for line, _ in numbered),
     )

@@ -29,6 +29,7 @@ class Misfits:
     what : the column should hold; images of which the file is damaged, and categories, are of the kind.
     given : values that are not missing; count : of these, the misfits; wrong : those of another kind.
     row, value : of the first misfit; error : what is wrong with it.
+    otherwise : how values are written that are read otherwise than those of the fit.
     """
 
     column: str
@@ -39,6 +40,7 @@ class Misfits:
     row: str = ""
     value: str = ""
     error: str = ""
+    otherwise: str = ""
 
     def add(self, present: np.ndarray, misfit: np.ndarray, *, row: str = "", value: object = None) -> None:
         """Count some rows. `present`, `misfit`: bool (n,), of which the second implies the first; `row`,
@@ -211,7 +213,9 @@ def notes_of_images(rows: int, without: Mapping[str, int]) -> list[str]:
 def sentences(paths: Iterable[Paths], misfits: Iterable[Misfits]) -> list[str]:
     """Say which paths lead to no file, and which values count as missing or unknown."""
     lost = [f"{each}; such rows count as without an image" for each in paths if each.lost]
-    return [*lost, *(str(each) for each in misfits if each.count)]
+    misfits = list(misfits)
+    others = [f"column {each.column!r}: {each.otherwise}" for each in misfits if each.otherwise]
+    return [*lost, *others, *(str(each) for each in misfits if each.count)]
 
 
 def check_paths(source: object, found: Iterable[Paths]) -> None:

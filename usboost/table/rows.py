@@ -13,8 +13,9 @@ import pyarrow as pa
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
-from usboost.table.columns.column import Column, Format, Kind
+from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding
+from usboost.table.columns.formats import NumberFormat, format_here
 from usboost.table.images import ImageColumns, ImageSet
 from usboost.table.notes import Gaps, Tally
 from usboost.table.source import Source, require
@@ -106,26 +107,49 @@ class RowReader:
         tally.misfits.update({reader.column: reader.misfits for reader in readers})
         tally.without = {reader.column: 0 for reader in readers}
         tally.gaps = {name: Gaps(name, share, self.trained) for name, share in self.gaps.items()}
-        first = 0
+        first, formats = 0, dict(self.formats)
         for raw in source.batches(names, batch):
             n = raw.num_rows
             columns: dict[str, pd.Series] = {}
             for name, kind in self.kinds.items():
                 column = Column(source, name, raw[name], first, self.missing)
                 misfits = None if strict else tally.of_kind(name, kind)
+                said = column.differs_in_zone(formats.get(name))
+                if kind == "number" and not first and is_text(column.type):
+                    own = formats.pop(name, None)
+                    here, said = format_here(
+                        own if isinstance(own, NumberFormat) else None,
+                        column.written().dropna(),
+                        source.decimal,
+                        known=source.decimal_known,
+                        usual=self.encoding.imputation[name]["value"],
+                    )
+                    formats |= {} if here is None else {name: here}
+                if said:
+                    if misfits is None:
+                        raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
+                    misfits.otherwise = said
                 unread = 0 if misfits is None else misfits.count
-                columns[name] = column.feature(kind, self.formats.get(name), misfits)
+                columns[name] = column.feature(kind, formats.get(name), misfits)
                 if name in tally.gaps:
                     unread = 0 if misfits is None else misfits.count - unread
                     tally.gaps[name].rows += n
                     tally.gaps[name].count += int(columns[name].isna().sum()) - unread
+                if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
+                    hours = self.encoding.dates[name].shift(columns[name])
+                    if hours and misfits is not None:
+                        than = "later" if hours > 0 else "earlier"
+                        misfits.otherwise = misfits.otherwise or (
+                            f"the first and the last time are some {abs(hours):.0f} hours {than} than those "
+                            "of the fit, as by the clock of another zone; none says its zone"
+                        )
             frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
                 made = ImageSet(form, n) if into is None else into
-                own = slice(0, n) if into is None else slice(first, first + n)
-                made.read(readers, range(first, first + n), raw, at=own.start)
-                images, absent = made.views(own), made.absent[:, own]
+                place = slice(0, n) if into is None else slice(first, first + n)
+                made.read(readers, range(first, first + n), raw, at=place.start)
+                images, absent = made.views(place), made.absent[:, place]
             views = self.encoding.views(frame, images)
             known: dict[str, np.ndarray] = {}  # categories; a column may be in several views
             for table in (view for name in views.names if isinstance(view := views[name], Table)):

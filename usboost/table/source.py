@@ -20,7 +20,7 @@ import pandas as pd
 import pyarrow as pa
 from PIL import Image
 
-from usboost.data.value import canonical
+from usboost.data.value import canonical, composed
 from usboost.errors import UsboostError, choices
 from usboost.table import files
 from usboost.table.content import FAULTS, Content, damaged, even
@@ -36,6 +36,8 @@ class Source(ABC):
     """Whether all values are strings, as in a CSV."""
     decimal: str = "."
     """The mark of decimals in numbers that are text, "." or ",", where a column leaves it open."""
+    decimal_known: bool = False
+    """Whether the rows show it."""
     images_root: Path | None = None
     """The folder that paths of images may be absolute in, if one was named."""
     notes: Sequence[str] = ()
@@ -47,6 +49,13 @@ class Source(ABC):
     def folder(self) -> Path | None:
         """Return the folder where paths of images begin; None where rows may name no files."""
         return self.images_root
+
+    def answer_to(self, wanted: Collection[str]) -> None:
+        """Call columns as they are asked for, where the names differ in Unicode's form alone."""
+        for name in (each for each in wanted if each not in self.names):
+            alike = [k for k, own in enumerate(self.names) if composed(own) == composed(name)]
+            if len(alike) == 1:
+                self.names[alike[0]] = name
 
     @abstractmethod
     def type_of(self, name: str) -> pa.DataType:
@@ -100,7 +109,7 @@ class TableFile(Source):
     images_root: Path | None = None
 
     def __post_init__(self) -> None:
-        for name in ("as_text", "decimal", "notes"):
+        for name in ("as_text", "decimal", "decimal_known", "notes"):
             object.__setattr__(self, name, getattr(self.content, name))
         object.__setattr__(self, "names", list(self.content.schema.names))
 
@@ -129,7 +138,7 @@ class TableFile(Source):
         return files.base_of(self.path) if self.images_root is None else self.images_root
 
     def type_of(self, name: str) -> pa.DataType:
-        return self.content.schema.field(name).type
+        return self.content.schema.field(self.names.index(name)).type
 
     @property
     def n_rows(self) -> int | None:
@@ -160,8 +169,10 @@ class TableFile(Source):
         return self.content.pieces(names, most)
 
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
+        names, own = list(dict.fromkeys(names)), dict(zip(self.names, self.content.schema.names, strict=True))
         try:
-            yield from even(self.pieces(list(dict.fromkeys(names)), size), size)
+            for each in even(self.pieces([own[name] for name in names], size), size):
+                yield each.rename_columns(names)
         except UsboostError:
             raise
         except FAULTS as error:
@@ -208,7 +219,7 @@ class FrameRows(Source):
     def _column(self, name: str) -> pa.Array | pa.ChunkedArray:
         if name in self._files:
             return self._files[name]
-        values = self._frame.iloc[:, self._places[name]]
+        values = self._frame.iloc[:, self._places[name] if name in self._places else self.names.index(name)]
         if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iuf":  # Arrow has no others
             kind = np.dtype(np.float64) if values.dtype.itemsize > 8 else values.dtype.newbyteorder("=")
             values = values.astype(kind)
@@ -280,6 +291,7 @@ _SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)
 
 def require(source: Source, needed: Collection[str]) -> None:
     """Refuse rows that lack a column, or have it twice. Raises UsboostError, naming the columns."""
+    source.answer_to(needed)
     names = Counter(source.names)
     if not names:
         raise UsboostError(f"{source} is empty")

@@ -23,7 +23,7 @@ from usboost.files.arrays import PART_ROWS, parts
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding, holds_dates
-from usboost.table.columns.kinds import kind_of
+from usboost.table.columns.kinds import fill_values, kind_of
 from usboost.table.columns.labels import classes_of, divided_by, targets_of, task_of, with_positive
 from usboost.table.columns.texts import holds_text
 from usboost.table.images import NAMES, VIEW, ImageColumns, are_names_of_images, check_type, read_images
@@ -37,7 +37,11 @@ LARGEST = 500_000_000
 FEWEST = 10
 """Rows that a table must have to learn from."""
 
-LEFT_OUT = {"identifier": "each row has its own value", "name": "nearly every row has its own value"}
+LEFT_OUT = {
+    "identifier": "each row has its own value",
+    "name": "nearly every row has its own value",
+    "index": "it counts rows, as an index that was written",
+}
 """Why a column of a kind is no feature."""
 
 _BATCH = 1 << 16  # rows read at once
@@ -227,11 +231,22 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
             named_images = is_text(column.type) and are_names_of_images(column.plain())
             left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[found.kind]
             continue
-        if found.kind == "nested" or found.kind == "name" or found.kind == "identifier":
+        if (
+            found.kind == "nested"
+            or found.kind == "name"
+            or found.kind == "identifier"
+            or found.kind == "index"
+        ):
             raise column.unusable()
         features[name] = column.feature(found.kind, found.form)
         if found.form is not None:
             formats[name] = found.form
+        fills = fill_values(features[name].to_numpy()) if found.kind == "number" else {}
+        notes += [
+            f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands "
+            f"for a missing one, say so (`missing={value!r}`)"
+            for value, count in fills.items()
+        ]
     for each in spec.image:
         check_type(file, each)
     nowhere = [
@@ -267,6 +282,7 @@ def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
     Raises UsboostError if the file cannot be read or has no such column.
     """
     file, label = TableFile.open(path), spec.label
+    file.answer_to([label])
     if label not in file.names:
         raise UsboostError(f"{file} has no column {label!r}; {choices(label, file.names, 'its columns are')}")
     return task_of(Column(file, label, load(file, [label])[label], missing=spec.missing))
@@ -314,6 +330,7 @@ def columns_read(file: Source, spec: TableSpec) -> list[str]:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")
     others = (*spec.categorical, *spec.drop, *spec.text)
+    file.answer_to((*spec.named, *others))
     shown = [name for name in names if not INDEX_COLUMN.fullmatch(name)]
     for name in (*spec.named, *others):
         if name not in names:

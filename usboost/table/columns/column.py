@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 
 from usboost.data.value import REWRITTEN, canonical, missing_of
 from usboost.errors import UsboostError
-from usboost.table.columns.formats import DateFormat, Format, NumberFormat
+from usboost.table.columns.formats import (
+    DateFormat,
+    Format,
+    NumberFormat,
+    localised,
+    otherwise,
+    plain_numbers,
+)
 from usboost.table.notes import Misfits
 from usboost.table.source import Source
 
@@ -223,12 +230,30 @@ class Column:
             options = [each for each in self.missing if not missing_of((each,)).numbers]
             return dates.mask(dates.isin(form.dates(pd.Series(options, dtype="str")).dropna()))
         if is_date(self.type) or pa.types.is_null(self.type):
-            dates = self.values.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
+            cells, zone = self.values, None if form is None else form.zone
+            own = pa.types.is_timestamp(self.type) and self.type.tz
+            if own and zone == "":
+                cells = pc.local_timestamp(cells)
+            dates = cells.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
+            if zone and not own and pa.types.is_timestamp(self.type):
+                dates = localised(dates, zone)
             return dates.mask(self.plain().isna()) if self.missing else dates
         if is_number(self.type) and (values := self.plain()).notna().any():
             dates = DateFormat().dates(values.map(canonical, na_action="ignore").astype("str"))
             return dates if (dates.notna() == values.notna()).all() else None
         return self._nothing("datetime64[us]")
+
+    def differs_in_zone(self, form: Format | None) -> str:
+        """Say that times have a zone, or none, unlike those that `form` was learnt of, and how they are read;
+        "" where they do not."""
+        if not isinstance(form, DateFormat):
+            return ""
+        if is_text(self.type):
+            return form.differs(self.written())
+        if not pa.types.is_timestamp(self.type) or form.zone is None or bool(self.type.tz) == bool(form.zone):
+            return ""
+        present = self.values.drop_null()
+        return otherwise(str(present[0]), form.zone) if len(present) else ""
 
     def _nothing(self, dtype: str) -> pd.Series | None:
         """Return a column that holds no value, whose type therefore says nothing; None of another."""
@@ -329,14 +354,9 @@ def _in_western_digits(text: str) -> str:
     return "".join(digits).translate(_SIGNS)
 
 
-def plain_numbers(values: pd.Series) -> pd.Series:
-    """float64 of each string, NaN where it is missing or no number as programs write it."""
-    return pd.to_numeric(values, errors="coerce").astype("float64")
-
-
 def _named(texts: pd.Series) -> pd.Series:
     """Strings as `canonical` has them; few are rewritten."""
-    rewritten = texts.str.fullmatch(REWRITTEN).fillna(False).astype(bool)
+    rewritten = texts.str.contains(rf"^(?:{REWRITTEN})$|[^\x00-\x7f]").fillna(False).astype(bool)
     if not rewritten.any():
         return texts
     texts = texts.copy()

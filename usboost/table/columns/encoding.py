@@ -30,10 +30,12 @@ class DateParts:
     ----------
     reference : the first date of the training rows, in UTC, as ISO 8601.
     parts : those of `PARTS` that are not the same in all training rows; ``days`` where all are.
+    last : the last date, as the reference; "" where it is not known.
     """
 
     reference: str
     parts: tuple[Part, ...]
+    last: str = ""
 
     filled = None
     """Stands for each part of a date that is missing; None: the median."""
@@ -43,19 +45,30 @@ class DateParts:
         """Learn from the datetime64 of the training rows."""
         present = dates.dropna()
         own = present.to_numpy()
-        first = own.min(keepdims=True) if len(own) else own
-        firsts = np.concatenate(world().gather(first.view(np.int64))).view(own.dtype)
-        reference = pd.Timestamp(firsts.min() if len(firsts) else 0)
+        ends = own[[own.argmin(), own.argmax()]] if len(own) else own
+        every_end = np.concatenate(world().gather(ends.view(np.int64))).view(own.dtype)
+        reference = pd.Timestamp(every_end.min() if len(every_end) else 0)
+        last = pd.Timestamp(every_end.max()).isoformat() if len(every_end) else ""
         every = cls(reference.isoformat(), PARTS)
         found = np.array(list(every.expand("", present).values()))
         low, high = -found.min(axis=1, initial=np.inf), found.max(axis=1, initial=-np.inf)
         varies = -world().highest(low) < world().highest(high)
         varying = tuple(part for part, each in zip(PARTS, varies, strict=True) if each)
-        return cls(every.reference, varying or ("days",))
+        return cls(every.reference, varying or ("days",), last)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {"reference": self.reference, "parts": list(self.parts)}
+        return {"reference": self.reference, "parts": list(self.parts), "last": self.last}
+
+    def shift(self, dates: pd.Series) -> float:
+        """Return by how many hours times seem to be of another clock: the first and the last of them are as
+        far from those of the training rows, and that is what zones differ by; else 0."""
+        if "hour" not in self.parts or not self.last or dates.isna().all():
+            return 0.0
+        ends = dates.min() - pd.Timestamp(self.reference), dates.max() - pd.Timestamp(self.last)
+        first, last = (each / pd.Timedelta(hours=1) for each in ends)
+        is_zone = 0.5 <= abs(first) <= 14 and abs(first - last) <= 1  # an hour is that of summer time
+        return float(first) if is_zone else 0.0
 
     def names(self, column: str) -> list[str]:
         """Return the names of the parts of a column."""

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from dataclasses import dataclass, fields
-from functools import cached_property
-from operator import not_
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from operator import is_, not_
 from typing import Annotated, Literal
 
+import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Order = Literal["ymd", "dmy", "mdy"]
 
@@ -49,6 +51,8 @@ _YEAR_AT_END = re.compile(
 _YEAR = r"(?:1[0-9]|2[01])\d\d"
 _MONTH_ONLY = re.compile(rf"(?:({_YEAR})[-/.](\d{{1,2}})|(\d{{1,2}}|{_NAME})[-/. ]({_YEAR}))", _FLAGS)
 _YEAR_ONLY = re.compile(_YEAR)
+_HAS_ZONE = re.compile(rf":\d\d[\d.,]* ?(?:[ap]\.?m\.?)? ?({_ZONE})(?: \d{{4}})?", _FLAGS)
+_HAS_CLOCK = re.compile(r"\d:\d\d")
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,13 @@ class DateFormat:
     ----------
     order : of day, month and year. A month with a name, and a year of four digits, are known without it.
     short_years : whether years have two digits: 69 to 99 are of the 20th century, as in Python's ``%y``.
+    zone : of the times: times without one are of it; "" where they have none, so that of one that has a zone
+        the clock counts as it is written; None where that is not known, and UTC stands for none.
     """
 
     order: Order = "ymd"
     short_years: bool = False
+    zone: str | None = None
 
     def dates(self, values: pd.Series) -> pd.Series:
         """datetime64 in UTC of each string, NaT where it is missing or no date in this format.
@@ -70,9 +77,34 @@ class DateFormat:
         A year or month alone is its first day.
         """
         known = {text: self._standard(text) for text in values.dropna().unique()}
+        if self.zone:
+            known = {text: self._in_zone(text, found) for text, found in known.items()}
         standard = values.map(known).astype(object)
         found = pd.to_datetime(standard, format="ISO8601", utc=True, errors="coerce")
         return found.dt.tz_localize(None).astype("datetime64[us]")
+
+    def _in_zone(self, text: str, found: str | None) -> str | None:
+        """Return what is found of a text that has no zone as a time of the column's."""
+        if found is None or "T" not in found or _zone_in(text):
+            return found
+        at = pd.to_datetime(found.removesuffix("Z"), format="ISO8601", errors="coerce")
+        return None if pd.isna(at) else str(localised(pd.Series([at]), str(self.zone)).iloc[0])
+
+    def differs(self, values: pd.Series) -> str:
+        """Say which of some strings has a zone where the column has none, or none where it has one; or ""."""
+        for text in () if self.zone is None else values.dropna().unique():
+            if _HAS_CLOCK.search(text) and bool(_zone_in(text)) != bool(self.zone):
+                return otherwise(text, self.zone)
+        return ""
+
+    def with_zone(self, texts: pd.Series) -> DateFormat:
+        """Return the same with the zone of some strings: one, UTC of several, None where some have none."""
+        found = {_zone_in(text) for text in texts if _HAS_CLOCK.search(text)}
+        if len(found) > 1:
+            return replace(self, zone=None if "" in found else "UTC")
+        zone = re.sub("^(?:UTC|GMT)(?=.)|^Z$", "", next(iter(found), ""), flags=re.IGNORECASE)
+        is_offset = re.fullmatch(r"[+-]\d{2}:\d{2}", zone)
+        return replace(self, zone=zone if is_offset else "UTC" if any(found) else "")
 
     def notes(self, counts: pd.Series) -> list[str]:
         """Note dates that may be read otherwise than they were meant. `counts`: as of `formats_of`."""
@@ -124,8 +156,8 @@ class DateFormat:
         if half and not 1 <= int(hour) <= 12:
             return None
         hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
-        zone = re.sub("Z|UTC|GMT", "", zone or "", flags=re.IGNORECASE) or "Z"
-        return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone}"
+        zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone or "", flags=re.IGNORECASE)
+        return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone or 'Z'}"
 
     def _year(self, text: str) -> str | None:
         if len(text) == 4:
@@ -133,6 +165,32 @@ class DateFormat:
         if len(text) != 2 or not self.short_years:
             return None
         return f"{'19' if int(text) >= 69 else '20'}{text}"
+
+
+def _zone_in(text: str) -> str:
+    """Return the zone of a time that is text, "" where it has none."""
+    text = text.strip()
+    found = next((each for each in _HAS_ZONE.finditer(text) if each.end() == len(text)), None)
+    return found[1] if found else ""
+
+
+def localised(dates: pd.Series, zone: str) -> pd.Series:
+    """Return in UTC, without a zone, what datetime64 without one are in a zone.
+
+    Of an hour that a clock shows twice the first counts; one that it leaves out is its end.
+    """
+    first = np.ones(len(dates), dtype=bool)
+    aware = dates.dt.tz_localize(zone, ambiguous=first, nonexistent="shift_forward")
+    return aware.dt.tz_convert("UTC").dt.tz_localize(None)
+
+
+def otherwise(example: str, zone: str | None) -> str:
+    """Say how a time is read that has a zone, or none, unlike those that a model was fitted to."""
+    if zone:
+        return f"times such as {example} have no zone, as they had for the fit, and are read as of {zone}"
+    return (
+        f"times such as {example} have a zone, as none had for the fit, and are read by the clock as written"
+    )
 
 
 def _iso(year: str | None, month: str, day: str) -> str | None:
@@ -237,6 +295,12 @@ class NumberFormat:
         return f"{example} {self.unit}".rstrip()
 
 
+ENOUGH_VALUES = 20
+"""Values of a column, at least, from which alone it is told that decimals have another mark."""
+
+AMBIGUOUS = r"[^\d.,]*[1-9]\d{0,2}[.,]\d{3}[^\d.,]*"
+"""A number whose mark may be that of decimals or of thousands."""
+
 FORMATS = tuple(
     NumberFormat(decimal, thousands) for decimal, marks in ((".", ",' "), (",", ".' ")) for thousands in marks
 )
@@ -264,6 +328,45 @@ def number_format(values: pd.Series, decimal: str) -> tuple[NumberFormat, float]
     return best, numbers[best] / len(values)
 
 
+def format_here(
+    form: NumberFormat | None, values: pd.Series, mark: str, *, known: bool, usual: float | None
+) -> tuple[NumberFormat | None, str]:
+    """Return how numbers are written in another table than that of the fit, and a sentence where otherwise.
+
+    Where all values are like 1.234, they are read so that they are about what they were; else by the mark of
+    decimals that the table shows, or if it shows none, by that by which most values are numbers.
+
+    Parameters
+    ----------
+    form : of the fit; None for plain numbers.
+    values : strings, none missing.
+    mark : of decimals in the table; known : whether it shows that.
+    usual : the median of the fit.
+    """
+    own = form or NumberFormat()
+    other = "," if own.decimal == "." else "."
+    swapped = replace(own, decimal=other, thousands=own.decimal if own.thousands == other else own.thousands)
+    read = {form: plain_numbers(values) if form is None else form.numbers(values)}
+    read |= {each: each.numbers(values) for each in (own, swapped)}
+    most = max(numbers.count() for numbers in read.values())
+    fitting = [each for each, numbers in read.items() if numbers.count() == most]
+    if len(values) < ENOUGH_VALUES and not known:
+        return form, ""
+    if len(values) >= ENOUGH_VALUES and usual and values.str.fullmatch(AMBIGUOUS).all():
+        away = {each: abs(math.log(abs(read[each].median() or 1) / abs(usual))) for each in fitting}
+        found = min(fitting, key=away.__getitem__, default=form)
+    else:
+        by_mark = [each for each in fitting if (each or own).decimal == mark] if known else []
+        found = next(iter(by_mark or fitting), form)
+    if (found or own) == own or read[found].equals(read[form]):
+        return (found, "") if form not in fitting else (form, "")
+    example = values.iloc[0]
+    return (
+        found,
+        f"{example} is read with {other!r} for decimals, where the table of the fit had {own.decimal!r}",
+    )
+
+
 def shapes_of(values: pd.Series) -> pd.Series:
     """Strings with 1 for each digit, but a 0 that is the first: a column of numbers has few of them."""
     marked = values.str.replace(r"^([^0-9]*)0", "\\1\ue000", regex=True)
@@ -283,17 +386,30 @@ class Written(BaseModel):
     unit: Annotated[str, Field(max_length=UNIT_LENGTH)] = ""
     order: Order | None = None
     short_years: bool = Field(False, exclude_if=not_)
+    zone: str | None = Field(None, exclude_if=partial(is_, None))
+
+    @field_validator("zone")
+    @classmethod
+    def _a_zone(cls, found: str | None) -> str | None:
+        if found:
+            pd.Timestamp(0).tz_localize(found)
+        return found
 
     @property
     def form(self) -> Format:
         if self.order is not None:
-            return DateFormat(self.order, self.short_years)
+            return DateFormat(self.order, self.short_years, self.zone)
         return NumberFormat(self.decimal, self.thousands, self.unit)
 
 
 def plain_form(form: Format) -> dict[str, str]:
     """A format as JSON holds it."""
     return {field.name: getattr(form, field.name) for field in fields(form)}
+
+
+def plain_numbers(values: pd.Series) -> pd.Series:
+    """float64 of each string, NaN where it is missing or no number as programs write it."""
+    return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
 def _split(text: str) -> tuple[str, str] | None:

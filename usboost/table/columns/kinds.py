@@ -11,8 +11,17 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.errors import UsboostError
-from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable, plain_numbers
-from usboost.table.columns.formats import LIKE, DateFormat, Format, NumberFormat, formats_of, number_format
+from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable
+from usboost.table.columns.formats import (
+    AMBIGUOUS,
+    LIKE,
+    DateFormat,
+    Format,
+    NumberFormat,
+    formats_of,
+    number_format,
+    plain_numbers,
+)
 from usboost.table.columns.texts import have_words, share_words
 
 TEXT_LENGTH = 24
@@ -27,10 +36,12 @@ NEARLY_ALL = 0.95
 MOSTLY = 0.5
 """Share of numbers, or of dates, from which a column is not read as something else without a note."""
 
-_CODE = r"0\d+|\d{16,}"  # digits that a number would not keep
+_CODE = r"0\d+|-?\d{16,}"  # digits that a number would not keep
 _EXPONENT = r"\d+[eE]\d+"  # which programs write with a point or a sign
 _PHONE = r"\+\d[\d ]{6,}"
-_WHOLE = re.compile(r"\d+")
+_WHOLE = re.compile(r"\d+(?:\.0+)?")
+_UNNAMED = re.compile(r"(?:Unnamed: .*)?")
+_INDEX = re.compile(r"index|level_\d+")
 _MANY = 1000  # distinct values by which numbers and dates are ruled out
 _WORDS = 3  # different strings without digits, at most, that may stand for missing numbers
 _COUNTER = re.compile(
@@ -45,12 +56,12 @@ class ColumnKind:
     Attributes
     ----------
     kind : "name" is strings of which nearly all differ and that have no words in common, "identifier" what
-        differs in each row, "nested" what has parts of its own, or bytes.
+        differs in each row, "index" what a program counted, "nested" what has parts of its own, or bytes.
     form : how its numbers or dates are written; None where they are plain, or not text.
     notes : what a user should know of it, to follow the column's name.
     """
 
-    kind: Literal[Kind, "name", "identifier", "nested"]
+    kind: Literal[Kind, "name", "identifier", "index", "nested"]
     form: Format | None = None
     notes: tuple[str, ...] = ()
 
@@ -76,10 +87,11 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
     if nominal or pa.types.is_boolean(kind):
         return ColumnKind("category")
     if is_date(kind):
-        return ColumnKind("date")
+        return ColumnKind("date", DateFormat(zone=getattr(kind, "tz", None) or ""))
     if is_text(kind):
         return _kind_of_text(column)
-    return _number_or_counter(column) if pa.types.is_integer(kind) else ColumnKind("number")
+    counts = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and _UNNAMED.fullmatch(column.name))
+    return _number_or_counter(column) if counts else ColumnKind("number")
 
 
 def _kind_of_text(column: Column) -> ColumnKind:
@@ -104,6 +116,13 @@ def _kind_of_text(column: Column) -> ColumnKind:
     numbers = _numbers(column, present)
     if numbers is not None and numbers[1] == 1:
         if numbers[0] is not None:
+            if not column.source.decimal_known and present.str.fullmatch(AMBIGUOUS).all():
+                first = present.iloc[0]
+                read = numbers[0].numbers(pd.Series([first])).iloc[0]
+                marked = (
+                    *marked,
+                    f"holds {first!r}, read as {read:g}: nothing in the table says what the mark is",
+                )
             return ColumnKind("number", numbers[0], marked)
         found = _number_or_counter(column)
         typed = "holds numbers as text, and is read as numbers; `categorical` takes it as categories"
@@ -111,7 +130,9 @@ def _kind_of_text(column: Column) -> ColumnKind:
     counts = present.value_counts(sort=False)
     dates = _dates(column, counts)
     if dates is not None and dates[1] == 1:
-        return ColumnKind("date", dates[0], (*dates[0].notes(counts), *marked))
+        form = dates[0].with_zone(present)
+        some = ("holds times with a zone and without, which are read as UTC",) if form.zone is None else ()
+        return ColumnKind("date", form, (*dates[0].notes(counts), *some, *marked))
     strings = ColumnKind(_kind_of_strings(values.dropna(), len(values)))
     for what, each in (("numbers", numbers), ("dates", dates)):
         if each is not None and each[1] >= MOSTLY:
@@ -219,25 +240,58 @@ def _other(column: Column, good: pd.Series, what: str) -> UsboostError:
     )
 
 
+FAR = 10
+"""Times the range of all other values that a value which stands for a missing one is away from them."""
+
+FREQUENT = 0.01
+"""Share of the rows that it has, at least; and 5 rows."""
+
+
+def fill_values(values: np.ndarray) -> dict[str, int]:
+    """Return numbers that seem to stand for a missing one, such as -999 or 1e20, and how many rows have each.
+
+    Such a one is frequent and far from the range of all others, below or above; `values`: float64 (n,).
+    """
+    values = values[np.isfinite(values)]
+    enough = max(5, FREQUENT * len(values))
+    ends = [values.min(), values.max()] if len(values) else []
+    frequent = [end for end in ends if np.count_nonzero(values == end) >= enough]
+    for each in ([end] for end in frequent), [frequent]:
+        for ends in each:
+            others = np.unique(values[~np.isin(values, ends)])
+            if not ends or len(others) < 3:
+                continue
+            with np.errstate(over="ignore"):
+                gaps = [max(others[0] - end, end - others[-1]) for end in ends]
+                if min(gaps) >= FAR * (others[-1] - others[0]):
+                    return {repr(float(end)).removesuffix(".0"): int((values == end).sum()) for end in ends}
+    return {}
+
+
 def _number_or_counter(column: Column) -> ColumnKind:
     """Return the kind of whole numbers, which are left out where they only tell rows apart.
 
-    They do if they all differ and the column has the name of such a one, or none, as where pandas wrote its
-    index. Whether they are in order does not matter, since some of the rows may be a fold.
+    They do if they all differ and the column has the name of such a one. Whether they are in order does not
+    matter, since some of the rows may be a fold. Without a name, as pandas writes its index, or called
+    ``index`` and with all numbers from 0, they may repeat, as where tables were put together.
     """
-    named = column.name == "" or column.name.startswith("Unnamed: ")
-    enough = named or len(column.cells) >= FEW
+    unnamed = _UNNAMED.fullmatch(column.name) is not None
+    enough = unnamed or len(column.cells) >= FEW
     # most columns are ruled out by their first value
     if not (enough and len(column.cells) and _WHOLE.fullmatch(str(column.cells[0].as_py()).strip())):
         return ColumnKind("number")
     numbers = column.numbers()
     if numbers is None or numbers.isna().any():
         return ColumnKind("number")
-    if is_text(column.type) and not column.plain().str.fullmatch(r"\d+").all():
+    if is_text(column.type) and not column.plain().str.fullmatch(_WHOLE.pattern if unnamed else r"\d+").all():
         return ColumnKind("number")
     found = numbers.to_numpy()
-    if (named or _COUNTER.fullmatch(column.name)) and len(np.unique(found)) == len(found):
+    distinct = len(np.unique(found))
+    if (unnamed or _COUNTER.fullmatch(column.name)) and distinct == len(found):
         return ColumnKind("identifier")
+    is_dense = found.min() == 0 and FEW < distinct == found.max() + 1
+    if (unnamed and (found % 1 == 0).all()) or (_INDEX.fullmatch(column.name) and is_dense):
+        return ColumnKind("index")
     if len(found) < FEW:
         return ColumnKind("number")
     if found[0] in (0, 1) and (np.diff(found) == 1).all():

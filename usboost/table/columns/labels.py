@@ -139,7 +139,7 @@ def _label_numbers(column: Column) -> pd.Series | None:
     except UsboostError:
         return None
     form = found.form if isinstance(found.form, NumberFormat) else None
-    return column.numbers(form) if found.kind in ("number", "identifier") else None
+    return column.numbers(form) if found.kind in ("number", "identifier", "index") else None
 
 
 def weights_of(column: Column) -> np.ndarray:
@@ -164,7 +164,7 @@ def times_of(column: Column) -> np.ndarray:
     Raises UsboostError if one is missing, or it holds neither numbers nor dates.
     """
     found = kind_of(column)
-    kind = "number" if found.kind == "identifier" else found.kind
+    kind = "number" if found.kind in ("identifier", "index") else found.kind
     if kind not in ("number", "date"):
         raise UsboostError(f"{column.source}: the time column {column.name!r} must hold numbers or dates")
     values = column.feature(kind, found.form)
