@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import Graph
 from usboost.losses.base import Expansion, RegressionLoss, mean, refuse_zero, relative
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.shards.collective import world
@@ -70,6 +71,17 @@ class Squared:
         excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
         kept = (falling > excess).sum(axis=1, keepdims=True)
         return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
+
+    def to_onnx(self, graph: Graph, f: str) -> str:
+        """Return the probabilities in a graph."""
+        m, one = self.n_outputs, graph.constant(1.0, np.float64)
+        falling, _ = graph.node("TopK", f, graph.constant([m], np.int64), outputs=2, axis=1)
+        sums = graph.node("Sub", graph.node("CumSum", falling, graph.constant(1, np.int64)), one)
+        excess = graph.node("Div", sums, graph.constant(np.arange(1.0, m + 1)[None]))
+        kept = graph.cast(graph.node("Greater", falling, excess), np.int64)
+        place = graph.node("Sub", graph.summed(kept, 1, keep=True), graph.constant(1, np.int64))
+        taken = graph.node("GatherElements", excess, place, axis=1)
+        return str(graph.node("Max", graph.node("Sub", f, taken), graph.constant(0.0, np.float64)))
 
 
 class _QuadraticLine:

@@ -14,12 +14,14 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.nodes import ImageNodes, TableNodes
 from usboost.data.table import Table
 from usboost.errors import UsboostError
 from usboost.learners.networks import architectures, embeddings
 from usboost.learners.networks.architectures import DEFAULT, is_timms, load_backbone, read_weights
 from usboost.learners.networks.image_network import AUGMENTATIONS, FrozenNetwork, ImageNetwork, LastBlock
 from usboost.learners.networks.inputs import Checked, Spec, TableInput, initialise
+from usboost.learners.networks.nodes import ActivationNodes, activations
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "auto", "last", "all", "head")
@@ -82,7 +84,7 @@ class Backbone(BaseEstimator):
         """Return whether none of it is trained."""
         return self.finetune in ("none", "auto", "head")
 
-    def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
+    def spec(self, view: Images | EncodedImages | ImageNodes) -> dict[str, Any]:
         """Return what `ImageNetwork` is built from, JSON."""
         architectures.check_name(self.name)
         if self.finetune not in FINETUNED:
@@ -175,6 +177,24 @@ class Backbone(BaseEstimator):
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
+    def to_onnx(self, images: ImageNodes, blocks: int = 0) -> TableNodes | ActivationNodes:
+        """Return in their graph what `embed`, or without the last blocks `activations`, gives of images."""
+
+        def made() -> TableNodes | ActivationNodes:
+            network = self._whole(self.spec(images))
+            if not blocks:
+                values = activations(images, network)
+                return TableNodes(images.graph, values, None, network.n_features, (), images.absent)
+            network.backbone = architectures.split(network.backbone, self.name, blocks)[0]
+            pixels = torch.zeros(1, images.channels, images.height, images.width, dtype=torch.uint8)
+            with torch.inference_mode():
+                shape = tuple(network.eval()((pixels,)).shape[1:])
+            return ActivationNodes(images.graph, activations(images, network), shape, images.absent)
+
+        key = (self.name, self.pretrained, self.size, images.pixels, blocks)
+        found: TableNodes | ActivationNodes = images.graph.once(key, made)
+        return found
+
     def _source(self) -> str | None:
         """Name the weights without reading them; None where that is not certain."""
         if isinstance(self.pretrained, str) and Path(self.pretrained).is_file():
@@ -204,6 +224,13 @@ def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: to
     values = reader.embed(view, device)
     table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
     return replace(table, absent=view.absent)
+
+
+def read_in_graph(view: Any, backbone: Backbone | None) -> Any:
+    """Return the nodes of a view as a network reads it, whose rows `prepare_view` prepares."""
+    if not isinstance(view, ImageNodes) or backbone is None or backbone.finetune == "all":
+        return view
+    return backbone.to_onnx(view, 0 if backbone.is_frozen else 1)
 
 
 PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from usboost.data.encoding import TableEncoder
+from usboost.data.nodes import TableNodes
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import median
+from usboost.files.onnx_graph import Graph
 from usboost.shards.collective import world
 from usboost.table.columns.texts import TextParts, holds_text
 
@@ -76,6 +79,47 @@ class DateParts:
             name: numbers[part]().astype(np.float64)
             for part, name in zip(self.parts, self.names(column), strict=True)
         }
+
+    def to_onnx(self, graph: Graph, column: str, seconds: str) -> dict[str, str]:
+        """Return the same of seconds since 1970 in a graph, float64 (n,), NaN where the date is missing."""
+
+        def number(value: float) -> str:
+            return graph.constant(value, np.float64)
+
+        def whole(value: str, by: float) -> str:
+            return str(graph.node("Floor", graph.node("Div", value, number(by))))
+
+        def less(value: str, other: str) -> str:
+            return str(graph.node("Sub", value, other))
+
+        def rest(value: str, by: float) -> str:
+            return less(value, graph.times(whole(value, by), number(by)))
+
+        day = whole(seconds, 86_400)
+        # the civil calendar, by years that begin in March: a leap day is the last of its year
+        shifted = graph.add(day, number(719_468))
+        era, of_era = whole(shifted, 146_097), rest(shifted, 146_097)
+        leaps = [whole(of_era, 1_460), graph.times(whole(of_era, 36_524), number(-1)), whole(of_era, 146_096)]
+        year = whole(less(of_era, reduce(graph.add, leaps)), 365)
+        before = [graph.times(year, number(365)), whole(year, 4), graph.times(whole(year, 100), number(-1))]
+        of_year = less(of_era, reduce(graph.add, before))
+        month = whole(graph.add(graph.times(of_year, number(5)), number(2)), 153)  # from March, 0
+        late = graph.cast(graph.node("GreaterOrEqual", month, number(10)), np.float64)
+        civil = graph.add(graph.add(graph.times(era, number(400)), year), late)
+        # days before the 1st of January of a year that begins then
+        past = less(civil, number(1))
+        days = [graph.times(past, number(365)), whole(past, 4), whole(past, 400), number(-719_162)]
+        first = less(reduce(graph.add, days), whole(past, 100))
+        reference = pd.Timestamp(self.reference, tz="UTC").timestamp()
+        values = {
+            "year": civil,
+            "month": graph.add(graph.add(month, number(3)), graph.times(late, number(-12))),
+            "weekday": rest(graph.add(day, number(3)), 7),
+            "yearday": graph.add(less(day, first), number(1)),
+            "hour": whole(rest(seconds, 86_400), 3_600),
+            "days": str(graph.node("Div", less(seconds, number(reference)), number(86_400))),
+        }
+        return {name: values[part] for part, name in zip(self.parts, self.names(column), strict=True)}
 
 
 def holds_dates(column: pd.Series) -> bool:
@@ -172,6 +216,34 @@ class Encoding:
             if rule is not None and rule["indicator"]:
                 filled.append(expanded[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
         return _joined(filled)
+
+    def to_onnx(self, graph: Graph, columns: Mapping[str, str]) -> dict[str, TableNodes]:
+        """Return the views of raw columns in a graph.
+
+        Raises UsboostError, naming the column, if one is of texts. `columns`: float64 (n,) numbers, and dates
+        as seconds since 1970, NaN where missing, and str (n,) categories, "" where missing.
+        """
+        if self.texts:
+            raise UsboostError(
+                f"column {next(iter(self.texts))!r} is text, which has no ONNX form; fit a model without it"
+            )
+        completed: dict[str, str] = {}
+        for column, value in columns.items():
+            rule = self.dates.get(column)
+            for name, each in (
+                {column: value} if rule is None else rule.to_onnx(graph, column, value)
+            ).items():
+                completed[name] = each
+                if (filled := self.imputation.get(name)) is None:
+                    continue
+                missing = graph.node("IsNaN", each)
+                if filled["value"] is not None:
+                    value_there = graph.constant(filled["value"], np.float64)
+                    completed[name] = graph.node("Where", missing, value_there, each)
+                if filled["indicator"]:
+                    completed[f"{name}{SUFFIX}"] = graph.cast(missing, np.float64)
+        tables = {encoder: encoder.to_onnx(graph, completed) for encoder in set(self.encoders.values())}
+        return {view: tables[encoder] for view, encoder in self.encoders.items()}
 
     def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
         """Return the views of n rows: the images, then the tables, of which equal ones are made once.
