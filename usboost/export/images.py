@@ -1,7 +1,7 @@
 """The images of rows in an ONNX graph: decoded pixels of any size become a square as by `image_files.sized`.
 
-It is Pillow's filter, to the bit: coefficients are whole numbers of 2⁻²², and what one axis of pixels becomes is
-rounded before the other is scaled.
+It is Pillow's filter, to the bit: coefficients are whole numbers of 2⁻²², and what one axis of pixels becomes
+is rounded before the other is scaled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BITS = 22
 """Of a coefficient, behind the point."""
 
 TWO_ORDERS = int(PIL.__version__.partition(".")[0]) >= 13
-"""Since version 13 Pillow scales columns before rows where heights shrink by more than twice as many pixels."""
+"""Since version 13 Pillow scales heights first where they lose more than twice as many pixels as widths."""
 
 GREY = ((19595, 38470, 7471), 16)
 """By what red, green and blue are multiplied to be grey, in units of 2⁻¹⁶."""
@@ -31,8 +31,8 @@ GREY = ((19595, 38470, 7471), 16)
 class _Axis:
     """Height or width: which pixels of the image each of `size` pixels is made of.
 
-    Names: `taps`, int64 (size, k), are their positions; `weights`, int32 (size, k), what they count; `inside`,
-    bool (size,), tells which are no padding; `fewer`, float64 (), is by how many pixels the side shrinks.
+    Names: `taps`, int64 (size, k), are their positions; `weights`, int32 (size, k), what they count;
+    `inside`, bool (size,), which are no padding; `fewer`, float64 (), how many pixels the side loses.
     """
 
     taps: str

@@ -226,6 +226,13 @@ def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: to
     return replace(table, absent=view.absent)
 
 
+def licence_of(backbone: Backbone) -> str:
+    """Return the licence of a backbone's published weights; "" where there are none, or it is not known."""
+    if not backbone.pretrained:
+        return ""
+    return "BSD-3-Clause" if not is_timms(backbone.name) else architectures.published(backbone.name).licence
+
+
 def read_in_graph(view: Any, backbone: Backbone | None) -> Any:
     """Return the nodes of a view as a network reads it, whose rows `prepare_view` prepares."""
     if not isinstance(view, ImageNodes) or backbone is None or backbone.finetune == "all":
