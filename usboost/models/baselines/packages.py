@@ -37,6 +37,7 @@ from usboost.models.baselines.wrapper import (
     Wrapper,
     without_stopping,
 )
+from usboost.models.baselines.xgboost_trees import XGBoost
 from usboost.models.estimator import ViewsEstimator, as_views
 
 PATIENCE = 50
@@ -91,7 +92,7 @@ PACKAGES = {
             "estimator__random_strength": Real(0.1, 10.0, log=True),
         },
     ),
-    "xgboost": Package(
+    "xgboost": XGBoost(
         {"classification": "xgboost:XGBClassifier", "regression": "xgboost:XGBRegressor"},
         lambda threads, seed: {
             "n_estimators": 2000,
