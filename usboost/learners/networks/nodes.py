@@ -109,8 +109,27 @@ def image_network(images: ImageNodes, network: Any) -> str:
     mean, deviation = (graph.constant(each.numpy()) for each in (network.mean, network.deviation))
     values = graph.node("Div", graph.node("Sub", values, mean), deviation)
     channels = max(channels, len(spec["mean"]))
-    layers = nn.Sequential(network.backbone, network.head)
+    backbone = network.backbone
+    if isinstance(backbone, nn.Sequential):
+        pool = nn.AdaptiveAvgPool2d
+        backbone = nn.Sequential(*(_Averages(each) if isinstance(each, pool) else each for each in backbone))
+    layers = nn.Sequential(backbone, network.head)
     return from_torch(graph, layers, values, torch.zeros(2, channels, height, width), spec["backbone"])
+
+
+class _Averages(nn.Module):
+    """Averages over parts of rows and of columns, of any number of these, as products of matrices."""
+
+    def __init__(self, pool: nn.AdaptiveAvgPool2d) -> None:
+        super().__init__()
+        self.sides = pool.output_size if isinstance(pool.output_size, tuple) else (pool.output_size,) * 2
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        down, across = (
+            functional.adaptive_avg_pool1d(torch.eye(int(own))[None], side)[0]
+            for own, side in zip(values.shape[-2:], self.sides)
+        )
+        return down.T @ values @ across
 
 
 def activations(images: ImageNodes, network: Any) -> str:
