@@ -56,17 +56,12 @@ class Numeric:
 
     def to_onnx(self, graph: Graph, values: str) -> str:
         """Return the scaled values of float64 (n,) in a graph, float32 (n,)."""
-
-        def number(value: float) -> str:
-            return graph.constant(value, np.float64)
-
         if self.std == 0:
-            return graph.cast(graph.times(values, number(0.0)), np.float32)
+            return graph.cast(graph.Mul(values, 0.0), np.float32)
         if self.log:
-            logs = graph.node("Log", graph.add(number(1.0), graph.node("Abs", values)))
-            values = graph.times(graph.node("Sign", values), logs)
-        scaled = graph.node("Div", graph.node("Sub", values, number(self.mean)), number(self.std))
-        return graph.cast(graph.node("Clip", scaled, number(-_LARGEST), number(_LARGEST)), np.float32)
+            values = graph.Mul(graph.Sign(values), graph.Log(graph.Add(1.0, graph.Abs(values))))
+        scaled = graph.Div(graph.Sub(values, self.mean), self.std)
+        return graph.cast(graph.Clip(scaled, -_LARGEST, _LARGEST), np.float32)
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,7 @@ class Categorical:
         """
         codes = {each or "": code for code, each in enumerate(self.values, start=1)}
         given = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": 0}
-        return str(graph.node("LabelEncoder", values, domain="ai.onnx.ml", **given))
+        return str(graph.LabelEncoder(values, domain="ai.onnx.ml", **given))
 
 
 @dataclass(frozen=True)

@@ -72,20 +72,20 @@ class TableNodes:
         if self.codes is None:
             return None
         graph, starts = self.graph, np.cumsum([0, *self.cardinalities])[:-1].astype(np.int64)
-        places = graph.add(self.codes, graph.constant(starts[None]))
-        return graph.summed(graph.node("Gather", graph.constant(lookup), places, axis=0), 1)
+        places = graph.Add(self.codes, starts[None])
+        return graph.summed(graph.Gather(lookup, places, axis=0), 1)
 
     def affine(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> str:
         """Return x W + b of the numbers and indicators of the codes from `first` on, float64 (n, k)."""
         graph, weights = self.graph, weights.astype(np.float64)
         parts = [] if self.numeric is None else [graph.cast(self.numeric, np.float64)]
-        out = [graph.matmul(part, weights[: self.n_numeric]) for part in parts]
+        out = [graph.MatMul(part, weights[: self.n_numeric]) for part in parts]
         cuts = np.cumsum([self.n_numeric, *(size - first for size in self.cardinalities)])
         none = np.zeros((first, weights.shape[1]))
         blocks = [np.concatenate([none, weights[a:b]]) for a, b in pairwise(cuts)]
         if blocks and (found := self.looked_up(np.concatenate(blocks))) is not None:
             out.append(found)
-        return reduce(graph.add, [*out, graph.constant(bias.astype(np.float64)[None])])
+        return reduce(graph.Add, [*out, bias.astype(np.float64)[None]])
 
 
 @dataclass(frozen=True)

@@ -87,33 +87,31 @@ def graph_of(bundle: Bundle) -> Graph:
     found = bundle.model.to_onnx(views)
     if card.classes:
         if card.temperature != 1.0:
-            logs = graph.node("Log", graph.node("Max", found, graph.constant(SMALLEST, np.float64)))
-            found = graph.softmax(graph.node("Div", logs, graph.constant(card.temperature, np.float64)))
+            logs = graph.Log(graph.Max(found, SMALLEST))
+            found = graph.softmax(graph.Div(logs, card.temperature))
         graph.output("probabilities", found, [len(card.classes)])
         return graph
-    found = graph.node("Squeeze", found, graph.constant([1], np.int64))
+    found = graph.Squeeze(found, [1])
     low, high = card.margin or (np.nan, np.nan)
 
     def above(value: str) -> str:
-        return (
-            value if card.floor is None else graph.node("Max", value, graph.constant(card.floor, np.float64))
-        )
+        return value if card.floor is None else graph.Max(value, card.floor)
 
     found = above(found)
     graph.output("prediction", found)
-    graph.output("low", above(graph.add(found, graph.constant(low, np.float64))))
-    graph.output("high", graph.add(found, graph.constant(high, np.float64)))
+    graph.output("low", above(graph.Add(found, low)))
+    graph.output("high", graph.Add(found, high))
     return graph
 
 
 def _known_number(graph: Graph, value: str, missing: tuple[str, ...]) -> str:
     """Return numbers with NaN where one is too large for float32, or stands for a missing one."""
-    none = graph.constant(np.nan, np.float64)
-    infinite = graph.node("IsInf", graph.cast(value, np.float32))
-    value = graph.node("Where", infinite, none, value)
+    none = np.nan
+    infinite = graph.IsInf(graph.cast(value, np.float32))
+    value = graph.Where(infinite, none, value)
     for each in missing_of(missing).floats:
-        equal = graph.node("Equal", value, graph.constant(each, np.float64))
-        value = graph.node("Where", equal, none, value)
+        equal = graph.Equal(value, each)
+        value = graph.Where(equal, none, value)
     return value
 
 

@@ -7,7 +7,6 @@ is rounded before the other is scaled.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import PIL
@@ -23,7 +22,7 @@ BITS = 22
 TWO_ORDERS = int(PIL.__version__.partition(".")[0]) >= 13
 """Since version 13 Pillow scales heights first where they lose more than twice as many pixels as widths."""
 
-GREY = ((19595, 38470, 7471), 16)
+GREY = np.array((19595, 38470, 7471), np.int32)
 """By what red, green and blue are multiplied to be grey, in units of 2⁻¹⁶."""
 
 
@@ -47,113 +46,78 @@ def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     Those of height or width 0 are missing.
     """
     pixels = graph.input(column, np.uint8, [f"{column} height", f"{column} width", 3])
-    height, width = (_number(graph, pixels, axis) for axis in (1, 2))
-    zero, one = graph.constant(0.0, np.float64), graph.constant(1.0, np.float64)
-    size = graph.constant(float(form.size), np.float64)
-    sides = [(height, zero, height, size, zero), (width, zero, width, size, zero)]
+    shapes = [graph.Squeeze(graph.Shape(pixels, start=axis, end=axis + 1)) for axis in (1, 2)]
+    sides = height, width = [graph.cast(each, np.float64) for each in shapes]
+    start, length, scaled, offset = [0.0, 0.0], sides, [float(form.size)] * 2, [0.0, 0.0]
     if form.aspect == "crop":
-        side = graph.node("Min", height, width)
-        half = graph.constant(2.0, np.float64)
-        starts = [graph.node("Div", graph.node("Sub", each, side), half) for each in (height, width)]
-        sides = [(each, start, side, size, zero) for each, start in zip((height, width), starts, strict=True)]
+        length = [graph.Min(*sides)] * 2
+        start = [graph.Div(graph.Sub(*both), 2.0) for both in zip(sides, length, strict=True)]
     elif form.aspect == "pad":
-        most = graph.node("Max", height, width, one)
-        sides = []
-        for each in (height, width):
-            share = graph.node("Div", graph.times(each, size), most)
-            scaled = graph.node("Max", graph.node("Round", share), one)
-            half = graph.node("Div", graph.node("Sub", size, scaled), graph.constant(2.0, np.float64))
-            sides.append((each, zero, each, scaled, graph.node("Floor", half)))
-    down, across = (_axis(graph, form.size, *side) for side in sides)
+        most = graph.Max(*sides, 1.0)
+        shares = [graph.Div(graph.Mul(side, float(form.size)), most) for side in sides]
+        scaled = [graph.Max(graph.Round(share), 1.0) for share in shares]
+        offset = [graph.Floor(graph.Div(graph.Sub(float(form.size), each), 2.0)) for each in scaled]
+    parts = zip(sides, start, length, scaled, offset, strict=True)
+    down, across = (_axis(graph, form.size, *part) for part in parts)
     # one row and one column of zeros more, so that there is a pixel to read in any image
-    pads = graph.constant([0, 0, 0, 0, 0, 1, 1, 0], np.int64)
-    padded = graph.node("Pad", pixels, pads, graph.constant(0, np.uint8))
+    padded = graph.Pad(pixels, [0, 0, 0, 0, 0, 1, 1, 0], np.uint8(0))
 
     def rows_first() -> str:
         return _scaled(graph, _scaled(graph, padded, across, 2), down, 1)
 
+    def columns_first() -> str:
+        return _scaled(graph, _scaled(graph, padded, down, 1), across, 2)
+
+    found = rows_first() if not TWO_ORDERS else ""
     if TWO_ORDERS:
-        shrinks = graph.node("Greater", down.fewer, zero)
-        twice = graph.times(across.fewer, graph.constant(2.0, np.float64))
-        tall = graph.node("And", shrinks, graph.node("Greater", down.fewer, twice))
-        scaled = graph.either(
-            tall, lambda: _scaled(graph, _scaled(graph, padded, down, 1), across, 2), rows_first
-        )
-    else:
-        scaled = rows_first()
+        more = graph.Greater(down.fewer, graph.Mul(across.fewer, 2.0))
+        found = graph.either(graph.And(graph.Greater(down.fewer, 0.0), more), columns_first, rows_first)
     if form.channels == 1:
-        shares, bits = GREY
-        grey = graph.summed(graph.times(scaled, graph.constant(np.array(shares, np.int32))), 3, keep=True)
-        scaled = _rounded(graph, grey, bits)
-    inside = graph.node(
-        "And",
-        *(
-            graph.node("Reshape", each.inside, graph.constant(shape, np.int64))
-            for each, shape in ((down, [1, form.size, 1, 1]), (across, [1, 1, form.size, 1]))
-        ),
-    )
-    scaled = graph.node("Where", inside, scaled, graph.constant(PADDING, np.int32))
-    pixel = graph.node("Equal", graph.times(height, width), zero)
-    count = graph.node("Shape", pixels, start=0, end=1)
-    absent = graph.node("Expand", pixel, count)
-    blank = graph.node("Where", pixel, graph.constant(0, np.int32), scaled)
-    square = graph.cast(graph.node("Transpose", blank, perm=[0, 3, 1, 2]), np.uint8)
+        found = _rounded(graph, graph.summed(graph.Mul(found, GREY), 3, keep=True), 16)
+    inside = graph.And(graph.Unsqueeze(down.inside, [1, 2]), graph.Unsqueeze(across.inside, [1]))
+    none = graph.Equal(graph.Mul(height, width), 0.0)
+    found = graph.Where(none, np.int32(0), graph.Where(inside, found, np.int32(PADDING)))
+    square = graph.cast(graph.Transpose(found, perm=[0, 3, 1, 2]), np.uint8)
+    absent = graph.Expand(none, graph.Shape(pixels, start=0, end=1))
     return ImageNodes(graph, square, absent, form.channels, form.size, form.size)
 
 
-def _number(graph: Graph, pixels: str, axis: int) -> str:
-    """Return a side of the images, float64 ()."""
-    side = graph.node("Squeeze", graph.node("Shape", pixels, start=axis, end=axis + 1))
-    return graph.cast(side, np.float64)
-
-
-def _axis(graph: Graph, size: int, side: str, start: str, length: str, scaled: str, offset: str) -> _Axis:
+def _axis(
+    graph: Graph,
+    size: int,
+    side: str,
+    start: Any,
+    length: str,
+    scaled: Any,
+    offset: Any,
+) -> _Axis:
     """Return how `length` of a side's pixels, from `start`, become `scaled` pixels from `offset` on."""
-
-    def number(value: Any) -> str:
-        return graph.constant(value, np.float64)
-
-    def less(value: str, other: str) -> str:
-        return str(graph.node("Sub", value, other))
-
-    place = less(number(np.arange(size)), offset)
-    inside = graph.node(
-        "And", graph.node("GreaterOrEqual", place, number(0)), graph.node("Less", place, scaled)
-    )
-    scale = graph.node("Div", length, scaled)
-    support = graph.node("Max", scale, number(1))
-    centre = graph.add(start, graph.times(graph.add(place, number(0.5)), scale))
-    ends = []
-    for reach in (less(centre, support), graph.add(centre, support)):
-        whole = graph.node("Floor", graph.add(reach, number(0.5)))
-        ends.append(graph.node("Min", graph.node("Max", whole, number(0)), side))
-    first, last = (graph.column(each) for each in ends)
-    most = graph.node("ReduceMax", less(last, first), keepdims=0)
-    count = graph.cast(graph.node("Max", most, number(1)), np.int64)
-    steps = graph.node("Range", graph.constant(0, np.int64), count, graph.constant(1, np.int64))
-    taps = graph.add(first, graph.cast(steps, np.float64))
-    away = graph.add(less(taps, graph.column(centre)), number(0.5))
-    weight = less(number(1), graph.node("Abs", graph.node("Div", away, support)))
-    weight = graph.node("Max", weight, number(0))
-    weight = graph.node("Where", graph.node("Less", taps, last), weight, number(0))
-    total = graph.node("Max", graph.summed(weight, 1, keep=True), number(1e-300))
-    share = graph.times(graph.node("Div", weight, total), number(1 << BITS))
-    weights = graph.cast(graph.node("Floor", graph.add(share, number(0.5))), np.int32)
-    at = graph.cast(graph.node("Min", taps, side), np.int64)
-    return _Axis(at, weights, str(inside), less(side, scaled))
+    place = graph.Sub(np.arange(float(size)), offset)
+    inside = graph.And(graph.GreaterOrEqual(place, 0.0), graph.Less(place, scaled))
+    scale = graph.Div(length, scaled)
+    support = graph.Max(scale, 1.0)
+    centre = graph.column(graph.Add(start, graph.Mul(graph.Add(place, 0.5), scale)))
+    ends = [graph.Floor(graph.Add(reach(centre, support), 0.5)) for reach in (graph.Sub, graph.Add)]
+    first, last = (graph.Min(graph.Max(end, 0.0), side) for end in ends)
+    most = graph.Max(graph.ReduceMax(graph.Sub(last, first), keepdims=0), 1.0)
+    taps = graph.Add(first, graph.cast(graph.Range(0, graph.cast(most, np.int64), 1), np.float64))
+    away = graph.Abs(graph.Div(graph.Add(graph.Sub(taps, centre), 0.5), support))
+    weight = graph.Where(graph.Less(taps, last), graph.Max(graph.Sub(1.0, away), 0.0), 0.0)
+    share = graph.Div(weight, graph.Max(graph.summed(weight, 1, keep=True), 1e-300))
+    whole = graph.Floor(graph.Add(graph.Mul(share, float(1 << BITS)), 0.5))
+    at = graph.cast(graph.Min(taps, side), np.int64)
+    return _Axis(at, graph.cast(whole, np.int32), inside, graph.Sub(side, scaled))
 
 
 def _scaled(graph: Graph, pixels: str, axis: _Axis, at: int) -> str:
     """Scale one axis of pixels (n, height, width, channels), whole numbers: int32."""
-    taken = graph.cast(graph.node("Gather", pixels, axis.taps, axis=at), np.int32)
-    # (…, size, taps, …)
-    further = graph.constant([2, 3] if at == 1 else [2], np.int64)
-    weights = graph.node("Unsqueeze", axis.weights, further)
-    return _rounded(graph, graph.summed(graph.times(taken, weights), at + 1), BITS)
+    taken = graph.cast(graph.Gather(pixels, axis.taps, axis=at), np.int32)
+    weights = graph.Unsqueeze(axis.weights, [2, 3] if at == 1 else [2])
+    return _rounded(graph, graph.summed(graph.Mul(taken, weights), at + 1), BITS)
 
 
 def _rounded(graph: Graph, values: str, bits: int) -> str:
     """Return int32 values that are not negative over 2 to the `bits`, rounded, at most 255."""
-    half = graph.add(values, graph.constant(1 << (bits - 1), np.int32))
-    whole = graph.node("Div", half, graph.constant(1 << bits, np.int32))
-    return str(graph.node("Min", whole, graph.constant(255, np.int32)))
+    whole = graph.Div(graph.Add(values, np.int32(1 << (bits - 1))), np.int32(1 << bits))
+    found: str = graph.Min(whole, np.int32(255))
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Graph:
     >>> from usboost.files.onnx_graph import Graph
     >>> graph = Graph()  # doctest: +SKIP
     >>> x = graph.input("x", np.float64, [])  # doctest: +SKIP
-    >>> graph.output("twice", graph.add(x, x))  # doctest: +SKIP
+    >>> graph.output("twice", graph.Add(x, x))  # doctest: +SKIP
     """
 
     def __init__(self) -> None:
@@ -62,9 +63,15 @@ class Graph:
         about = self._onnx.helper.make_tensor_value_info(name, self._kind(np.float64), ["n", *shape])
         self._outputs.append(about)
 
-    def constant(self, value: Any, dtype: Any = None) -> str:
-        """Add a constant array, once; return its name."""
-        array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        """Return what adds a node of an operator, see `node`."""
+        if not op[:1].isupper():
+            raise AttributeError(op)
+        return partial(self.node, op)
+
+    def constant(self, value: Any) -> str:
+        """Add a constant, an array or what numpy makes one of, once; return its name."""
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
         digest = hashlib.blake2b(array.tobytes(), digest_size=12)
         digest.update(f"{array.dtype} {array.shape}".encode())
         name = f"/c/{digest.hexdigest()}"
@@ -72,8 +79,12 @@ class Graph:
             self._constants[name] = self._onnx.numpy_helper.from_array(array, name)
         return name
 
-    def node(self, op: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Add a node, once; return the name of its output, or of several."""
+    def node(self, op: str, *values: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+        """Add a node, once; return the name of its output, or of several. Also: ``graph.Max(x, 0.0)``.
+
+        `values`: names of inputs, or constants.
+        """
+        inputs = tuple(each if isinstance(each, str) else self.constant(each) for each in values)
         made = [
             value
             if isinstance(value, self._onnx.AttributeProto)
@@ -116,7 +127,7 @@ class Graph:
             branches[name] = self._onnx.helper.make_graph(self._nodes, name, [], [result])
             self._offset += len(self._nodes) - len(outer)
             self._nodes, self._known = outer, known
-        return str(self.node("If", condition, **branches))
+        return self.If(condition, **branches)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return what `make` returned when it was first called with this key."""
@@ -124,44 +135,35 @@ class Graph:
             self._made[key] = make()
         return self._made[key]
 
-    def add(self, left: str, right: str) -> str:
-        return str(self.node("Add", left, right))
-
-    def times(self, left: str, right: str) -> str:
-        return str(self.node("Mul", left, right))
-
     def cast(self, value: str, dtype: Any) -> str:
         """Return the value as another type."""
-        return str(self.node("Cast", value, to=self._kind(dtype)))
-
-    def matmul(self, value: str, weights: np.ndarray) -> str:
-        return str(self.node("MatMul", value, self.constant(weights)))
+        return self.Cast(value, to=self._kind(dtype))
 
     def joined(self, *columns: str, axis: int = 1) -> str:
         """Put values side by side."""
-        return columns[0] if len(columns) == 1 else str(self.node("Concat", *columns, axis=axis))
+        return columns[0] if len(columns) == 1 else str(self.Concat(*columns, axis=axis))
 
     def column(self, value: str) -> str:
         """Return (n,) as (n, 1)."""
-        return str(self.node("Unsqueeze", value, self.constant([1], np.int64)))
+        return self.Unsqueeze(value, [1])
 
     def summed(self, value: str, axis: int, keep: bool = False) -> str:
-        return str(self.node("ReduceSum", value, self.constant([axis], np.int64), keepdims=int(keep)))
+        return self.ReduceSum(value, [axis], keepdims=int(keep))
 
     def rows(self, like: str, values: np.ndarray) -> str:
         """Return an array (k,) for each of the n rows that `like`, (n, …), has: (n, k)."""
-        first = self.node("Shape", like, start=0, end=1)
-        shape = self.joined(first, self.constant([len(values)], np.int64), axis=0)
-        return str(self.node("Expand", self.constant(values[None]), shape))
+        first = self.Shape(like, start=0, end=1)
+        shape = self.joined(first, [len(values)], axis=0)
+        return self.Expand(self.constant(values[None]), shape)
 
     def softmax(self, scores: str) -> str:
-        return str(self.node("Softmax", scores, axis=1))
+        return self.Softmax(scores, axis=1)
 
     def unless(self, absent: str | None, value: str, dtype: Any = np.float64) -> str:
         """Return a value (n, k), but 0 in rows that `absent`, bool (n,), marks."""
         if absent is None:
             return value
-        return str(self.node("Where", self.column(absent), self.constant(0, dtype), value))
+        return self.Where(self.column(absent), dtype(0), value)
 
     def model(self, about: Mapping[str, str]) -> Any:
         """Return the model of what was added, checked; `about` is kept in its metadata.

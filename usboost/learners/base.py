@@ -313,8 +313,8 @@ def sum_to_onnx(
             if not hasattr(each, "to_onnx"):
                 raise no_form(each, f"of the learner {name!r}")
             output = graph.cast(each.to_onnx(prepared), np.float64)
-            parts.append(graph.times(output, graph.constant(step, np.float64)))
-        total = reduce(graph.add, parts)
+            parts.append(graph.Mul(output, step))
+        total = reduce(graph.Add, parts)
     return graph.unless(view.absent, total)
 
 

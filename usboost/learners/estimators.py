@@ -177,8 +177,8 @@ class FittedRegressors(_FittedForms):
             if isinstance(form, TreeForm):
                 parts.append(tree_sum(view, [form.tree], [1.0]))
                 continue
-            found = view.graph.matmul(view.graph.cast(matrix, np.float64), form.weights)
-            parts.append(view.graph.add(found, view.graph.constant(form.intercepts)))
+            found = view.graph.MatMul(view.graph.cast(matrix, np.float64), form.weights)
+            parts.append(view.graph.Add(found, form.intercepts))
         return view.graph.joined(*parts)
 
 

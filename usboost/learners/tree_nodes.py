@@ -50,7 +50,7 @@ def tree_sum(
         some = zip(weights[run], trees[run], strict=True)
         values = [weight * tree.value.astype(np.float64) for weight, tree in some]
         parts.append(graph.cast(_ensemble(table, trees[run], values, places[run], count), np.float64))
-    return reduce(graph.add, parts)
+    return reduce(graph.Add, parts)
 
 
 def leaf_numbers(table: TableNodes, trees: Sequence[Tree]) -> str:
@@ -119,15 +119,13 @@ def _ensemble(
             order[places[column, codes.tobytes()]] = n_columns + j
             goes_right[codes[codes < len(goes_right)], j] = 0
         n_columns += len(own)
-        code = graph.node("Gather", str(table.codes), graph.constant(q, np.int64), axis=1)
-        looked_up = graph.node("Gather", graph.constant(goes_right), code, axis=0)
+        code = graph.Gather(table.codes, q, axis=1)
+        looked_up = graph.Gather(goes_right, code, axis=0)
         columns.append(graph.cast(looked_up, np.float32))
     features = attributes["nodes_featureids"]
     attributes["nodes_featureids"] = [f if f >= 0 else int(order[-1 - f]) for f in features]
     matrix = graph.joined(*columns)
-    found = graph.node(
-        "TreeEnsembleRegressor", matrix, domain="ai.onnx.ml", n_targets=n_outputs, **attributes
-    )
+    found = graph.TreeEnsembleRegressor(matrix, domain="ai.onnx.ml", n_targets=n_outputs, **attributes)
     return str(found)
 
 

@@ -113,7 +113,7 @@ class SoftmaxCrossEntropy:
 
     def to_onnx(self, graph: Graph, f: str) -> str:
         """Return the probabilities in a graph."""
-        return graph.softmax(graph.matmul(f, self.scores(np.eye(self.n_outputs))))
+        return graph.softmax(graph.MatMul(f, self.scores(np.eye(self.n_outputs))))
 
 
 class _CrossEntropyLine:

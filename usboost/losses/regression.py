@@ -74,14 +74,14 @@ class Squared:
 
     def to_onnx(self, graph: Graph, f: str) -> str:
         """Return the probabilities in a graph."""
-        m, one = self.n_outputs, graph.constant(1.0, np.float64)
-        falling, _ = graph.node("TopK", f, graph.constant([m], np.int64), outputs=2, axis=1)
-        sums = graph.node("Sub", graph.node("CumSum", falling, graph.constant(1, np.int64)), one)
-        excess = graph.node("Div", sums, graph.constant(np.arange(1.0, m + 1)[None]))
-        kept = graph.cast(graph.node("Greater", falling, excess), np.int64)
-        place = graph.node("Sub", graph.summed(kept, 1, keep=True), graph.constant(1, np.int64))
-        taken = graph.node("GatherElements", excess, place, axis=1)
-        return str(graph.node("Max", graph.node("Sub", f, taken), graph.constant(0.0, np.float64)))
+        m, one = self.n_outputs, 1.0
+        falling, _ = graph.TopK(f, [m], outputs=2, axis=1)
+        sums = graph.Sub(graph.CumSum(falling, 1), one)
+        excess = graph.Div(sums, np.arange(1.0, m + 1)[None])
+        kept = graph.cast(graph.Greater(falling, excess), np.int64)
+        place = graph.Sub(graph.summed(kept, 1, keep=True), 1)
+        taken = graph.GatherElements(excess, place, axis=1)
+        return str(graph.Max(graph.Sub(f, taken), 0.0))
 
 
 class _QuadraticLine:

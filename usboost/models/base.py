@@ -203,8 +203,8 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         """
         self._check_fitted()
         found, graph = self._to_onnx(views), next(iter(views.values())).graph
-        scale, centre = (graph.constant(x, np.float64) for x in (self.target_scale_, self.target_centre_))
-        return graph.add(graph.times(found, scale), centre)
+        scale, centre = (x for x in (self.target_scale_, self.target_centre_))
+        return graph.Add(graph.Mul(found, scale), centre)
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predict after each kept round.

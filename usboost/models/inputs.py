@@ -77,8 +77,8 @@ class Projection:
     def to_onnx(self, table: TableNodes) -> TableNodes:
         """Return the components in the table's graph."""
         graph, axes = table.graph, self.axes.astype(np.float64)
-        centred = graph.node("Sub", str(table.numeric), graph.constant(self.mean))
-        found = graph.cast(graph.matmul(graph.cast(centred, np.float64), axes), np.float32)
+        centred = graph.Sub(str(table.numeric), self.mean)
+        found = graph.cast(graph.MatMul(graph.cast(centred, np.float64), axes), np.float32)
         return TableNodes(graph, found, None, axes.shape[1], (), table.absent)
 
 

@@ -90,9 +90,9 @@ class FittedNetwork:
         parts = []
         for each, step in zip(learners, steps):
             output = nodes.branch(view, each.weights, partial(_network, each.spec))
-            scale = graph.constant(step, np.float64)
-            parts.append(graph.times(graph.cast(output, np.float64), scale))
-        return reduce(graph.add, parts)
+            scale = step
+            parts.append(graph.Mul(graph.cast(output, np.float64), scale))
+        return reduce(graph.Add, parts)
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])

@@ -26,10 +26,10 @@ GROUP_WIDTH = 800
 
 def first_layer(table: TableNodes, weight: np.ndarray, lookup: np.ndarray, bias: np.ndarray) -> str:
     """Return what a `TableLinear` of weights (k, p), (codes, k) and (k,) gives: float32 (n, k)."""
-    graph, parts = table.graph, [] if table.numeric is None else [table.graph.matmul(table.numeric, weight.T)]
+    graph, parts = table.graph, [] if table.numeric is None else [table.graph.MatMul(table.numeric, weight.T)]
     looked_up = table.looked_up(lookup)
     parts += [] if looked_up is None else [looked_up]
-    return reduce(graph.add, [*parts, graph.constant(bias[None])])
+    return reduce(graph.Add, [*parts, bias[None]])
 
 
 def dense(graph: Graph, values: str, weights: Weights) -> str:
@@ -37,10 +37,8 @@ def dense(graph: Graph, values: str, weights: Weights) -> str:
     numbers = sorted({int(name.split(".")[0]) for name in weights})
     for k in numbers:
         if k != numbers[0]:
-            values = graph.node("Relu", values)
-        values = graph.add(
-            graph.matmul(values, weights[f"{k}.weight"].T), graph.constant(weights[f"{k}.bias"])
-        )
+            values = graph.Relu(values)
+        values = graph.Add(graph.MatMul(values, weights[f"{k}.weight"].T), weights[f"{k}.bias"])
     return values
 
 
@@ -48,7 +46,7 @@ def table_network(table: TableNodes, weights: Weights) -> str:
     """Return what a `table_network` of this state gives, float32 (n, D)."""
     out = first_layer(table, weights["0.weight"], weights["0.lookup"], weights["0.bias"])
     rest = {name: array for name, array in weights.items() if not name.startswith("0.")}
-    return dense(table.graph, table.graph.node("Relu", out), rest) if rest else out
+    return dense(table.graph, table.graph.Relu(out), rest) if rest else out
 
 
 def sum_of_networks(table: TableNodes, networks: Sequence[Weights], steps: Sequence[float]) -> str:
@@ -60,15 +58,15 @@ def sum_of_networks(table: TableNodes, networks: Sequence[Weights], steps: Seque
         group = networks[start : start + size]
         weight, bias = (np.concatenate([each[f"0.{name}"] for each in group]) for name in ("weight", "bias"))
         lookup = np.concatenate([each["0.lookup"] for each in group], axis=1)
-        shape = graph.constant([0, len(group), -1], np.int64)
-        out = graph.node("Reshape", first_layer(table, weight, lookup, bias), shape)
-        out = graph.node("Transpose", out, perm=[1, 0, 2])
+        shape = [0, len(group), -1]
+        out = graph.Reshape(first_layer(table, weight, lookup, bias), shape)
+        out = graph.Transpose(out, perm=[1, 0, 2])
         for k in layers:
-            out = graph.matmul(graph.node("Relu", out), np.stack([each[f"{k}.weight"].T for each in group]))
-            out = graph.add(out, graph.constant(np.stack([each[f"{k}.bias"][None] for each in group])))
-        own = graph.constant(np.reshape(steps[start : start + size], (-1, 1, 1)), np.float64)
-        parts.append(graph.summed(graph.times(graph.cast(out, np.float64), own), 0))
-    return reduce(graph.add, parts)
+            out = graph.MatMul(graph.Relu(out), np.stack([each[f"{k}.weight"].T for each in group]))
+            out = graph.Add(out, np.stack([each[f"{k}.bias"][None] for each in group]))
+        own = np.reshape(steps[start : start + size], (-1, 1, 1)).astype(np.float64)
+        parts.append(graph.summed(graph.Mul(graph.cast(out, np.float64), own), 0))
+    return reduce(graph.Add, parts)
 
 
 @dataclass(frozen=True)
@@ -97,17 +95,17 @@ def branch(view: ViewNodes | ActivationNodes, weights: Weights, build: Callable[
 def image_network(images: ImageNodes, network: Any) -> str:
     """Return what an `ImageNetwork` gives of images, float32 (n, …)."""
     graph, spec = images.graph, network.spec
-    values = graph.node("Div", graph.cast(images.pixels, np.float32), graph.constant(255, np.float32))
+    values = graph.Div(graph.cast(images.pixels, np.float32), np.float32(255))
     channels, height, width = images.channels, images.height, images.width
     if (size := spec["size"]) and (height, width) != (size, size):
         # what torch's own filter does to each row and each column of pixels
-        values = graph.matmul(values, _filter(width, size))
-        values = graph.node("MatMul", graph.constant(_filter(height, size).T), values)
+        values = graph.MatMul(values, _filter(width, size))
+        values = graph.MatMul(_filter(height, size).T, values)
         height = width = size
     if spec["backbone"] != "small_cnn" and channels == 1:
         values, channels = graph.joined(values, values, values), 3
-    mean, deviation = (graph.constant(each.numpy()) for each in (network.mean, network.deviation))
-    values = graph.node("Div", graph.node("Sub", values, mean), deviation)
+    mean, deviation = (each.numpy() for each in (network.mean, network.deviation))
+    values = graph.Div(graph.Sub(values, mean), deviation)
     channels = max(channels, len(spec["mean"]))
     backbone = network.backbone
     if isinstance(backbone, nn.Sequential):

@@ -364,15 +364,15 @@ class Wrapper(ViewsEstimator):
         table: Any = self.reading_.to_onnx(views)[NAME]
         if self._entry.reads == "table" or table.numeric is None:
             return table
-        centred = table.graph.node("Sub", table.numeric, table.graph.constant(self.mean_))
-        return replace(table, numeric=table.graph.times(centred, table.graph.constant(self.scale_)))
+        centred = table.graph.Sub(table.numeric, self.mean_)
+        return replace(table, numeric=table.graph.Mul(centred, self.scale_))
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
         table = self._nodes(views)
         found: str = self._entry.to_onnx(self, table)
         if not hasattr(self, "classes_") or self._entry.sums_to_one:
             return found
-        return str(table.graph.node("Div", found, table.graph.summed(found, 1, keep=True)))
+        return str(table.graph.Div(found, table.graph.summed(found, 1, keep=True)))
 
     def _reading(self) -> InputReader:
         if not self.views:

@@ -34,13 +34,13 @@ class XGBoost(Package):
         base = np.broadcast_to(base, len(set(outputs)))
         trees, graph = [tree_of(each) for each in grown], table.graph
         sums = tree_sum(table, trees, [1.0] * len(trees), outputs[: len(trees)], len(base))
-        raw = graph.add(sums, graph.constant(base[None], np.float64))
+        raw = graph.Add(sums, base[None])
         if objective == "multi:softprob":
             return graph.softmax(raw)
         if objective == "reg:squarederror":
             return raw
-        positive = graph.node("Sigmoid", raw)
-        return graph.joined(graph.node("Sub", graph.constant(1.0, np.float64), positive), positive)
+        positive = graph.Sigmoid(raw)
+        return graph.joined(graph.Sub(1.0, positive), positive)
 
 
 def tree_of(grown: dict[str, Any]) -> Tree:

@@ -151,8 +151,8 @@ class _OnBoostedFeatures(ViewsEstimator):
             sizes = tuple(len(tree.value) for tree in trees)
             features = TableNodes(graph, None, leaf_numbers(table, trees), 0, sizes)
         else:
-            centred = graph.node("Sub", tree_values(table, trees), graph.constant(self.mean_[None]))
-            scaled = graph.times(centred, graph.constant(self.scale_[None]))
+            centred = graph.Sub(tree_values(table, trees), self.mean_[None])
+            scaled = graph.Mul(centred, self.scale_[None])
             features = TableNodes(graph, scaled, None, len(trees))
         found: str = self.network_._to_onnx({**views, BFV: features})
         return found

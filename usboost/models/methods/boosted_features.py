@@ -115,16 +115,16 @@ class GradientBoostedTrees:
         """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
         graph, per_stage = table.graph, self.trees_per_stage
         outputs = [k % per_stage for k in range(len(self.trees))]
-        raw = graph.constant(self.initial[None], np.float64)
+        raw = self.initial[None]
         if self.trees:
             sums = tree_sum(table, self.trees, [self.learning_rate] * len(self.trees), outputs, per_stage)
-            raw = graph.add(raw, sums)
+            raw = graph.Add(raw, sums)
         else:
             raw = graph.rows(table.rows, self.initial)
         if self.n_classes != 2:
             return raw if self.n_classes == 1 else graph.softmax(raw)
-        positive = graph.node("Sigmoid", raw)
-        return graph.joined(graph.node("Sub", graph.constant(1.0, np.float64), positive), positive)
+        positive = graph.Sigmoid(raw)
+        return graph.joined(graph.Sub(1.0, positive), positive)
 
 
 def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:

@@ -269,8 +269,8 @@ class Ensemble(ViewsEstimator):
             whole = self.full_refits_.get(name, [])
             own = self.weights_[name] / (1 + len(whole))
             for fit, weight in [(fit, own / len(fits)) for fit in fits] + [(fit, own) for fit in whole]:
-                parts.append(graph.times(fit.to_onnx(views), graph.constant(weight, np.float64)))
-        return reduce(graph.add, parts)
+                parts.append(graph.Mul(fit.to_onnx(views), weight))
+        return reduce(graph.Add, parts)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         for place, _, fit in self._places():

@@ -121,15 +121,15 @@ class FittedTwoBranch:
             weights = of(f"{name}.{k - 1}." if name == "further" else f"{name}.")
             widths = spec["dnn2" if k == last else "dnn1"]
             build = partial(branch, spec["inputs"][k], list(widths))
-            out = graph.node("Relu", nodes.branch(view, weights, build))
+            out = graph.Relu(nodes.branch(view, weights, build))
             if spec["missing"][k]:
                 stands = self.weights[f"no_{name}" + (f".{k - 1}" if name == "further" else "")]
-                out = graph.node("Where", graph.column(view.absent), graph.constant(stands[None]), out)
+                out = graph.Where(graph.column(view.absent), stands[None], out)
             if k < last and (match := of("match.")):
-                out = graph.add(graph.matmul(out, match["weight"].T), graph.constant(match["bias"][None]))
+                out = graph.Add(graph.MatMul(out, match["weight"].T), match["bias"][None])
             embedded.append(out)
         product = spec["fusion"] == "product"
-        joint = reduce(graph.times, embedded) if product else graph.joined(*embedded)
+        joint = reduce(graph.Mul, embedded) if product else graph.joined(*embedded)
         return nodes.dense(graph, joint, of("joint."))
 
     def check(self, n_classes: int) -> None:

@@ -120,8 +120,8 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
 
     def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
         graph, scores = next(iter(views.values())).graph, super()._start_to_onnx(views)
-        mean = graph.node("ReduceMean", scores, axes=[1])
-        return graph.matmul(graph.node("Sub", scores, mean), self._from_scores(np.eye(len(self.classes_))))
+        mean = graph.ReduceMean(scores, axes=[1])
+        return graph.MatMul(graph.Sub(scores, mean), self._from_scores(np.eye(len(self.classes_))))
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
         loss: Any = self._loss()

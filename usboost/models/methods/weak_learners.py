@@ -269,7 +269,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
                 learners = [stage.learners[name] for stage in having]
                 steps = [stage.steps[name] for stage in having]
                 parts.append(sum_to_onnx(name, learner, learners, steps, read[name], n_outputs))
-        return reduce(graph.add, parts)
+        return reduce(graph.Add, parts)
 
     def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
         scores: str = self.start_.scores_to_onnx(views)

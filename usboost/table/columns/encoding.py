@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -82,42 +81,35 @@ class DateParts:
 
     def to_onnx(self, graph: Graph, column: str, seconds: str) -> dict[str, str]:
         """Return the same of seconds since 1970 in a graph, float64 (n,), NaN where the date is missing."""
-
-        def number(value: float) -> str:
-            return graph.constant(value, np.float64)
+        add, less = graph.Add, graph.Sub
 
         def whole(value: str, by: float) -> str:
-            return str(graph.node("Floor", graph.node("Div", value, number(by))))
-
-        def less(value: str, other: str) -> str:
-            return str(graph.node("Sub", value, other))
+            return str(graph.Floor(graph.Div(value, by)))
 
         def rest(value: str, by: float) -> str:
-            return less(value, graph.times(whole(value, by), number(by)))
+            return str(less(value, graph.Mul(whole(value, by), by)))
 
-        day = whole(seconds, 86_400)
+        day = whole(seconds, 86_400.0)
         # the civil calendar, by years that begin in March: a leap day is the last of its year
-        shifted = graph.add(day, number(719_468))
-        era, of_era = whole(shifted, 146_097), rest(shifted, 146_097)
-        leaps = [whole(of_era, 1_460), graph.times(whole(of_era, 36_524), number(-1)), whole(of_era, 146_096)]
-        year = whole(less(of_era, reduce(graph.add, leaps)), 365)
-        before = [graph.times(year, number(365)), whole(year, 4), graph.times(whole(year, 100), number(-1))]
-        of_year = less(of_era, reduce(graph.add, before))
-        month = whole(graph.add(graph.times(of_year, number(5)), number(2)), 153)  # from March, 0
-        late = graph.cast(graph.node("GreaterOrEqual", month, number(10)), np.float64)
-        civil = graph.add(graph.add(graph.times(era, number(400)), year), late)
-        # days before the 1st of January of a year that begins then
-        past = less(civil, number(1))
-        days = [graph.times(past, number(365)), whole(past, 4), whole(past, 400), number(-719_162)]
-        first = less(reduce(graph.add, days), whole(past, 100))
+        era, of_era = (part(add(day, 719_468.0), 146_097.0) for part in (whole, rest))
+        leaps = less(add(whole(of_era, 1_460.0), whole(of_era, 146_096.0)), whole(of_era, 36_524.0))
+        year = whole(less(of_era, leaps), 365.0)
+        before = less(add(graph.Mul(year, 365.0), whole(year, 4.0)), whole(year, 100.0))
+        month = whole(add(graph.Mul(less(of_era, before), 5.0), 2.0), 153.0)  # from March, 0
+        late = graph.cast(graph.GreaterOrEqual(month, 10.0), np.float64)
+        civil = add(add(graph.Mul(era, 400.0), year), late)
+        # the 1st of January comes so many days after that of 1970
+        past = less(civil, 1.0)
+        leap_days = less(add(whole(past, 4.0), whole(past, 400.0)), whole(past, 100.0))
+        january = less(add(graph.Mul(past, 365.0), leap_days), 719_162.0)
         reference = pd.Timestamp(self.reference, tz="UTC").timestamp()
         values = {
             "year": civil,
-            "month": graph.add(graph.add(month, number(3)), graph.times(late, number(-12))),
-            "weekday": rest(graph.add(day, number(3)), 7),
-            "yearday": graph.add(less(day, first), number(1)),
-            "hour": whole(rest(seconds, 86_400), 3_600),
-            "days": str(graph.node("Div", less(seconds, number(reference)), number(86_400))),
+            "month": less(add(month, 3.0), graph.Mul(late, 12.0)),
+            "weekday": rest(add(day, 3.0), 7.0),
+            "yearday": add(less(day, january), 1.0),
+            "hour": whole(rest(seconds, 86_400.0), 3_600.0),
+            "days": graph.Div(less(seconds, reference), 86_400.0),
         }
         return {name: values[part] for part, name in zip(self.parts, self.names(column), strict=True)}
 
@@ -236,10 +228,10 @@ class Encoding:
                 completed[name] = each
                 if (filled := self.imputation.get(name)) is None:
                     continue
-                missing = graph.node("IsNaN", each)
+                missing = graph.IsNaN(each)
                 if filled["value"] is not None:
-                    value_there = graph.constant(filled["value"], np.float64)
-                    completed[name] = graph.node("Where", missing, value_there, each)
+                    value_there = filled["value"]
+                    completed[name] = graph.Where(missing, value_there, each)
                 if filled["indicator"]:
                     completed[f"{name}{SUFFIX}"] = graph.cast(missing, np.float64)
         tables = {encoder: encoder.to_onnx(graph, completed) for encoder in set(self.encoders.values())}
