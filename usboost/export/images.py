@@ -7,6 +7,7 @@ is rounded before the other is scaled.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import PIL
