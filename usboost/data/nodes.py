@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -56,10 +55,6 @@ class TableNodes:
         numeric, codes = (self.graph.joined(*each) if each else None for each in joined)
         count, sizes = self.n_numeric + other.n_numeric, (*self.cardinalities, *other.cardinalities)
         return TableNodes(self.graph, numeric, codes, count, sizes)
-
-    @staticmethod
-    def side_by_side(tables: Sequence[TableNodes]) -> TableNodes:
-        return reduce(TableNodes.beside, tables)
 
     def matrix(self) -> str:
         """Return all columns as trees read them, float32 (n, p + q)."""

@@ -24,16 +24,7 @@ LARGEST = (1 << 31) - (1 << 20)
 
 
 class Graph:
-    """A graph to which nodes are added.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from usboost.files.onnx_graph import Graph
-    >>> graph = Graph()  # doctest: +SKIP
-    >>> x = graph.input("x", np.float64, [])  # doctest: +SKIP
-    >>> graph.output("twice", graph.Add(x, x))  # doctest: +SKIP
-    """
+    """A graph to which nodes are added: ``graph.Mul(x, 2.0)`` is the name of twice the value called x."""
 
     def __init__(self) -> None:
         try:
@@ -80,10 +71,7 @@ class Graph:
         return name
 
     def node(self, op: str, *values: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Add a node, once; return the name of its output, or of several. Also: ``graph.Max(x, 0.0)``.
-
-        `values`: names of inputs, or constants.
-        """
+        """Add a node, once; return the name of its output, or of several. `values`: names, or constants."""
         inputs = tuple(each if isinstance(each, str) else self.constant(each) for each in values)
         made = [
             value
@@ -171,7 +159,7 @@ class Graph:
         Raises UsboostError if it is larger than a file can be.
         """
         onnx = self._onnx
-        needed, kept = {name for each in self._outputs for name in (each.name,)}, []
+        needed, kept = {each.name for each in self._outputs}, []
         for node in reversed(self._nodes):
             if needed.intersection(node.output):
                 needed.update(node.input)

@@ -313,7 +313,7 @@ def sum_to_onnx(
             if not hasattr(each, "to_onnx"):
                 raise no_form(each, f"of the learner {name!r}")
             output = graph.cast(each.to_onnx(prepared), np.float64)
-            parts.append(graph.Mul(output, step))
+            parts.append(graph.Mul(output, float(step)))
         total = reduce(graph.Add, parts)
     return graph.unless(view.absent, total)
 

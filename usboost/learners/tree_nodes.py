@@ -45,7 +45,7 @@ def tree_sum(
     first tree's.
     """
     graph, count = table.graph, n_outputs or trees[0].value.shape[1]
-    places, parts = outputs or [0] * len(trees), []
+    places, parts = outputs or [0] * len(trees), [graph.rows(table.rows, np.zeros(count))]
     for run in _cut(trees):
         some = zip(weights[run], trees[run], strict=True)
         values = [weight * tree.value.astype(np.float64) for weight, tree in some]
@@ -71,7 +71,8 @@ def _cut(trees: Sequence[Tree]) -> Iterator[slice]:
             yield slice(first, k)
             first, sets = k, 0
         sets += own
-    yield slice(first, len(trees))
+    if first < len(trees):
+        yield slice(first, len(trees))
 
 
 def _ensemble(

@@ -74,14 +74,12 @@ class Squared:
 
     def to_onnx(self, graph: Graph, f: str) -> str:
         """Return the probabilities in a graph."""
-        m, one = self.n_outputs, 1.0
-        falling, _ = graph.TopK(f, [m], outputs=2, axis=1)
-        sums = graph.Sub(graph.CumSum(falling, 1), one)
-        excess = graph.Div(sums, np.arange(1.0, m + 1)[None])
+        falling, _ = graph.TopK(f, [self.n_outputs], outputs=2, axis=1)
+        counts = np.arange(1.0, self.n_outputs + 1)[None]
+        excess = graph.Div(graph.Sub(graph.CumSum(falling, 1), 1.0), counts)
         kept = graph.cast(graph.Greater(falling, excess), np.int64)
         place = graph.Sub(graph.summed(kept, 1, keep=True), 1)
-        taken = graph.GatherElements(excess, place, axis=1)
-        return str(graph.Max(graph.Sub(f, taken), 0.0))
+        return str(graph.Max(graph.Sub(f, graph.GatherElements(excess, place, axis=1)), 0.0))
 
 
 class _QuadraticLine:

@@ -202,9 +202,9 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         Raises `UsboostError`, naming it, if a part has no ONNX form.
         """
         self._check_fitted()
-        found, graph = self._to_onnx(views), next(iter(views.values())).graph
-        scale, centre = (x for x in (self.target_scale_, self.target_centre_))
-        return graph.Add(graph.Mul(found, scale), centre)
+        scaled = next(iter(views.values())).graph.Mul(self._to_onnx(views), float(self.target_scale_))
+        found: str = next(iter(views.values())).graph.Add(scaled, float(self.target_centre_))
+        return found
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predict after each kept round.

@@ -262,10 +262,7 @@ class ViewsEstimator(BaseEstimator):
         return self
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        """Return in the views' graph what is predicted of them, as fitted: float64 (n, D).
-
-        Probabilities, or standardised numbers (n, 1). Raises `UsboostError` where a part has no such form.
-        """
+        """Return in the views' graph what is fitted: probabilities (n, M), or standardised numbers (n, 1)."""
         raise no_form(self, "a model")
 
     def __sklearn_tags__(self) -> Tags:

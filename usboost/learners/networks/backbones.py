@@ -17,11 +17,12 @@ from usboost.data.images import EncodedImages, Images
 from usboost.data.nodes import ImageNodes, TableNodes
 from usboost.data.table import Table
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import no_form
 from usboost.learners.networks import architectures, embeddings
 from usboost.learners.networks.architectures import DEFAULT, is_timms, load_backbone, read_weights
 from usboost.learners.networks.image_network import AUGMENTATIONS, FrozenNetwork, ImageNetwork, LastBlock
 from usboost.learners.networks.inputs import Checked, Spec, TableInput, initialise
-from usboost.learners.networks.nodes import ActivationNodes, activations
+from usboost.learners.networks.nodes import image_network
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "auto", "last", "all", "head")
@@ -177,22 +178,16 @@ class Backbone(BaseEstimator):
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
-    def to_onnx(self, images: ImageNodes, blocks: int = 0) -> TableNodes | ActivationNodes:
-        """Return in their graph what `embed`, or without the last blocks `activations`, gives of images."""
+    def to_onnx(self, images: ImageNodes) -> TableNodes:
+        """Return in the images' graph what `embed` gives, rounded to float16 as in its cache."""
+        graph = images.graph
 
-        def made() -> TableNodes | ActivationNodes:
+        def embedding() -> TableNodes:
             network = self._whole(self.spec(images))
-            if not blocks:
-                values = activations(images, network)
-                return TableNodes(images.graph, values, None, network.n_features, (), images.absent)
-            network.backbone = architectures.split(network.backbone, self.name, blocks)[0]
-            pixels = torch.zeros(1, images.channels, images.height, images.width, dtype=torch.uint8)
-            with torch.inference_mode():
-                shape = tuple(network.eval()((pixels,)).shape[1:])
-            return ActivationNodes(images.graph, activations(images, network), shape, images.absent)
+            values = graph.cast(graph.cast(image_network(images, network), np.float16), np.float32)
+            return TableNodes(graph, values, None, network.n_features, (), images.absent)
 
-        key = (self.name, self.pretrained, self.size, images.pixels, blocks)
-        found: TableNodes | ActivationNodes = images.graph.once(key, made)
+        found: TableNodes = graph.once((self.name, self.pretrained, self.size, images.pixels), embedding)
         return found
 
     def _source(self) -> str | None:
@@ -234,10 +229,15 @@ def licence_of(backbone: Backbone) -> str:
 
 
 def read_in_graph(view: Any, backbone: Backbone | None) -> Any:
-    """Return the nodes of a view as a network reads it, whose rows `prepare_view` prepares."""
+    """Return the nodes of a view as a network reads it, whose rows `prepare_view` prepares.
+
+    Raises `UsboostError` if it reads what a frozen part gave.
+    """
     if not isinstance(view, ImageNodes) or backbone is None or backbone.finetune == "all":
         return view
-    return backbone.to_onnx(view, 0 if backbone.is_frozen else 1)
+    if not backbone.is_frozen:
+        raise no_form(backbone, "whose last block is trained in rounds,")
+    return backbone.to_onnx(view)
 
 
 PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]

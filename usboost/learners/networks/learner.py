@@ -90,8 +90,7 @@ class FittedNetwork:
         parts = []
         for each, step in zip(learners, steps):
             output = nodes.branch(view, each.weights, partial(_network, each.spec))
-            scale = step
-            parts.append(graph.Mul(graph.cast(output, np.float64), scale))
+            parts.append(graph.Mul(graph.cast(output, np.float64), float(step)))
         return reduce(graph.Add, parts)
 
     def module(self, device: torch.device) -> nn.Module:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -69,26 +68,12 @@ def sum_of_networks(table: TableNodes, networks: Sequence[Weights], steps: Seque
     return reduce(graph.Add, parts)
 
 
-@dataclass(frozen=True)
-class ActivationNodes:
-    """What the frozen part of a backbone made of images: `values` are the name of float32 (n, *shape)."""
-
-    graph: Graph
-    values: str
-    shape: tuple[int, ...]
-    absent: str
-
-
-def branch(view: ViewNodes | ActivationNodes, weights: Weights, build: Callable[[], nn.Module]) -> str:
+def branch(view: ViewNodes, weights: Weights, build: Callable[[], nn.Module]) -> str:
     """Return what a network of `inputs.branch`, which `build` makes, gives of a view: float32 (n, D)."""
     if isinstance(view, TableNodes):
         return table_network(view, weights)
     network: Any = build()
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-    if isinstance(view, ActivationNodes):
-        layers = nn.Sequential(network.backbone, network.norm, network.head)
-        example = torch.zeros(2, *view.shape)
-        return from_torch(view.graph, layers, view.values, example, network.spec["backbone"])
     return image_network(view, network)
 
 
@@ -128,12 +113,6 @@ class _Averages(nn.Module):
             for own, side in zip(values.shape[-2:], self.sides)
         )
         return down.T @ values @ across
-
-
-def activations(images: ImageNodes, network: Any) -> str:
-    """Return what a frozen part of a backbone gives, rounded to float16 as in its cache: float32 (n, …)."""
-    graph = images.graph
-    return graph.cast(graph.cast(image_network(images, network), np.float16), np.float32)
 
 
 def _filter(side: int, size: int) -> np.ndarray:

@@ -115,12 +115,8 @@ class GradientBoostedTrees:
         """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
         graph, per_stage = table.graph, self.trees_per_stage
         outputs = [k % per_stage for k in range(len(self.trees))]
-        raw = self.initial[None]
-        if self.trees:
-            sums = tree_sum(table, self.trees, [self.learning_rate] * len(self.trees), outputs, per_stage)
-            raw = graph.Add(raw, sums)
-        else:
-            raw = graph.rows(table.rows, self.initial)
+        sums = tree_sum(table, self.trees, [self.learning_rate] * len(self.trees), outputs, per_stage)
+        raw = graph.Add(sums, self.initial[None])
         if self.n_classes != 2:
             return raw if self.n_classes == 1 else graph.softmax(raw)
         positive = graph.Sigmoid(raw)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -145,7 +146,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
         ((name, learner),) = self._weak_learners().items()
         learners = [stage.learners[name] for stage in self.stages_]
         steps = [stage.steps[name] for stage in self.stages_]
-        table = TableNodes.side_by_side(tables)
+        table = reduce(TableNodes.beside, tables)
         return sum_to_onnx(name, learner, learners, steps, table, self._n_outputs())
 
     def _prepared(self, X: Any) -> tuple[int, dict[str, Any]]:

@@ -119,9 +119,9 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         return scores @ np.linalg.pinv(codewords)
 
     def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        graph, scores = next(iter(views.values())).graph, super()._start_to_onnx(views)
-        mean = graph.ReduceMean(scores, axes=[1])
-        return graph.MatMul(graph.Sub(scores, mean), self._from_scores(np.eye(len(self.classes_))))
+        graph, m = next(iter(views.values())).graph, len(self.classes_)
+        # centred by a product, too
+        return graph.MatMul(super()._start_to_onnx(views), self._from_scores(np.eye(m) - 1 / m))
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
         loss: Any = self._loss()
