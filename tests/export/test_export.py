@@ -96,8 +96,8 @@ def differences(fitted: bundle.Bundle, table: Path, work: Path) -> np.ndarray:
     ("model", "task"),
     [
         *(("logistic", "two"), ("ridge", "number"), ("lgbm", "three"), ("lgbm", "number"), ("forest", "two")),
-        *(("linear_trees", "three"), ("linear_trees", "number"), ("crossed", "two"), ("2wl", "number")),
-        *(("2wl2o", "three"), ("2wl_ridge", "two"), ("bfv_dnn", "three"), ("leaf_dnn", "two")),
+        *(("linear_trees", "three"), ("crossed", "two"), ("2wl", "number")),
+        *(("2wl2o", "three"), ("bfv_dnn", "three"), ("leaf_dnn", "two")),
         *(("baseline", "number"), ("prior", "three")),
     ],
 )

@@ -1,4 +1,4 @@
-"""The command `usboost`: fit, compare, tune, predict and report on a user's table.
+"""The command `usboost`: fit, compare, tune, predict, report on a user's table, and export a model.
 
 A command checks its arguments before it imports torch, so that help and error messages are quick.
 """
