@@ -33,6 +33,7 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.regression import Squared
 from usboost.models.baselines.linear import LinearBaseline
+from usboost.models.baselines.xgboost_trees import tree_of
 from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.table.columns.encoding import PARTS, DateParts
 from usboost.table.images import ImageColumns
@@ -107,6 +108,24 @@ def test_parts_of_dates_are_those_of_pandas() -> None:
     parts = [graph.column(found[name]) for name in expected]
     given = answers(graph, graph.joined(*parts), day=seconds)
     assert np.abs(given - np.column_stack(list(expected.values()))).max() < 1e-9
+
+
+def test_a_tree_of_xgboosts_json() -> None:
+    grown = {
+        "left_children": [1, 3, -1, -1, -1],
+        "right_children": [2, 4, -1, -1, -1],
+        "split_indices": [0, 3, 0, 0, 0],
+        "split_conditions": [0.1, 1e-45, 7.0, 8.0, 9.0],
+        "categories": [1, 3],
+        "categories_nodes": [1],
+        "categories_segments": [0],
+        "categories_sizes": [2],
+    }
+    table = mixed(300)  # of rows that are at the condition, too
+    below, of_set = table.numeric[:, 0] < np.float32(0.1), np.isin(table.codes[:, 0], [1, 3])
+    expected = np.where(below, np.where(of_set, 9.0, 8.0), 7.0)
+    assert (table.numeric[:, 0] == np.float32(0.1)).any()
+    assert np.array_equal(tree_of(grown).predict(table.matrix())[:, 0], expected)
 
 
 SIZES = (

@@ -52,7 +52,7 @@ def plain(text):
 @cache
 def category(text, values):
     """Return the value that the model knows and a text means, else the text."""
-    forms = [str, plain]
+    forms: list = [str, plain]
     if all(value.lower() in TRUTH for value in values):
         forms.append(lambda each: TRUTH.get(each.lower(), each))
     return next((value for form in forms for value in values if form(value) == form(text)), plain(text))
@@ -92,7 +92,7 @@ def main(table, out):
         head = source.readline()
         source.seek(0)
         rows = csv.DictReader(source, delimiter=max(",;\t|", key=head.count))
-        if lacking := [name for name in columns if name not in rows.fieldnames]:
+        if lacking := [name for name in columns if name not in (rows.fieldnames or ())]:
             sys.exit(
                 f"error: {table}: column {lacking[0]!r} is missing; the model needs {', '.join(columns)}"
             )

@@ -140,9 +140,8 @@ class Graph:
 
     def rows(self, like: str, values: np.ndarray) -> str:
         """Return an array (k,) for each of the n rows that `like`, (n, …), has: (n, k)."""
-        first = self.Shape(like, start=0, end=1)
-        shape = self.joined(first, [len(values)], axis=0)
-        return self.Expand(self.constant(values[None]), shape)
+        shape = self.Concat(self.Shape(like, start=0, end=1), [len(values)], axis=0)
+        return self.Expand(values[None], shape)
 
     def softmax(self, scores: str) -> str:
         return self.Softmax(scores, axis=1)

@@ -105,7 +105,7 @@ class _Averages(nn.Module):
 
     def __init__(self, pool: nn.AdaptiveAvgPool2d) -> None:
         super().__init__()
-        self.sides = pool.output_size if isinstance(pool.output_size, tuple) else (pool.output_size,) * 2
+        self.sides: Any = pool.output_size if isinstance(pool.output_size, tuple) else (pool.output_size,) * 2
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         down, across = (
@@ -129,7 +129,7 @@ def from_torch(graph: Graph, module: nn.Module, values: str, example: torch.Tens
     """
     import onnx
 
-    file = io.BytesIO()
+    file: Any = io.BytesIO()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what tracing takes as constant, and of its age
