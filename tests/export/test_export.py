@@ -31,7 +31,7 @@ def rows(n: int, seed: int, task: str) -> pd.DataFrame:
         {
             "age": rng.normal(50, 12, n).round(2),
             "in come": np.exp(rng.normal(3, 2, n)).round(3),
-            "code": rng.integers(0, 4, n).astype(str),
+            "code": rng.choice(["1", "2", "3", "x"], n),
             "town": rng.choice(["Bern", "Chur", "Ulm", "Öl"], n),
             "flag": rng.choice(["yes", "no"], n),
             "day": pd.Series(pd.Timestamp("2019-02-25") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")),

@@ -128,6 +128,7 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
             columns[name]["values"] = categories[name]
         elif kind == "number":
             columns[name] |= _written_numbers(form if isinstance(form, NumberFormat) else None)
+            columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None
         elif kind == "date":
             columns[name]["forms"] = _written_dates(form if isinstance(form, DateFormat) else DateFormat())
     images = bundle.reader.images

@@ -101,6 +101,9 @@ def main(table, out):
         while some := list(islice(rows, rows_at_once)):
             texts = {name: [(row[name] or "").strip() for row in some] for name in columns}
             inputs = {name: column(texts[name], about, given.parent) for name, about in columns.items()}
+            for name in (name for name, about in columns.items() if about.get("required")):
+                if np.isnan(inputs[name]).any():
+                    sys.exit(f"error: {table}: a row has no number in column {name!r}, which the model needs")
             found = session.run(None, inputs)
             if card["classes"]:
                 p = found[0]
