@@ -206,7 +206,9 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.Monkey
     said = accepted("export", tmp_path / "model", "--out", tmp_path / "export").output
     assert "model.onnx" in said and {each.name for each in (tmp_path / "export").iterdir()} == set(FILES)
     accepted("export", tmp_path / "model", "--out", tmp_path / "export")
-    assert "is no export" in refused("export", tmp_path / "model", "--out", tmp_path / "model")
+    assert "not only, an export" in refused("export", tmp_path / "model", "--out", tmp_path / "model")
+    (tmp_path / "export" / "notes.txt").touch()
+    assert "not only, an export" in refused("export", tmp_path / "model", "--out", tmp_path / "export")
     table[["age"]].to_csv(tmp_path / "few.csv", index=False)
     with pytest.raises(SystemExit, match="column 'in come' is missing"):
         script(tmp_path / "export").main(tmp_path / "few.csv", tmp_path / "out.csv")

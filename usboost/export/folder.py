@@ -43,7 +43,9 @@ def export(bundle: Bundle, folder: Path, source: str = "") -> int:
     """
     folder = Path(folder)
     if folder.exists() and not _is_export(folder):
-        raise UsboostError(f"{folder} exists and is no export; name another folder ({option('out')})")
+        raise UsboostError(
+            f"{folder} exists and is not, or not only, an export; name another folder ({option('out')})"
+        )
     about = describe(bundle, source)
     columns = {name: each["kind"] for name, each in about["columns"].items()}
     model = graph_of(bundle).model({"columns": json.dumps(columns), "model": about["model"], "kind": KIND})
@@ -62,7 +64,8 @@ def _is_export(folder: Path) -> bool:
         card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(card, Mapping) and card.get("kind") == KIND
+    alone = {each.name for each in folder.iterdir()} <= set(FILES)
+    return alone and isinstance(card, Mapping) and card.get("kind") == KIND
 
 
 def graph_of(bundle: Bundle) -> Graph:
