@@ -23,7 +23,7 @@ LAYERS = (
     {"usboost.__main__"},
     {"tasks", "usboost.cli"},
     {"usboost"},
-    {"usboost.report"},
+    {"usboost.report", "usboost.export"},
     {"usboost.fit", "usboost.testing"},
     {"usboost.models"},
     {"usboost.boosting"},

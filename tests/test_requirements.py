@@ -52,7 +52,7 @@ def distributions(package: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("usboost", ("excel",)),
+        ("usboost", ("excel", "onnx")),
         ("tasks", ("pipeline", "dask")),
         ("flows", ("pipeline",)),
         ("benchmarks", ("dev",)),

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,21 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
+from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.base import LEARNERS, Target, is_leave_one_out, kind_of, read_learner, weighted_sum
+from usboost.files.onnx_graph import Graph
+from usboost.learners.base import (
+    LEARNERS,
+    Target,
+    is_leave_one_out,
+    kind_of,
+    read_learner,
+    sum_to_onnx,
+    weighted_sum,
+)
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 
@@ -71,6 +82,8 @@ def check_learner(learner: Any, view: View | None = None, *, weighted: bool = Tr
     _check_trainer(learner, view, weighted)
     _check_files(learner, view)
     _check_fits(learner, view)
+    if isinstance(view, Table) and find_spec("onnxruntime") is not None:
+        _check_onnx(learner, view)
 
 
 def _targets(n: int, n_outputs: int, weighted: bool) -> list[Target]:
@@ -125,6 +138,23 @@ def _check_files(learner: Any, view: View) -> None:
         if array.dtype.kind == "f" and array.size:
             spoilt = {**arrays, name: np.full_like(array, np.nan)}
             _assert_refuses(partial(read_learner, kind_of(fitted), spoilt, meta), f"NaN in its {name!r}")
+
+
+def _check_onnx(learner: Any, table: Table) -> None:
+    """Check that the nodes of a fitted learner give what it predicts, if it has such."""
+    from onnxruntime import InferenceSession
+
+    prepared = learner.prepare(table)
+    fitted = [learner.trainer(prepared, 2).fit(t, seed=0, start=None) for t in _targets(len(table), 2, False)]
+    if not (hasattr(fitted[0], "to_onnx") or hasattr(fitted[0], "sum_to_onnx")):
+        return
+    graph, given = Graph(), {"numeric": table.numeric, "codes": table.codes.astype(np.int64)}
+    numeric, codes = (graph.input(name, each.dtype, [each.shape[1]]) for name, each in given.items())
+    nodes = TableNodes(graph, numeric, codes, table.n_numeric, table.cardinalities)
+    graph.output("out", sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes, 2), [2])
+    found = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
+    expected = weighted_sum(fitted, [0.5, -2.0], prepared)
+    assert np.abs(found - expected).max() < 1e-4, "its nodes in ONNX must give what it predicts"
 
 
 def _assert_refuses(work: Callable[[], Any], what: str) -> None:

@@ -15,7 +15,7 @@ from usboost.learners.base import LEARNERS
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings
 
-COMMANDS = ("fit", "compare", "tune", "predict", "report")
+COMMANDS = ("fit", "compare", "tune", "predict", "report", "export")
 
 
 def shown(*given: str) -> list[str]:

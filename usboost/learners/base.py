@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from usboost.data.nodes import ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import no_form
 from usboost.files.registry import Registry
 from usboost.shards.collective import world
 
@@ -280,6 +283,39 @@ def weighted_sum(
     kinds = {type(learner) for learner in learners}
     at_once = getattr(next(iter(kinds)), "weighted_sum", None) if len(kinds) == 1 else None
     return (at_once or sum_one_by_one)(learners, steps, prepared)
+
+
+def sum_to_onnx(
+    name: str,
+    learner: Any,
+    learners: Sequence[Any],
+    steps: Sequence[float],
+    view: ViewNodes,
+    n_outputs: int,
+) -> str:
+    """Return Σ_k step_k · learner_k(x) in the view's graph, float64 (n, D), as `weighted_sum` computes it.
+
+    A fitted learner has ``to_onnx(view)``, which adds its nodes and returns the name of its outputs, float32
+    or float64 (n, D); or its class has ``sum_to_onnx(learners, steps, view, n_outputs)`` for several.
+    Settings may have ``prepare_to_onnx(view)``, which is what `prepare` is to rows.
+
+    Raises `UsboostError`, naming the learner, if it has neither.
+    """
+    own = getattr(learner, "prepare_to_onnx", None)
+    graph, prepared = view.graph, view if own is None else own(view)
+    kinds = {type(each) for each in learners}
+    at_once = getattr(next(iter(kinds)), "sum_to_onnx", None) if len(kinds) == 1 else None
+    if at_once is not None:
+        total = at_once(learners, steps, prepared, n_outputs)
+    else:
+        parts = []
+        for each, step in zip(learners, steps):
+            if not hasattr(each, "to_onnx"):
+                raise no_form(each, f"of the learner {name!r}")
+            output = graph.cast(each.to_onnx(prepared), np.float64)
+            parts.append(graph.Mul(output, float(step)))
+        total = reduce(graph.Add, parts)
+    return graph.unless(view.absent, total)
 
 
 def trainer(learner: Learner, prepared: Any, n_outputs: int) -> PresentTrainer:

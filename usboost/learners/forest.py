@@ -17,11 +17,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from usboost.data.nodes import TableNodes
 from usboost.data.table import code_type
 from usboost.errors import UsboostError
 from usboost.files.arrays import parts
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.tree import Tree
+from usboost.learners.tree_nodes import tree_sum
 
 BLOCK_ROWS = 32_768
 TURNED_TREES = 32  # that many trees' values are written, then turned over together
@@ -180,6 +182,19 @@ class FittedTrees:
         return np.concatenate(
             [Forest(trees).weighted_sum(prepared.matrix, weights) for trees in outputs], axis=1
         )
+
+    @classmethod
+    def sum_to_onnx(
+        cls, learners: Sequence[FittedTrees], steps: Sequence[float], view: TableNodes, n_outputs: int
+    ) -> str:
+        """Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
+        trees, weights, outputs = list[Tree](), list[float](), list[int]()
+        for learner, step in zip(learners, steps):
+            for i, tree in enumerate(learner.trees):
+                trees.append(tree)
+                weights.append(step)
+                outputs.append(i * tree.value.shape[1])
+        return tree_sum(view, trees, weights, outputs, n_outputs)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
@@ -59,6 +60,15 @@ class FittedRidge:
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {"coefficients": self.coefficients, "intercept": self.intercept, "alphas": self.alphas}
         return arrays, {}
+
+    @classmethod
+    def sum_to_onnx(
+        cls, learners: Sequence[FittedRidge], steps: Sequence[float], view: TableNodes, n_outputs: int
+    ) -> str:
+        """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
+        coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
+        intercept = sum(np.float64(step) * each.intercept for each, step in zip(learners, steps))
+        return view.affine(np.asarray(coefficients), np.asarray(intercept), first=1)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedRidge:

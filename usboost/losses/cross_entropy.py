@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from usboost.files.onnx_graph import Graph
 from usboost.losses.base import Expansion, mean, refuse_zero, relative, simplex_codewords
 
 
@@ -109,6 +110,10 @@ class SoftmaxCrossEntropy:
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """softmax(F), (n, M)."""
         return np.exp(self._log_p(f))
+
+    def to_onnx(self, graph: Graph, f: str) -> str:
+        """Return the probabilities in a graph."""
+        return graph.softmax(graph.MatMul(f, self.scores(np.eye(self.n_outputs))))
 
 
 class _CrossEntropyLine:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import Graph
 from usboost.losses.base import Expansion, RegressionLoss, mean, refuse_zero, relative
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.shards.collective import world
@@ -70,6 +71,15 @@ class Squared:
         excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
         kept = (falling > excess).sum(axis=1, keepdims=True)
         return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
+
+    def to_onnx(self, graph: Graph, f: str) -> str:
+        """Return the probabilities in a graph."""
+        falling, _ = graph.TopK(f, [self.n_outputs], outputs=2, axis=1)
+        counts = np.arange(1.0, self.n_outputs + 1)[None]
+        excess = graph.Div(graph.Sub(graph.CumSum(falling, 1), 1.0), counts)
+        kept = graph.cast(graph.Greater(falling, excess), np.int64)
+        place = graph.Sub(graph.summed(kept, 1, keep=True), 1)
+        return str(graph.Max(graph.Sub(f, graph.GatherElements(excess, place, axis=1)), 0.0))
 
 
 class _QuadraticLine:

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
 from usboost.evaluation.folds import Related
@@ -144,6 +145,14 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         """Predict the most probable class of each sample, (n,)."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return the probabilities in the graph of some views, float64 (n, M).
+
+        Raises `UsboostError`, naming it, if a part has no ONNX form.
+        """
+        self._check_fitted()
+        return self._to_onnx(views)
+
     def _check_fitted(self) -> None:
         check_is_fitted(self, "classes_")
 
@@ -188,6 +197,16 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         """Predict each sample in the units of y, float64 (n,)."""
         self._check_fitted()
         return self._in_units(self._predict(as_views(X)))
+
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return the predictions in the graph of some views, float64 (n, 1).
+
+        Raises `UsboostError`, naming it, if a part has no ONNX form.
+        """
+        self._check_fitted()
+        scaled = next(iter(views.values())).graph.Mul(self._to_onnx(views), float(self.target_scale_))
+        found: str = next(iter(views.values())).graph.Add(scaled, float(self.target_centre_))
+        return found
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predict after each kept round.

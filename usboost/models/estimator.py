@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
+from usboost.data.nodes import ViewNodes
 from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
+from usboost.files.onnx_graph import no_form
 from usboost.learners.tree import Tree
 from usboost.process import OwnSettings
 from usboost.shards.collective import world
@@ -257,6 +259,10 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
             else:
                 setattr(self, name, {**parts, key: value})
         return self
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return in the views' graph what is fitted: probabilities (n, M), or standardised numbers (n, 1)."""
+        raise no_form(self, "a model")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

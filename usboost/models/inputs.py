@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
@@ -72,6 +73,13 @@ class Projection:
         values = (table.numeric - self.mean) @ self.axes
         names = tuple(f"component_{k}" for k in range(values.shape[1]))
         return replace(Table.from_numeric(values, names), absent=table.absent)
+
+    def to_onnx(self, table: TableNodes) -> TableNodes:
+        """Return the components in the table's graph."""
+        graph, axes = table.graph, self.axes.astype(np.float64)
+        centred = graph.Sub(str(table.numeric), self.mean)
+        found = graph.cast(graph.MatMul(graph.cast(centred, np.float64), axes), np.float32)
+        return TableNodes(graph, found, None, axes.shape[1], (), table.absent)
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,28 @@ class InputReader:
             else:
                 out[name] = views[first]
         return Views(out)
+
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> dict[str, ViewNodes]:
+        """Return what each learner reads of views in a graph."""
+
+        def table(view: str, components: int | None) -> TableNodes:
+            found = views[view]
+            if isinstance(found, TableNodes):
+                return found
+            embedding: Any = (self.backbone or Backbone()).to_onnx(found)
+            return self.projections[view, components].to_onnx(embedding) if components else embedding
+
+        out: dict[str, ViewNodes] = {}
+        for name, wanted in self.wanted.items():
+            first, *more = wanted.views
+            if more or wanted.filled:
+                parts = [table(each, wanted.components).filled(each in self.absent) for each in wanted.views]
+                out[name] = reduce(TableNodes.beside, parts)
+            elif wanted.images:
+                out[name] = views[first]
+            else:
+                out[name] = table(first, wanted.components)
+        return out
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write the projections to `FILE`; return JSON that lists them, and the views that rows may lack."""

@@ -65,13 +65,15 @@ class SmallCNN(nn.Sequential):
 class Published:
     """Facts published with a backbone of timm: mean and deviation of each channel, images being in [0, 1].
 
-    `side` are pixels, where it reads no other size; `repository` is where the Hugging Face hub has weights.
+    `side` are pixels, where it reads no other size; `repository` is where the Hugging Face hub has weights;
+    `licence` is theirs.
     """
 
     mean: list[float]
     deviation: list[float]
     side: int | None
     repository: str | None
+    licence: str = ""
 
 
 def check_name(name: str) -> None:
@@ -108,7 +110,7 @@ def published(name: str) -> Published:
     if about is None:
         return Published(*IMAGENET, None, None)
     side = int(about.input_size[-1]) if about.fixed_input_size else None
-    return Published(list(about.mean), list(about.std), side, about.hf_hub_id)
+    return Published(list(about.mean), list(about.std), side, about.hf_hub_id, about.license or "")
 
 
 def normalisation(name: str, channels: int, pretrained: bool) -> tuple[list[float], list[float]]:

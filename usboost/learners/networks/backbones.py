@@ -14,12 +14,15 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
+from usboost.data.nodes import ImageNodes, TableNodes
 from usboost.data.table import Table
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import no_form
 from usboost.learners.networks import architectures, embeddings
 from usboost.learners.networks.architectures import DEFAULT, is_timms, load_backbone, read_weights
 from usboost.learners.networks.image_network import AUGMENTATIONS, FrozenNetwork, ImageNetwork, LastBlock
 from usboost.learners.networks.inputs import Checked, Spec, TableInput, initialise
+from usboost.learners.networks.nodes import image_network
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "auto", "last", "all", "head")
@@ -82,7 +85,7 @@ class Backbone(BaseEstimator):
         """Return whether none of it is trained."""
         return self.finetune in ("none", "auto", "head")
 
-    def spec(self, view: Images | EncodedImages) -> dict[str, Any]:
+    def spec(self, view: Images | EncodedImages | ImageNodes) -> dict[str, Any]:
         """Return what `ImageNetwork` is built from, JSON."""
         architectures.check_name(self.name)
         if self.finetune not in FINETUNED:
@@ -175,6 +178,18 @@ class Backbone(BaseEstimator):
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
+    def to_onnx(self, images: ImageNodes) -> TableNodes:
+        """Return in the images' graph what `embed` gives, rounded to float16 as in its cache."""
+        graph = images.graph
+
+        def embedding() -> TableNodes:
+            network = self._whole(self.spec(images))
+            values = graph.cast(graph.cast(image_network(images, network), np.float16), np.float32)
+            return TableNodes(graph, values, None, network.n_features, (), images.absent)
+
+        found: TableNodes = graph.once((self.name, self.pretrained, self.size, images.pixels), embedding)
+        return found
+
     def _source(self) -> str | None:
         """Name the weights without reading them; None where that is not certain."""
         if isinstance(self.pretrained, str) and Path(self.pretrained).is_file():
@@ -204,6 +219,25 @@ def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: to
     values = reader.embed(view, device)
     table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
     return replace(table, absent=view.absent)
+
+
+def licence_of(backbone: Backbone) -> str:
+    """Return the licence of a backbone's published weights; "" where there are none, or it is not known."""
+    if not backbone.pretrained:
+        return ""
+    return "BSD-3-Clause" if not is_timms(backbone.name) else architectures.published(backbone.name).licence
+
+
+def read_in_graph(view: Any, backbone: Backbone | None) -> Any:
+    """Return the nodes of a view as a network reads it, whose rows `prepare_view` prepares.
+
+    Raises `UsboostError` if it reads what a frozen part gave.
+    """
+    if not isinstance(view, ImageNodes) or backbone is None or backbone.finetune == "all":
+        return view
+    if not backbone.is_frozen:
+        raise no_form(backbone, "whose last block is trained in rounds,")
+    return backbone.to_onnx(view)
 
 
 PerChannel = Annotated[list[float], Field(min_length=1, max_length=3)]

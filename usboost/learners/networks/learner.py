@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
@@ -13,11 +14,14 @@ from pydantic import Field
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import Graph
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
+from usboost.learners.networks import nodes
 from usboost.learners.networks import written_out as by_hand
-from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.backbones import Backbone, read_in_graph
 from usboost.learners.networks.inputs import (
     Checked,
     Spec,
@@ -74,6 +78,20 @@ class FittedNetwork:
             learner._load(network)
             total = total + np.float64(step) * run(network, [prepared.rows])
         return np.asarray(total)
+
+    @classmethod
+    def sum_to_onnx(
+        cls, learners: Sequence[FittedNetwork], steps: Sequence[float], view: Any, n_outputs: int
+    ) -> str:
+        """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
+        graph: Graph = view.graph
+        if isinstance(view, TableNodes) and all(each.spec == learners[0].spec for each in learners):
+            return nodes.sum_of_networks(view, [each.weights for each in learners], steps)
+        parts = []
+        for each, step in zip(learners, steps):
+            output = nodes.branch(view, each.weights, partial(_network, each.spec))
+            parts.append(graph.Mul(graph.cast(output, np.float64), float(step)))
+        return reduce(graph.Add, parts)
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])
@@ -173,6 +191,10 @@ class NetworkLearner(BaseEstimator):
         device = pick_device(self.device)
         spec, rows = prepare_view(view, device, self.backbone)
         return PreparedView(rows, spec, device)
+
+    def prepare_to_onnx(self, view: ViewNodes) -> Any:
+        """Return a view as `prepare` reads it, in its graph."""
+        return read_in_graph(view, self.backbone)
 
     def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
         if self.start not in ("fresh", "warm"):

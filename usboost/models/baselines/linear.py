@@ -14,6 +14,7 @@ from scipy.special import log_softmax, softmax
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
@@ -196,6 +197,12 @@ class Linear(Package):
             raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(model.coefficients_)}")
         return np.asarray(x @ model.coefficients_ + model.intercepts_, dtype=np.float64)
 
+    def scores_to_onnx(self, model: Any, table: TableNodes) -> str:
+        """Return the scores in the table's graph, float64 (n, D)."""
+        return table.affine(model.coefficients_, model.intercepts_)
+
+    to_onnx = scores_to_onnx
+
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         names = ("coefficients", "intercepts", "mean", "scale")
         write_arrays({name: getattr(model, f"{name}_") for name in names}, folder / WEIGHTS)
@@ -227,6 +234,9 @@ class Logistic(Linear):
     def predict(self, model: Any, x: np.ndarray) -> np.ndarray:
         scores = self.scores(model, x)
         return np.asarray(softmax(scores - scores.mean(axis=1, keepdims=True), axis=1))
+
+    def to_onnx(self, model: Any, table: TableNodes) -> str:
+        return table.graph.softmax(self.scores_to_onnx(model, table))
 
     def risk(self, model: Any, rows: FitRows) -> float:
         x, y = rows.held or (rows.x, rows.y)
@@ -357,6 +367,10 @@ class LinearBaseline(Classifier):
         scores = self._entry.scores(self, self._rows(as_views(X)))
         return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
+    def scores_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return the scores, not centred, in the views' graph, float64 (n, M)."""
+        return self._entry.scores_to_onnx(self, self._nodes(views))
+
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Return the scores, float64 (n, M), or (n,) with the margin of class 1 when M = 2."""
         scores: np.ndarray = self.scores(X)
@@ -438,6 +452,10 @@ class RidgeBaseline(Regressor):
     def scores(self, views: Views) -> np.ndarray:
         """Return standardised predictions, float64 (n, 1)."""
         return np.asarray(self._entry.scores(self, self._rows(views)))
+
+    def scores_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return standardised predictions in the views' graph, float64 (n, 1)."""
+        return self._entry.scores_to_onnx(self, self._nodes(views))
 
 
 def _turns(codes: np.ndarray, n_classes: int, folds: int, seed: int) -> np.ndarray:

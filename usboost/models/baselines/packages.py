@@ -21,6 +21,7 @@ from sklearn.model_selection import PredefinedSplit
 from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.learners.networks.backbones import Backbone
@@ -36,6 +37,7 @@ from usboost.models.baselines.wrapper import (
     Wrapper,
     without_stopping,
 )
+from usboost.models.baselines.xgboost_trees import XGBoost
 from usboost.models.estimator import ViewsEstimator, as_views
 
 PATIENCE = 50
@@ -90,7 +92,7 @@ PACKAGES = {
             "estimator__random_strength": Real(0.1, 10.0, log=True),
         },
     ),
-    "xgboost": Package(
+    "xgboost": XGBoost(
         {"classification": "xgboost:XGBClassifier", "regression": "xgboost:XGBRegressor"},
         lambda threads, seed: {
             "n_estimators": 2000,
@@ -405,6 +407,9 @@ class PriorBaseline(_Prior, ViewsClassifier):
         self._check_fitted()
         return np.tile(self.shares_, (len(as_views(X)), 1))
 
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        return _constant(views, self.shares_)
+
     def _write(self, folder: Path) -> dict[str, Any]:
         return {"shares": self.shares_.tolist()}
 
@@ -420,3 +425,12 @@ class PriorBaselineRegressor(_Prior, ViewsRegressor):
 
     def _predict(self, views: Views) -> np.ndarray:
         return np.zeros(len(views))
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        return _constant(views, np.zeros(1))
+
+
+def _constant(views: Mapping[str, ViewNodes], values: np.ndarray) -> str:
+    first = next(iter(views.values()))
+    rows = first.rows if isinstance(first, TableNodes) else first.absent
+    return first.graph.rows(rows, values)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from usboost.boosting.callbacks import Callback
+from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, choices
@@ -20,6 +21,7 @@ from usboost.learners.search_space import COMPONENTS as COMPONENTS_SPACE
 from usboost.learners.search_space import Choice, Integer, Real
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import quiet_lightgbm
+from usboost.learners.tree_nodes import tree_sum
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.baselines.wrapper import (
     Classifier,
@@ -108,6 +110,9 @@ class LightGBM(Package):
     def predict(self, model: Any, x: Table) -> np.ndarray:
         gbm: GradientBoostedTrees = model.gbm_
         return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
+
+    def to_onnx(self, model: Any, table: TableNodes) -> str:
+        return str(model.gbm_.to_onnx(table))
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         save_gbm(model.gbm_, folder / "gbm")
@@ -288,6 +293,10 @@ class ForestPackage(Package):
         for tree in model.trees_:
             total += tree.predict(matrix)
         return total / len(model.trees_)
+
+    def to_onnx(self, model: Any, table: TableNodes) -> str:
+        trees = model.trees_
+        return tree_sum(table, trees, [1 / len(trees)] * len(trees))
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()

@@ -18,6 +18,7 @@ from sklearn.utils.validation import has_fit_parameter
 from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
@@ -25,6 +26,7 @@ from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import column_moments, mean
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.files.onnx_graph import no_form
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Space
 from usboost.learners.spectrum import with_indicators
@@ -169,6 +171,10 @@ class Package:
         predicted = self.predict(model, x)
         losses = row_losses(y, predicted if hasattr(model, "classes_") else predicted[:, 0])
         return mean(losses, rows.held_weights)
+
+    def to_onnx(self, model: Any, table: TableNodes) -> str:
+        """Return in the table's graph what `predict` gives, float64 (n, D)."""
+        raise no_form(getattr(model, "estimator_", model), "a model of another package")
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         """Write what `fit` found; return JSON for the model's document."""
@@ -352,6 +358,21 @@ class Wrapper(ViewsEstimator):
         self._check_fitted()
         found: np.ndarray = self._entry.predict(self, self._rows(as_views(X)))
         return found
+
+    def _nodes(self, views: Mapping[str, ViewNodes]) -> TableNodes:
+        """Return in the views' graph what the package reads of them, as `_rows` does of rows."""
+        table: Any = self.reading_.to_onnx(views)[NAME]
+        if self._entry.reads == "table" or table.numeric is None:
+            return table
+        centred = table.graph.Sub(table.numeric, self.mean_)
+        return replace(table, numeric=table.graph.Mul(centred, self.scale_))
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        table = self._nodes(views)
+        found: str = self._entry.to_onnx(self, table)
+        if not hasattr(self, "classes_") or self._entry.sums_to_one:
+            return found
+        return str(table.graph.Div(found, table.graph.summed(found, 1, keep=True)))
 
     def _reading(self) -> InputReader:
         if not self.views:

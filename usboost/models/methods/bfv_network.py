@@ -13,12 +13,14 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import CodedTable, Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.learners.tree import Tree
+from usboost.learners.tree_nodes import leaf_numbers, tree_values
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.methods.boosted_features import (
@@ -141,6 +143,19 @@ class _OnBoostedFeatures(ViewsEstimator):
         return views.with_view(
             BFV, features.changed(lambda values, column: (values - self.mean_[column]) * self.scale_[column])
         )
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        table: Any = views[self.structured]
+        graph, trees = table.graph, self.gbm_.trees
+        if self.encoding == "numbers":
+            sizes = tuple(len(tree.value) for tree in trees)
+            features = TableNodes(graph, None, leaf_numbers(table, trees), 0, sizes)
+        else:
+            centred = graph.Sub(tree_values(table, trees), self.mean_[None])
+            scaled = graph.Mul(centred, self.scale_[None])
+            features = TableNodes(graph, scaled, None, len(trees))
+        found: str = self.network_._to_onnx({**views, BFV: features})
+        return found
 
     def _write(self, folder: Path) -> dict[str, Any]:
         network = self.network_.network_

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
+from usboost.data.nodes import TableNodes
 from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
@@ -23,6 +24,7 @@ from usboost.learners.forest import FittedTrees, Forest
 from usboost.learners.search_space import Integer, Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import HISTOGRAMS, quiet_lightgbm
+from usboost.learners.tree_nodes import tree_sum
 from usboost.models.persistence import check_digests, digests
 from usboost.process import OwnSettings
 
@@ -109,6 +111,17 @@ class GradientBoostedTrees:
             positive = expit(raw[:, 0])
             return np.column_stack([1 - positive, positive])
         return softmax(raw, axis=1)
+
+    def to_onnx(self, table: TableNodes) -> str:
+        """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
+        graph, per_stage = table.graph, self.trees_per_stage
+        outputs = [k % per_stage for k in range(len(self.trees))]
+        sums = tree_sum(table, self.trees, [self.learning_rate] * len(self.trees), outputs, per_stage)
+        raw = graph.Add(sums, self.initial[None])
+        if self.n_classes != 2:
+            return raw if self.n_classes == 1 else graph.softmax(raw)
+        positive = graph.Sigmoid(raw)
+        return graph.joined(graph.Sub(1.0, positive), positive)
 
 
 def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:

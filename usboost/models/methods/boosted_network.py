@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -23,11 +24,12 @@ from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_e
 from usboost.boosting.rounds import BoostedSamples, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
+from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.learners.base import LEARNERS, Learner, Target, prepare
+from usboost.learners.base import LEARNERS, Learner, Target, prepare, sum_to_onnx
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.regression import Squared
@@ -137,6 +139,15 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
     def _f(self, X: Any) -> np.ndarray:
         n, prepared = self._prepared(X)
         return ensemble_scores(self.stages_, prepared, (n, self._n_outputs()))
+
+    def _f_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return f in the views' graph, float64 (n, D)."""
+        tables = [view for view in views.values() if isinstance(view, TableNodes)]
+        ((name, learner),) = self._weak_learners().items()
+        learners = [stage.learners[name] for stage in self.stages_]
+        steps = [stage.steps[name] for stage in self.stages_]
+        table = reduce(TableNodes.beside, tables)
+        return sum_to_onnx(name, learner, learners, steps, table, self._n_outputs())
 
     def _prepared(self, X: Any) -> tuple[int, dict[str, Any]]:
         table = self._table(X)
@@ -263,6 +274,10 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         self._check_fitted()
         return self._loss().probabilities(self._f(X))
 
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        graph = next(iter(views.values())).graph
+        return self._loss().to_onnx(graph, self._f_to_onnx(views))
+
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class of the largest score, (n,)."""
         self._check_fitted()
@@ -339,6 +354,11 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
 
     def _encode(self, y: Any) -> np.ndarray:
         return as_targets(y)
+
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return the predictions in the graph of some views, float64 (n, m)."""
+        self._check_fitted()
+        return self._f_to_onnx(views)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict f(x), float64 of the shape that y had: (n,) or (n, m)."""

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
+from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related, Split, inner_folds
@@ -260,6 +262,15 @@ class Ensemble(ViewsEstimator):
                 whole = [self._of(each, views) for each in self.full_refits_.get(name, [])]
                 means[name] = np.mean([folds, *whole], axis=0)
         return blended(means, self.weights_)
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        graph, parts = next(iter(views.values())).graph, list[str]()
+        for name, fits in self.fits_.items():
+            whole = self.full_refits_.get(name, [])
+            own = self.weights_[name] / (1 + len(whole))
+            for fit, weight in [(fit, own / len(fits)) for fit in fits] + [(fit, own) for fit in whole]:
+                parts.append(graph.Mul(fit.to_onnx(views), weight))
+        return reduce(graph.Add, parts)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         for place, _, fit in self._places():

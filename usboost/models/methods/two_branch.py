@@ -21,12 +21,14 @@ from usboost.boosting.callbacks import Callback, begin_and_end, improves, notify
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Round
+from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.learners.networks import train
-from usboost.learners.networks.backbones import Backbone
+from usboost.files.onnx_graph import Graph
+from usboost.learners.networks import nodes, train
+from usboost.learners.networks.backbones import Backbone, read_in_graph
 from usboost.learners.networks.inputs import (
     Checked,
     SeededLinear,
@@ -103,6 +105,32 @@ class FittedTwoBranch:
         network = TwoBranchNetwork(self.spec)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
         return train.run(network.to(device), inputs)
+
+    def to_onnx(self, inputs: Sequence[Any]) -> str:
+        """Return the outputs in the graph of views as networks read them, in the spec's order: float32."""
+        spec, last, embedded = self.spec, len(inputs) - 1, list[str]()
+        graph: Graph = inputs[0].graph
+
+        def of(prefix: str) -> dict[str, np.ndarray]:
+            return {
+                name[len(prefix) :]: each for name, each in self.weights.items() if name.startswith(prefix)
+            }
+
+        for k, view in enumerate(inputs):
+            name = {0: "first", last: "second"}.get(k, "further")
+            weights = of(f"{name}.{k - 1}." if name == "further" else f"{name}.")
+            widths = spec["dnn2" if k == last else "dnn1"]
+            build = partial(branch, spec["inputs"][k], list(widths))
+            out = graph.Relu(nodes.branch(view, weights, build))
+            if spec["missing"][k]:
+                stands = self.weights[f"no_{name}" + (f".{k - 1}" if name == "further" else "")]
+                out = graph.Where(graph.column(view.absent), stands[None], out)
+            if k < last and (match := of("match.")):
+                out = graph.Add(graph.MatMul(out, match["weight"].T), match["bias"][None])
+            embedded.append(out)
+        product = spec["fusion"] == "product"
+        joint = reduce(graph.Mul, embedded) if product else graph.joined(*embedded)
+        return nodes.dense(graph, joint, of("joint."))
 
     def check(self, n_classes: int) -> None:
         """Check that the weights are those of the specification, of `n_classes` outputs, or 1."""
@@ -306,6 +334,12 @@ class TwoBranches(ViewsEstimator):
 
     def _as_far(self) -> dict[str, Any]:
         return {"n_epochs": max(1, self.best_round_)}
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        graph = next(iter(views.values())).graph
+        found = self.network_.to_onnx([read_in_graph(views[name], self.backbone) for name in self.views])
+        outputs = graph.cast(found, np.float64)
+        return graph.softmax(outputs) if self.n_outputs > 1 else outputs
 
     def _outputs(self, views: Views) -> np.ndarray:
         """Compute the network's outputs, float64 (n, M), or (n, 1) of a regression."""

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,12 +17,13 @@ from usboost.boosting.context import FitContext
 from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
 from usboost.boosting.rounds import StagewiseModel
 from usboost.boosting.steps import StepRule, shared_risk, step_rule
+from usboost.data.nodes import ViewNodes
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import error_of_mean, mean
-from usboost.learners.base import LEARNERS, Learner, prepare, view_names
+from usboost.learners.base import LEARNERS, Learner, prepare, sum_to_onnx, view_names
 from usboost.learners.estimators import RegressorLearner
 from usboost.learners.forest import trees_of
 from usboost.learners.networks.backbones import Backbone
@@ -255,6 +257,23 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     def _f(self, views: Views) -> np.ndarray:
         f = self._start_f(views)
         return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
+
+    def _f_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        """Return f in the views' graph, float64 (n, D)."""
+        first, read, n_outputs = next(iter(views.values())), self.reading_.to_onnx(views), self._n_outputs()
+        graph, parts = first.graph, list[str]()
+        if self.start_ is not None:
+            parts.append(self._start_to_onnx(views))
+        for name, learner in self._learners().items():
+            if having := [stage for stage in self.stages_ if name in stage.learners]:
+                learners = [stage.learners[name] for stage in having]
+                steps = [stage.steps[name] for stage in having]
+                parts.append(sum_to_onnx(name, learner, learners, steps, read[name], n_outputs))
+        return reduce(graph.Add, parts)
+
+    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+        scores: str = self.start_.scores_to_onnx(views)
+        return scores
 
     def _staged_f(self, views: Views) -> Iterator[np.ndarray]:
         prepared = self._prepare(views)

@@ -1,0 +1,224 @@
+"""An exported folder answers as `usboost predict` does, and holds nothing of the training rows."""
+
+import ast
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from tests.fit.conftest import accepted, refused
+from usboost.errors import UsboostError
+from usboost.export.folder import FILES, digest_of_folder, export
+from usboost.fit import build, bundle
+from usboost.fit.build import ImageOptions
+from usboost.fit.predict import predict
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import read_table
+
+ALL = ("yes", "no", "maybe")
+
+
+def rows(n: int, seed: int, task: str) -> pd.DataFrame:
+    """Numbers, plain and with a unit, categories, dates, some of each missing; and a label by them."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(50, 12, n).round(2),
+            "in come": np.exp(rng.normal(3, 2, n)).round(3),
+            "code": rng.choice(["1", "2", "3", "x"], n),
+            "town": rng.choice(["Bern", "Chur", "Ulm", "Öl"], n),
+            "flag": rng.choice(["yes", "no"], n),
+            "day": pd.Series(pd.Timestamp("2019-02-25") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")),
+            "price": [f"{x:,.2f} EUR" for x in rng.uniform(1, 5000, n)],
+        }
+    )
+    score = 0.06 * (table["age"] - 50) + (table["code"] == "3") * 1.5 + 0.4 * np.log(table["in come"])
+    score += table["day"].dt.month.isin([6, 7, 8]) + rng.normal(0, 0.5, n)
+    cuts = {"two": [1.3], "three": [0.8, 1.8]}.get(task)
+    table["day"] = table["day"].dt.strftime("%Y-%m-%d")
+    table = table.astype(object).mask(rng.random(table.shape) < 0.05)
+    return table.assign(y=score.round(4) if cuts is None else np.array(ALL)[np.digitize(score, cuts)])
+
+
+DIRTY = (
+    *(("code", "3.0"), ("code", " 2 "), ("town", "Mars"), ("town", "  Bern "), ("age", "NA"), ("age", "1e3")),
+    *(("age", "x"), ("in come", "inf"), ("in come", "-0.0"), ("flag", "TRUE"), ("flag", "1"), ("flag", "No")),
+    *(("day", "2020-01-05 13:45:00"), ("day", "2020"), ("day", "2020/1/7"), ("day", "soon"), ("day", "")),
+    *(
+        ("price", "12 EUR"),
+        ("price", "1,2 EUR"),
+        ("price", "7"),
+        ("price", "3 kg"),
+        ("price", "-1,234.5 EUR"),
+    ),
+)
+"""What rows of others hold: other spellings, and what is none of the column's kind."""
+
+
+def dirty(table: pd.DataFrame) -> pd.DataFrame:
+    table = table.drop(columns="y")
+    for row, (column, value) in enumerate(DIRTY):
+        table.loc[row, column] = value
+    return table
+
+
+def script(folder: Path) -> ModuleType:
+    """The exported ``predict.py``."""
+    spec = importlib.util.spec_from_file_location("exported", folder / "predict.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def differences(fitted: bundle.Bundle, table: Path, work: Path) -> np.ndarray:
+    """The largest difference of each row's answers by the exported script and by `usboost predict`."""
+    fitted.save(work / "model")
+    saved = bundle.load(work / "model")
+    predict(saved, table, work / "usboost.csv")
+    export(saved, work / "export", digest_of_folder(work / "model"))
+    script(work / "export").main(table, work / "script.csv")
+    ours, theirs = (pd.read_csv(work / f"{name}.csv") for name in ("usboost", "script"))
+    assert list(ours) == list(theirs) and len(ours) == len(theirs)
+    numbers = list(ours.select_dtypes("number"))
+    assert ours.drop(columns=numbers).equals(theirs.drop(columns=numbers))
+    found: np.ndarray = (ours[numbers] - theirs[numbers]).abs().to_numpy().max(axis=1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        *(("logistic", "two"), ("ridge", "number"), ("lgbm", "three"), ("lgbm", "number"), ("forest", "two")),
+        *(("linear_trees", "three"), ("crossed", "two"), ("2wl", "number")),
+        *(("2wl2o", "three"), ("bfv_dnn", "three"), ("leaf_dnn", "two")),
+        *(("baseline", "number"), ("prior", "three")),
+    ],
+)
+def test_answers_are_those_of_predict(model: str, task: str, tmp_path: Path) -> None:
+    rows(300, 0, task).to_csv(tmp_path / "train.csv", index=False)
+    dirty(rows(60, 1, task)).to_csv(tmp_path / "rows.csv", index=False)
+    table = read_table(tmp_path / "train.csv", TableSpec("y"))
+    settings = {"n_trees": 20} if model == "forest" else None
+    fitted = build.fit(table, model, rounds=4, settings=settings).bundle
+    assert differences(fitted, tmp_path / "rows.csv", tmp_path).max() < 1e-5
+
+
+def pictures(folder: Path, n: int, seed: int, label: pd.Series) -> list[str]:
+    """Pictures, brighter where the label is yes: grey, clear, turned, wide and tall ones, and none."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir()
+    names = []
+    for row in range(n):
+        size = [(40, 40), (90, 30), (31, 77), (70, 100), (17, 17)][row % 5]
+        small = Image.fromarray(rng.integers(0, 150, (6, 6, 3)).astype(np.uint8)).resize(size)
+        image = small.point(lambda value, more=100 * (label[row] == "yes"): value + more)
+        kind, exif, name = (
+            row % 8,
+            Image.Exif(),
+            f"{folder.name}/{row}.{'jpg' if row % 8 in (3, 4) else 'png'}",
+        )
+        if kind == 0:
+            names.append(["", "none.png"][row % 2])
+            continue
+        if kind == 4:
+            exif[274] = 6
+        if kind == 5:
+            image.putalpha(120)
+        image = {1: image.convert("L"), 2: image.convert("P")}.get(kind, image)
+        image.save(folder.parent / name, exif=exif)
+        names.append(name)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("model", "backbone", "columns", "size"),
+    [
+        ("linear_trees", "tf_efficientnet_lite0", ("front", "side"), 32),
+        ("baseline", "small_cnn", ("front", "side"), 24),
+        ("2wl", "small_cnn", ("front",), 24),
+    ],
+)
+def test_answers_of_images(model: str, backbone: str, columns: tuple[str, ...], size: int, tmp_path) -> None:
+    for name, n, seed in (("train", 64, 0), ("rows", 24, 1)):
+        table = rows(n, seed, "two")
+        for column in columns:
+            table[column] = pictures(tmp_path / f"{name} {column}", n, seed, table["y"])
+        table = dirty(table) if name == "rows" else table
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    spec = TableSpec("y", image=columns, size=size, aspect="pad" if backbone == "small_cnn" else "crop")
+    images = ImageOptions(backbone, finetune="all" if backbone == "small_cnn" else "none")
+    fitted = build.fit(read_table(tmp_path / "train.csv", spec), model, images=images, rounds=2).bundle
+    found = differences(fitted, tmp_path / "rows.csv", tmp_path)
+    assert found.max() < 1e-4
+    card = json.loads((tmp_path / "export" / "card.json").read_text())
+    licence = "" if backbone == "small_cnn" else "apache-2.0"
+    assert card["backbones"] == [{"name": backbone, "licence": licence}]
+    assert card["sha256"] == digest_of_folder(tmp_path / "model")
+
+
+def test_no_training_value_is_in_the_files(tmp_path: Path) -> None:
+    n, rng = 240, np.random.default_rng(0)
+    secret = rng.uniform(1e5, 9e5, (n, 3)).round(6)
+    table = pd.DataFrame(secret, columns=["a", "b", "c"])
+    table["id"] = [f"person-{rng.integers(1 << 60)}" for _ in range(n)]
+    table["face"] = [f"{row}.png" for row in range(n)]
+    for row in range(n):
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)).save(tmp_path / f"{row}.png")
+    table["y"] = np.where(secret[:, 0] + secret[:, 1] > 1e6, "yes", "no")
+    table.to_csv(tmp_path / "train.csv", index=False)
+    spec = TableSpec("y", image=("face",), size=8)
+    images = ImageOptions("small_cnn", finetune="all")
+    for model in ("2wl", "lgbm_s"):
+        fitted = build.fit(read_table(tmp_path / "train.csv", spec), model, images=images, rounds=3).bundle
+        fitted.save(tmp_path / "model")
+        export(fitted, tmp_path / "export")
+        files = [
+            each for name in ("model", "export") for each in (tmp_path / name).rglob("*") if each.is_file()
+        ]
+        data = b"\n".join(each.read_bytes() for each in files)
+        values = [(value, value.astype(np.float32)) for value in secret.ravel()]
+        known = [
+            v
+            for v, single in values
+            if str(v).encode() in data or v.tobytes() in data or single.tobytes() in data
+        ]
+        assert len(known) == 0
+        assert not any(name.encode() in data for name in table["id"])
+        pixels = [np.asarray(Image.open(tmp_path / f"{row}.png")) for row in range(n)]
+        assert not any(each[0].tobytes() in data or each[..., 0].tobytes() in data for each in pixels)
+
+
+def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = rows(80, 0, "two")
+    table["words"] = [f"a long note of many words number {row}, which nobody reads" for row in range(80)]
+    table.to_csv(tmp_path / "train.csv", index=False)
+    fit = ("fit", tmp_path / "train.csv", "--label", "y", "--model", "logistic", "--out")
+    accepted(*fit, tmp_path / "texts", "--text", "words")
+    assert "'words' is text" in refused("export", tmp_path / "texts", "--out", tmp_path / "none")
+    accepted(*fit, tmp_path / "model", "--drop", "words")
+    said = accepted("export", tmp_path / "model", "--out", tmp_path / "export").output
+    assert "model.onnx" in said and {each.name for each in (tmp_path / "export").iterdir()} == set(FILES)
+    accepted("export", tmp_path / "model", "--out", tmp_path / "export")
+    assert "not only, an export" in refused("export", tmp_path / "model", "--out", tmp_path / "model")
+    (tmp_path / "export" / "notes.txt").touch()
+    assert "not only, an export" in refused("export", tmp_path / "model", "--out", tmp_path / "export")
+    table[["age"]].to_csv(tmp_path / "few.csv", index=False)
+    with pytest.raises(SystemExit, match="column 'in come' is missing"):
+        script(tmp_path / "export").main(tmp_path / "few.csv", tmp_path / "out.csv")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UsboostError, match=r"usboost\[onnx\]"):
+        export(bundle.load(tmp_path / "model"), tmp_path / "other")
+
+
+def test_the_script_needs_three_packages() -> None:
+    source = Path(export.__code__.co_filename).with_name("predict.py").read_text()
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [getattr(node, "module", None) or node.names[0].name for node in imports]
+    assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "onnxruntime", "PIL"}
