@@ -18,8 +18,22 @@ from usboost.models.entry import Entry
 from usboost.models.losses import LOSSES
 from usboost.table.spec import TableSpec
 
-DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")
+DATASETS = (
+    "ci_a",
+    "ci_b",
+    "ct",
+    "mi",
+    "digits",
+    "user_table",
+    "iris",
+    "digits_rows",
+    "pendigits",
+    "gunpoint",
+)
 """The datasets by name; `tasks.catalog` says where they come from."""
+
+LIKE = {"digits": "mi"}
+"""Datasets that have the sections `table1` and `table2` of another, which they stand in for."""
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -121,6 +135,8 @@ class TrainingSizes(Section):
     batch_size: Positive | None = None
     backbone: BackboneName | None = None
     head: list[Positive] | None = None
+    monitor: Literal["f1", "risk"] | None = None
+    patience: Positive | None = None
 
 
 class NetworkSizes(TrainingSizes):
@@ -130,6 +146,7 @@ class NetworkSizes(TrainingSizes):
 class BoostingSizes(TrainingSizes):
     rounds: Positive | None = None
     step: Literal["newton", "bayes", "fixed"] = "newton"
+    shrinkage: Rate | None = None
     start: Literal["fresh", "warm"] | None = None
 
 
@@ -353,10 +370,10 @@ class Settings(Section):
         return self.models.get(name, Model()).of(name)
 
     def networks_of(self, dataset: str) -> Table1:
-        return _entry(self.table1, "table1", dataset)
+        return _entry(self.table1, "table1", LIKE.get(dataset, dataset))
 
     def boosting_of(self, dataset: str) -> Table2:
-        return _entry(self.table2, "table2", dataset)
+        return _entry(self.table2, "table2", LIKE.get(dataset, dataset))
 
 
 T = TypeVar("T")

@@ -36,13 +36,17 @@ def build(
     found: ViewsEstimator = builders.build(
         entry_of(name, dataset, settings), parts(dataset, settings), seed, task
     )
-    own = settings.profile == "user" and dataset == USER_TABLE
-    return on_device(found, settings.device) if own else found
+    return on_device(found, settings.device) if _is_own(dataset, settings) else found
+
+
+def _is_own(dataset: str, settings: Settings) -> bool:
+    """Return whether a dataset is a table that is fitted as the command line does."""
+    return settings.profile in ("demo", "user") and dataset == USER_TABLE
 
 
 def parts(dataset: str, settings: Settings) -> Parts:
     """Return the parts of a dataset's models: for a user's table those of the command line."""
-    if settings.profile == "user" and dataset == USER_TABLE:
+    if _is_own(dataset, settings):
         return own_parts(settings)
     return FromParams(dataset, settings)
 
@@ -101,10 +105,12 @@ class FromParams(Parts):
         table, chosen = self._table2, self.settings.boosting
         second = entry.changes.get("target") == "second_order"
         full_length = table.rounds.second if second else table.rounds.first
+        sizes = self.settings.sizes.boosting
         return {
             "n_inner": table.n_inner,
-            "n_rounds": min(self.settings.sizes.boosting.rounds or full_length, full_length),
+            "n_rounds": min(sizes.rounds or full_length, full_length) * entry.rounds_factor,
             **chosen.model_dump(include={"shrinkage", "sequential", "step_fraction", "trim", "patience"}),
+            **sizes.model_dump(include={"monitor", "patience", "shrinkage"}, exclude_none=True),
         }
 
     def steps(self) -> dict[str, Any]:
@@ -125,8 +131,9 @@ class FromParams(Parts):
             "dnn1": self._head(table, sizes) or table.dnn1,
             **table.model_dump(include={"dnn2", "dnn3", "fusion"}),
             **self._training(table, sizes),
-            "patience": self.settings.networks.patience,
+            "patience": sizes.patience or self.settings.networks.patience,
             **({"n_epochs": sizes.epochs} if sizes.epochs else {}),
+            **({"monitor": f"{sizes.monitor}_val"} if sizes.monitor else {}),
         }
 
     def features(self) -> dict[str, Any]:

@@ -47,6 +47,9 @@ _ENTRIES = (
         compared=True,
         part=("gbm", "GBM alone"),
         line=LineStyle("#cc8a00", "D"),
+        caveat="The published features are leaf values of a GBM of the same training rows. Of few rows, or of "
+        "columns that say little, they know the training labels by heart, which the network then relies on. "
+        "Features from folds, `models: {bfv_dnn: {features: out_of_fold}}`, do not.",
     ),
     Entry(
         "2wl",
