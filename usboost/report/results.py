@@ -45,8 +45,8 @@ DATASET_ABOUT = {
     "ci_b": "the same rows as CI-A; backward elimination divides the columns",
     "ct": "forest cover types, each row with an image of drawn shapes (U) and its columns (S)",
     "mi": "dogs against other animals: ImageNet images (U) with generated numbers (S)",
-    "digits": "scikit-learn’s handwritten digits, 0 to 4 against 5 to 9: images (U) with generated numbers (S); "
-    "in the place of MI, whose images are not free to copy",
+    "digits": "scikit-learn’s handwritten digits, 0 to 4 against 5 to 9: images (U) with generated numbers "
+    "(S); in place of MI, whose images may not be copied",
     "rw": "the paper’s private dataset",
 }
 """The paper's datasets in a few words."""
@@ -243,7 +243,7 @@ def _fits(frame: pd.DataFrame, dataset: str) -> list[tuple[tuple[str, int], dict
 
 
 def behind_prior(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, str]:
-    """Say why each model's mean test log-loss is above the prior's, of those whose is; `frame` is a dataset's."""
+    """Say of each model of a dataset whose mean test log-loss is above the prior's why that is."""
     losses = frame[(frame["metric"] == "log_loss") & (frame["model"] != catalogue.PRIOR)]
     means = losses.pivot_table("value", "model", "split", "mean", sort=False)
     fits = frame.groupby("model", sort=False)[["best_round", "rounds"]].mean().astype("float64")
