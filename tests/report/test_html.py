@@ -283,8 +283,8 @@ def test_the_verdict_compares_with_the_baseline_and_names_noise(tmp_path: Path) 
     text = Page(_page(tmp_path, ["ci_a"], models)).words
     first = text.split("Results on the test split")[0]
     assert "Selected on CI-A (validation F1 0.9100) 2WL test F1 0.9000" in first
-    assert "Baseline 0.5833, statistically significant" in first
-    assert "LightGBM on all 0.8833, within noise" in first
+    assert "Baseline 0.5833, significant" in first
+    assert "LightGBM on all 0.8833, not separated" in first
     for name in ("Baseline two-branch network", "2WL two-weak-learner boosting", "CI-A census income"):
         assert name in first
 

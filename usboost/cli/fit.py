@@ -209,8 +209,29 @@ def echo_result(model: str, fitted: Fitted) -> None:
     if not getattr(fitted_model, "members", None):
         where = "the folds" if fitted.folds else "the validation rows"
         why = f"chosen on {where}, so these scores are optimistic"
-        echo(f"best round {fitted.best_round}, {why}")
+        start = getattr(fitted_model, "start_", None) is not None
+        alone = " (the linear start alone: no round made it better)" * (start and not fitted.best_round)
+        echo(f"best round {fitted.best_round}{alone}, {why}")
     if fitted.again:
         several = len(getattr(fitted_model, "weights_", ())) > 1
         what = "members are" if several else "the model is"
         echo(f"{what} fitted again to all of these rows; the scores are from before this final refit")
+    if card.prior and not card.weight:
+        echo(beside_prior(fitted))
+
+
+def beside_prior(fitted: Fitted) -> str:
+    """Say how good the scores are beside those of the prior: the classes' shares, or the mean, for every row."""
+    import numpy as np
+
+    from usboost.evaluation.task import TASKS
+
+    card, n = fitted.bundle.card, len(fitted.labels)
+    same = np.tile(card.prior, (n, 1)) if card.classes else np.full(n, card.prior[0])
+    prior = TASKS[card.task].score(fitted.labels, same)
+    loss, who = ("log-loss", "the classes' shares alone") if card.classes else ("RMSE", "the mean alone")
+    key = "log_loss" if card.classes else "rmse"
+    mine, theirs = fitted.scores[key], prior[key]
+    if mine >= theirs:
+        return f"{loss} {mine:.4f} against {theirs:.4f} of {who}: no better, so it has learnt nothing here"
+    return f"{loss} {mine:.4f} against {theirs:.4f} of {who}: {1 - mine / theirs:.0%} less"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from usboost.cli import options, tables
-from usboost.cli.console import echo, exit_on_error, note, progress
+from usboost.cli.console import begin, echo, exit_on_error, note, progress
 from usboost.files.registry import import_parts
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def _loaded(model: Path, table: Path, imports: list[str] | None) -> Bundle:
     from usboost.table.source import TableFile
 
     TableFile.open(table)  # refuses what is no table, before the model is loaded
+    begin(f"loading {model}")
     import_parts(imports or (), Path())
     return bundle.load(model)
 

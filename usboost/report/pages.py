@@ -170,7 +170,7 @@ def render(data: ReportData) -> str:
     verdict = None
     if alone is not None and alone.difference is not None and alone.p is not None:
         sign = "Images help" if alone.difference[0] > 0 else "Images do harm"
-        verdict = alone, sign if alone.p < LEVEL else "Images: no difference beyond noise"
+        verdict = alone, sign if alone.p < LEVEL else "Images: no difference that these rows show"
     clear = {e.model: e.difference[0] for e in fits if e.difference is not None and not e.within_noise}
     given = {
         "fits": fits,
@@ -221,7 +221,7 @@ def render(data: ReportData) -> str:
         Section("next", "Next", following, "Next"),
     ]
     tabs = Markup('<b>Your data</b><a href="{}">The paper</a>').format(data.other_page)
-    title = f"Your data: predicting {label}" + (f": {DEMO}" if profile == "demo" else "")
+    title = f"A drawn table: predicting {label}" if profile == "demo" else f"Your data: predicting {label}"
     return blocks.page(title, intro, sections, html("made_from", rows=True), tabs if data.other_page else "")
 
 
