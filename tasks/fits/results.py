@@ -126,7 +126,7 @@ def best_fits(settings: Settings) -> list[str]:
         shown = ("–" if each is None else number(each) for each in losses)
         first = "r2" if task.name == "regression" else task.chooses
         score = best[1]["test"].get(first)
-        title = catalogue.title(best[0]) + f" of {len(of)}" * (len(of) > 1)
+        title = catalogue.title(best[0]) + f", of {len(of)}" * (len(of) > 1)
         named = (dataset_name(dataset), title, metric_name(first), "–" if score is None else number(score))
         rows.append((*named, *shown))
     if len(rows) == 1:

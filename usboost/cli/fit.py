@@ -221,7 +221,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
 
 
 def beside_prior(fitted: Fitted) -> str:
-    """Say how good the scores are beside those of the prior: the classes' shares, or the mean, for every row."""
+    """Say how good the scores are beside those of the classes' shares, or of the mean, for every row."""
     import numpy as np
 
     from usboost.evaluation.task import TASKS
