@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from ruamel.yaml import YAML
 
-from usboost.errors import UsboostError, as_parameter
+from usboost.errors import UsboostError, as_parameter, choices
 from usboost.files.registry import import_parts
 from usboost.files.yaml_file import read_yaml
 from usboost.losses.regression import REGRESSION_LOSSES
@@ -312,6 +312,16 @@ class Settings(Section):
     fits: Fits = Fits()
     models: dict[str, Model]
 
+    @field_validator("models", mode="before")
+    @classmethod
+    def _aliases(cls, given: Any) -> Any:
+        """Take ``_2wl`` as ``2wl``: a name that begins with a digit is no key for DVC's ``-S``."""
+        if not isinstance(given, dict):
+            return given
+        plain = {name: str(name).removeprefix("_") for name in given}
+        known = {name: each if each in catalogue.CATALOGUE else name for name, each in plain.items()}
+        return {known[name]: {**(given.get(known[name]) or {}), **(own or {})} for name, own in given.items()}
+
     def check_losses(self) -> None:
         """Raise ValueError if a model has a loss that there is not."""
         for name, model in self.models.items():
@@ -363,7 +373,7 @@ class Settings(Section):
     def model(self, name: str) -> Entry:
         """Return the catalogue's entry of a model with the changes of `models`."""
         if name not in catalogue.CATALOGUE and name not in self.models:
-            known = ", ".join([*catalogue.CATALOGUE, *self.models])
+            known = ", ".join(dict.fromkeys([*catalogue.CATALOGUE, *self.models]))
             raise UsboostError(
                 f"params.yaml has no models.{name}, nor has the catalogue; choose among {known}"
             )
@@ -409,7 +419,7 @@ def model_names(path: Path) -> list[str]:
         own = read_yaml(path, "")["models"]
     except (UsboostError, KeyError, TypeError):
         own = {}
-    return [*catalogue.CATALOGUE, *(name for name in own or {} if name not in catalogue.CATALOGUE)]
+    return [*catalogue.CATALOGUE, *(n for n in own or {} if n.removeprefix("_") not in catalogue.CATALOGUE)]
 
 
 def editor() -> YAML:
@@ -417,6 +427,15 @@ def editor() -> YAML:
     yaml = YAML()
     yaml.default_flow_style = False
     return yaml
+
+
+def _keys(of: type[BaseModel], below: list[str]) -> list[str]:
+    """Return the keys of the section at these keys, whose names in a mapping of sections may be any."""
+    for name in below:
+        if name in of.model_fields:
+            kinds = (of.model_fields[name].annotation, *get_args(of.model_fields[name].annotation))
+            of = next((each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), of)
+    return list(of.model_fields)
 
 
 def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
@@ -427,4 +446,7 @@ def parse(document: Any, path: Path = Path("params.yaml")) -> Settings:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         where = f"{path}: {key}" if key else str(path)
+        if first["type"] == "extra_forbidden":
+            known = _keys(Settings, [str(each) for each in first["loc"][:-1]])
+            raise UsboostError(f"{where}: no such key; {choices(str(first['loc'][-1]), known)}") from None
         raise UsboostError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None

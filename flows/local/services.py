@@ -238,6 +238,8 @@ def ui(mlflow_port: int = MLFLOW_PORT) -> None:
         if store.startswith("http"):
             mine.discard("ui")
         try:
+            if "ui" not in mine and mlflow_port != 5000:
+                tell(f"MLflow's server runs already, so the port {mlflow_port} is not taken")
             if "ui" in mine:
                 tell("starting MLflow's server …")
                 servers.start_mlflow("ui", mlflow_port, store)

@@ -16,7 +16,7 @@ from usboost.cli import options, tables
 from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
-from usboost.errors import option
+from usboost.errors import UsboostError, option
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
 from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
@@ -98,7 +98,12 @@ def fit(
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
 
-        check_place(out, replace=force)
+        options.check_out(out)
+        try:
+            check_place(out, replace=force)
+        except UsboostError:
+            tables.check_columns(table, spec)  # a model that is there does not hide what is misspelt
+            raise
 
         def settings_of(name: str) -> dict[str, Any]:
             """Return the settings of a file, and what else was set."""

@@ -61,6 +61,7 @@ def predict(
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
+        options.check_out(out, file=True)
         loaded = _loaded(model, table, imports)
         from usboost.fit.predict import predict as predict_table
 
@@ -107,6 +108,7 @@ def report(
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
+        options.check_out(out, file=True)
         loaded = _loaded(model, table, imports)
         from usboost.report.model_page import write_report
 

@@ -34,6 +34,13 @@ def read(path: Path, spec: TableSpec) -> UserTable:
     return table
 
 
+def check_columns(path: Path, spec: TableSpec) -> None:
+    """Refuse a table that is not there, or lacks a column that is named, before its rows are read."""
+    from usboost.table.source import TableFile, require
+
+    require(TableFile.open(path), [*spec.named, *spec.drop, *spec.categorical, *spec.text])
+
+
 def show(table: UserTable) -> None:
     """Show what the table was read as: its columns, and notes and warnings, on stderr."""
     if silent.get():
