@@ -27,6 +27,8 @@ from mlflow.utils.mlflow_tags import (
 
 from tasks.folders import REPORTS, features_folder, prepared_folder
 from tasks.pages import addresses
+from usboost.errors import UsboostError
+from usboost.files.yaml_file import parsed_yaml
 from usboost.models.catalogue import model_colour
 
 if TYPE_CHECKING:
@@ -157,6 +159,7 @@ def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
 
     names = {"stage": "DVC_STAGE", "dvc_experiment": "DVC_EXP_NAME"}
     tags = {tag: os.environ[name] for tag, name in names.items() if os.environ.get(name)}
+    tags |= {"changed": changed} if (changed := changed_parameters()) else {}
     git = ["git", "-C", str(Path(__file__).resolve().parent)]
     with suppress(OSError, subprocess.CalledProcessError):
         dirty = subprocess.check_output(
@@ -171,6 +174,26 @@ def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
     if runtime.task_run.id:
         tags["prefect.task_run_id"] = str(runtime.task_run.id)
     return tags
+
+
+def changed_parameters() -> str:
+    """Write what params.yaml here has other than at the last commit, ``boosting.shrinkage=0.3``."""
+    place, command = "params.yaml", ["git", "show", "HEAD:./params.yaml"]
+    with suppress(OSError, subprocess.CalledProcessError, UsboostError):
+        old = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
+        before, now = _flat(parsed_yaml(old, place)), _flat(parsed_yaml(Path(place).read_text(), place))
+        return ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key, ...) != value)
+    return ""
+
+
+def _flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by dotted key."""
+    if not isinstance(value, Mapping):
+        return {key: value}
+    found: dict[str, Any] = {}
+    for name, each in value.items():
+        found |= _flat(each, f"{key}.{name}".lstrip("."))
+    return found
 
 
 def digest(path: Path) -> str:
@@ -204,7 +227,7 @@ SCORES = ("test/f1", "test/log_loss", "test/rmse", "val/f1", "val/log_loss", "va
 def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     """Give an experiment its kind, a view of scores and a description with a link; a user's own stay."""
     columns = [f"params.`{name}`" for name in ("dataset", "model", "seed")]
-    columns += [f"metrics.`{name}`" for name in SCORES]
+    columns += [f"metrics.`{name}`" for name in SCORES] + ["tags.`changed`", "tags.`dvc_experiment`"]
     state = {
         "searchFilter": "",
         "selectedColumns": columns,
