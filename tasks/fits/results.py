@@ -111,7 +111,8 @@ def best_fits(settings: Settings) -> list[str]:
 
     Of a dataset that is cross-validated the folds' mean decides and is shown.
     """
-    rows = [("dataset", "best of the models", "score", "", "log-loss, RMSE", "prior", "LightGBM")]
+    heads = ("dataset", "best of the models", "score", "", "log-loss, RMSE", "prior", "LightGBM")
+    rows: list[tuple[str, ...]] = [heads]
     for dataset in settings.run.datasets:
         if not (prepared_folder(dataset) / "card.json").is_file():
             continue

@@ -259,8 +259,10 @@ def compare(
     if table.classes:
         wrong = {model: np.concatenate([ended[k].wrong for k in own]) for model, own in first.items()}
         comparison = replace(comparison, wrong=wrong)
+    if slices is None:
+        return comparison
     by_model = {}
-    for model, own in first.items() if slices is not None else ():
+    for model, own in first.items():
         tested = np.concatenate([parts[tasks[k][1]].test for k in own])
         order = np.argsort(tested)
         tested, predicted = tested[order], np.concatenate([ended[k].predicted for k in own])[order]
