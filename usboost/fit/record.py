@@ -112,9 +112,8 @@ class Records:
         predicted = None if kept is None else np.array(kept, dtype=np.float64)
         if predicted is not None and len(predicted) != row["rows_test"]:
             raise UsboostError("its predictions are not those of the test rows")
-        wrong = np.zeros(int(row["rows_test"]), dtype=bool)
-        wrong[document.get("wrong", [])] = True
-        return Record(row, predicted, wrong)
+        at, tested = document.get("wrong"), np.arange(int(row["rows_test"]))
+        return Record(row, predicted, None if at is None else np.isin(tested, at))
 
 
 def rows_digest(parts: Iterable[np.ndarray]) -> str:
