@@ -39,6 +39,7 @@ install: $(READY) ## create .venv and install everything into it
 
 .PHONY: run
 run: $(READY) ## make what params.yaml says (as dvc repro), the demo at first, in workspace/, and say where to look
+	@echo "making what $(WORKSPACE)/params.yaml says; the demo takes 3 minutes, and seconds again …"
 	@(python -m flows.local.services prefect 2>/dev/null &)
 	@python -m flows.local.workspace make $(WORKSPACE)
 	@cd $(WORKSPACE) && python -m flows.local.workspace run
@@ -51,6 +52,7 @@ paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [
 
 .PHONY: ui
 ui: $(READY) ## open the pages of MLflow and Prefect on loopback until Ctrl-C: [MLFLOW_PORT=5000]
+	@echo "starting the servers of MLflow and Prefect …"
 	@python -m flows.local.services ui $(if $(MLFLOW_PORT),--mlflow-port $(MLFLOW_PORT))
 
 .PHONY: services

@@ -115,12 +115,19 @@ def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
     _point(folder, place, repr(listed))
 
 
-def _mi(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
-    sizes = settings.data_of("mi")
+def _mi(
+    raw: Path, settings: Settings, work: Path, progress: Progress | None, *, dataset: str = "mi"
+) -> Prepared:
+    sizes = settings.data_of(dataset)
     wanted = {"train": sizes.rows_train, "val": sizes.rows_test, "test": sizes.rows_test}
     limits = {split: rows for split, rows in wanted.items() if rows} if settings.profile == "paper" else None
     chosen: dict[str, Any] = {"size": sizes.image_size, "dog_share": sizes.dog_share, "limits": limits}
+    chosen["dataset"] = dataset
     return imagenet.prepare(_raw(raw), **chosen, **_with_images(settings, work, progress))
+
+
+def _only_in_the_demo(folder: Path, settings: Settings, cache: Path) -> None:
+    raise UsboostError(f"the digits stand in for ImageNet in the demo; the profile {settings.profile} has mi")
 
 
 def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
@@ -202,6 +209,7 @@ DATASETS: dict[str, Dataset] = {
     "ci_b": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_b")),
     "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
     "mi": Dataset(imagenet.write_demo, _obtain_imagenet, _mi),
+    "digits": Dataset(imagenet.write_demo, _only_in_the_demo, partial(_mi, dataset="digits")),
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),

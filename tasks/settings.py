@@ -2,12 +2,12 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from ruamel.yaml import YAML
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 from usboost.files.registry import import_parts
 from usboost.files.yaml_file import read_yaml
 from usboost.losses.regression import REGRESSION_LOSSES
@@ -16,8 +16,22 @@ from usboost.models.entry import Entry
 from usboost.models.losses import LOSSES
 from usboost.table.spec import TableSpec
 
-DATASETS = ("ci_a", "ci_b", "ct", "mi", "user_table", "iris", "digits_rows", "pendigits", "gunpoint")
+DATASETS = (
+    "ci_a",
+    "ci_b",
+    "ct",
+    "mi",
+    "digits",
+    "user_table",
+    "iris",
+    "digits_rows",
+    "pendigits",
+    "gunpoint",
+)
 """The datasets by name; `tasks.catalog` says where they come from."""
+
+LIKE = {"digits": "mi"}
+"""Datasets that have the sections `table1` and `table2` of another, which they stand in for."""
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -119,6 +133,8 @@ class TrainingSizes(Section):
     batch_size: Positive | None = None
     backbone: BackboneName | None = None
     head: list[Positive] | None = None
+    monitor: Literal["f1", "risk"] | None = None
+    patience: Positive | None = None
 
 
 class NetworkSizes(TrainingSizes):
@@ -128,6 +144,7 @@ class NetworkSizes(TrainingSizes):
 class BoostingSizes(TrainingSizes):
     rounds: Positive | None = None
     step: Literal["newton", "bayes", "fixed"] = "newton"
+    shrinkage: Rate | None = None
     start: Literal["fresh", "warm"] | None = None
 
 
@@ -284,6 +301,16 @@ class Settings(Section):
     fits: Fits = Fits()
     models: dict[str, Model]
 
+    @field_validator("models", mode="before")
+    @classmethod
+    def _aliases(cls, given: Any) -> Any:
+        """Take ``_2wl`` as ``2wl``: a name that begins with a digit is no key for DVC's ``-S``."""
+        if not isinstance(given, dict):
+            return given
+        plain = {name: str(name).removeprefix("_") for name in given}
+        known = {name: each if each in catalogue.CATALOGUE else name for name, each in plain.items()}
+        return {known[name]: {**(given.get(known[name]) or {}), **(own or {})} for name, own in given.items()}
+
     def check(self, imported: bool) -> None:
         """Raise `UsboostError` where sections do not agree; `imported` says whether all losses are known."""
         known = (*LOSSES, *REGRESSION_LOSSES)
@@ -323,17 +350,17 @@ class Settings(Section):
     def model(self, name: str) -> Entry:
         """Return the catalogue's entry of a model with the changes of `models`."""
         if name not in catalogue.CATALOGUE and name not in self.models:
-            known = ", ".join([*catalogue.CATALOGUE, *self.models])
+            known = ", ".join(dict.fromkeys([*catalogue.CATALOGUE, *self.models]))
             raise UsboostError(
                 f"params.yaml has no models.{name}, nor has the catalogue; choose among {known}"
             )
         return self.models.get(name, Model()).of(name)
 
     def networks_of(self, dataset: str) -> Table1:
-        return _entry(self.table1, "table1", dataset)
+        return _entry(self.table1, "table1", LIKE.get(dataset, dataset))
 
     def boosting_of(self, dataset: str) -> Table2:
-        return _entry(self.table2, "table2", dataset)
+        return _entry(self.table2, "table2", LIKE.get(dataset, dataset))
 
 
 T = TypeVar("T")
@@ -360,7 +387,7 @@ def model_names(path: Path) -> list[str]:
         own = read_yaml(path, "")["models"]
     except (UsboostError, KeyError, TypeError):
         own = {}
-    return [*catalogue.CATALOGUE, *(name for name in own or {} if name not in catalogue.CATALOGUE)]
+    return [*catalogue.CATALOGUE, *(n for n in own or {} if n.removeprefix("_") not in catalogue.CATALOGUE)]
 
 
 def editor() -> YAML:
@@ -368,6 +395,15 @@ def editor() -> YAML:
     yaml = YAML()
     yaml.default_flow_style = False
     return yaml
+
+
+def _keys(of: type[BaseModel], below: list[str]) -> list[str]:
+    """Return the keys of the section at these keys, whose names in a mapping of sections may be any."""
+    for name in below:
+        if name in of.model_fields:
+            kinds = (of.model_fields[name].annotation, *get_args(of.model_fields[name].annotation))
+            of = next((each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), of)
+    return list(of.model_fields)
 
 
 def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
@@ -379,7 +415,11 @@ def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None 
         settings.check(imports is not None)
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsboostError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        where = f"{path}: {'.'.join(map(str, first['loc']))}"
+        if first["type"] == "extra_forbidden":
+            known = _keys(Settings, [str(each) for each in first["loc"][:-1]])
+            raise UsboostError(f"{where}: no such key; {choices(str(first['loc'][-1]), known)}") from None
+        raise UsboostError(f"{where}: {first['msg']}") from None
     except UsboostError as error:
         raise UsboostError(f"{path}: {error}") from None
     return settings

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from tasks.settings import Settings, parse
 from tests.fit.conftest import run
 from tests.warm import Warm
+from usboost.table.demo import write_demo
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -39,18 +40,42 @@ def test_examples_run_as_they_stand(page: Path, tmp_path: Path, warm: Warm) -> N
     assert done.stdout.strip()
 
 
+def usboost_commands(page: Path) -> list[str]:
+    lines = (line for text in blocks(page, "sh") for line in text.splitlines())
+    return [line for line in lines if line.startswith("usboost")]
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands = usboost_commands(ROOT / "README.md")
+    assert [command.split()[1] for command in commands] == ["demo", "fit", "compare"]
+    said = {}
+    for command in commands:
+        done = run(*command.split()[1:])
+        assert done.exit_code == 0, f"{command}\n{done.output[-2000:]}"
+        said[command.split()[1]] = done.stdout
+    assert (tmp_path / "model/card.json").is_file()
+    # what the page prints, but for the last digits
+    page = (ROOT / "README.md").read_text()
+    loss, prior = re.findall(r"log-loss (\S+) against (\S+) of the classes' shares", page + said["fit"])
+    assert float(loss[0]) == pytest.approx(float(prior[0]), abs=0.02) and loss[1] == prior[1]
+    for model in ("linear_trees", "lgbm", "lgbm_s", "prior"):
+        here, there = (
+            float(re.search(rf"^{model} +(\d\.\d+) ±", text, re.M)[1]) for text in (page, said["compare"])
+        )
+        assert here == pytest.approx(there, abs=0.03), model
+    assert "Images help: linear_trees" in said["compare"]
+
+
 @pytest.mark.slow
 def test_the_tutorials_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a smaller size than the page has; in this process, which has imported what they need."""
     page = ROOT / "docs/tutorial.md"
-    drawn, fewer = "rows_train=200, rows_test=50", "rows_train=60, rows_test=15"
-    (code,) = (text for text in blocks(page, "python") if drawn in text)
     monkeypatch.chdir(tmp_path)
-    exec(code.replace(drawn, fewer), {})
-    commands = [
-        line for text in blocks(page, "sh") for line in text.splitlines() if line.startswith("usboost")
-    ]
-    assert len(commands) == 4
+    write_demo(tmp_path / "parts", rows_train=60, rows_test=15, seed=0, split=False)
+    drawn, *commands = usboost_commands(page)
+    assert drawn == "usboost demo parts" and len(commands) == 4
     for command in commands:
         done = run(*command.replace("--folds 3 --repeats 3", "--folds 2 --rounds 10").split()[1:])
         assert done.exit_code == 0, f"{command}\n{done.output[-2000:]}"

@@ -106,7 +106,7 @@ def test_every_public_name_is_in_the_reference(site: Site) -> None:
 def test_every_option_of_the_command_is_in_the_reference(site: Site) -> None:
     text = site.text("reference/command-line.html")
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export"}
+    assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export", "demo"}
     for name, command in commands.items():
         assert f'id="usboost-{name}"' in text
         options = [
@@ -124,9 +124,14 @@ def test_the_search_knows_the_pages(site: Site) -> None:
     assert pages - known == {"params-yaml.html", "licence.html", "changelog.html"} | shown
     assert any("Nadeau" in doc["text"] for doc in docs)
     boost = {doc["location"].split("#")[0]: doc.get("boost", 1.0) for doc in docs}
-    assert boost["glossary.html"] > boost["tutorial.html"] > boost["index.html"] > boost["results.html"]
-    below = {boost[name] for name in boost if name.startswith("results/")}
-    assert len(below) == 1 and 0 < min(below) < boost["results.html"]
+    order = [boost[f"{name}.html"] for name in ("questions", "glossary", "tutorial", "index", "results")]
+    assert order == sorted(set(order), reverse=True)
+    for folder in ("results/", "reference/"):
+        below = {boost[name] for name in boost if name.startswith(folder)}
+        assert len(below) == 1 and 0 < min(below) < boost["results.html"]
+    heads = " ".join(doc["title"] for doc in docs if doc["location"].startswith("questions.html#")).lower()
+    for words in ("how long does it take", "time limit", "gpu", "export", "missing images"):
+        assert words in heads
 
 
 @pytest.mark.slow

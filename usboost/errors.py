@@ -58,6 +58,7 @@ def choices(name: str, known: Sequence[str], has: str = "choose among", where: s
         alike = get_close_matches(of(wanted), list(ends.values()), 3, 0.6)
         likeness = {end: SequenceMatcher(None, end, of(wanted)).ratio() for end in alike}
         alike = [end for end in alike if likeness[end] > likeness[alike[0]] - 0.1]
+        near = near or [each for each, end in ends.items() if wanted and end.startswith(of(wanted))][:3]
         near = near or list(dict.fromkeys(each for end in alike for each in ends if ends[each] == end))[:3]
     meant = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
     if near and len(known) > FEW:

@@ -7,6 +7,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 BOOST = {
+    "questions.md": 16.0,
     "glossary.md": 8.0,
     "tutorial.md": 4.0,
     "tuning.md": 3.0,
@@ -15,9 +16,11 @@ BOOST = {
     "team.md": 3.0,
     "results.md": 0.5,
     "performance.md": 0.5,
-    "reference/multimodal.md": 0.5,
 }
-"""By page; others have 1, those below the results .1."""
+"""By page; others have 1."""
+
+BELOW = {"results/": 0.1, "reference/": 0.3}
+"""By folder: what is looked up by name, or a detail."""
 
 UNSEARCHED = ("changelog.md",)
 """It has every word, and explains none."""
@@ -26,7 +29,8 @@ UNSEARCHED = ("changelog.md",)
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Tell the search plugin, which reads it from a page's head."""
     name = page.file.src_uri
-    boost = 0.1 if name.startswith("results/") else BOOST.get(name)
+    folder = f"{name.partition('/')[0]}/"
+    boost = BELOW.get(folder, BOOST.get(name))
     if name in UNSEARCHED:
         page.meta["search"] = {"exclude": True}
     elif boost is not None:

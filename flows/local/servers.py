@@ -129,7 +129,7 @@ def free_port(port: int = 0, whose: str = "", option: str = "") -> int:
 
 def start_mlflow(name: str, port: int, store: str, *words: str, **more: str) -> None:
     """Start MLflow's server by a name, not waited for. Raises `UsboostError` if the port is taken."""
-    port = free_port(port, "MLflow's server", "--mlflow-port")
+    port = free_port(port, "MLflow's server", "--mlflow-port (MLFLOW_PORT= of make)")
     words = (store, "--host", "127.0.0.1", "--port", str(port), "--workers", "1", *words)
     detach(name, ["sh", "-c", UPGRADE_AND_SERVE, sys.executable, *words], more)
 

@@ -213,6 +213,8 @@ def ui(mlflow_port: int = MLFLOW_PORT) -> None:
     served = store.startswith("http")
     mine = {name for name in ("prefect", "ui") if name not in known and (name == "prefect" or not served)}
     try:
+        if "ui" not in mine and mlflow_port != MLFLOW_PORT:
+            tell(f"MLflow's server runs already, so the port {mlflow_port} is not taken")
         if "ui" in mine:
             tell("starting MLflow's server …")
             servers.start_mlflow("ui", mlflow_port, store)

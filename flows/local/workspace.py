@@ -40,6 +40,9 @@ OWN = "  # your own\n"
 CODE = ("flows", "tasks", "usboost")
 """Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
 
+FIXED = ("2wl_fix", "2wl2o_fix")
+"""The papers' models whose steps are fixed and short: they take hundreds of rounds."""
+
 app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
 
 
@@ -71,6 +74,9 @@ def make(
     run, sizes = document["run"], document["profiles"][name]
     if datasets:
         run["datasets"] = datasets
+    if new and name == "paper":
+        run["models"] += [each for each in FIXED if each not in run["models"]]
+        run["models_of"].pop("user_table", None)
     if name == "paper" and "ci_a" in run["datasets"]:
         run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])
     if rounds:
@@ -284,10 +290,8 @@ def where() -> None:
     """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
     from tasks.fits import results
 
-    for line in results.best_fits(params.load()):
-        print(line)
+    print("", *results.best_fits(params.load()), "", sep="\n")
     print(f"report   {Path('reports/index.html').resolve()}")
-    print(f"scores   {Path('reports/results.csv').resolve()}")
     print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
 
 

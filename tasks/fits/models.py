@@ -33,14 +33,14 @@ def build(
     """
     entry = entry_of(name, dataset, settings)
     found: ViewsEstimator = builders.build(entry, parts(dataset, settings), seed, task)
-    own = settings.profile == "user" and dataset == USER_TABLE
+    own = settings.profile != "paper" and dataset == USER_TABLE
     return on_device(found, settings.device) if own else found
 
 
 def parts(dataset: str, settings: Settings) -> Parts:
     """Return the parts of a dataset's models; a user's table has the command line's, with `images` and the
     profile's `rounds`."""
-    if settings.profile != "user" or dataset != USER_TABLE:
+    if settings.profile == "paper" or dataset != USER_TABLE:
         return FromParams(dataset, settings)
     views, chosen, rounds = image_views(settings), settings.images, settings.sizes.rounds
     if not views:
@@ -101,11 +101,12 @@ class FromParams(Parts):
         """The section `boosting`, and Table 2's rounds, capped by the profile."""
         table, chosen = self._table2, self.settings.boosting
         second = entry.changes.get("target") == "second_order"
-        most = table.rounds.second if second else table.rounds.first
+        most, sizes = table.rounds.second if second else table.rounds.first, self.settings.sizes.boosting
         return {
             "n_inner": table.n_inner,
-            "n_rounds": min(self.settings.sizes.boosting.rounds or most, most),
+            "n_rounds": min(sizes.rounds or most, most) * entry.rounds_factor,
             **chosen.model_dump(include={"shrinkage", "sequential", "step_fraction", "trim", "patience"}),
+            **sizes.model_dump(include={"monitor", "patience", "shrinkage"}, exclude_none=True),
         }
 
     def steps(self) -> dict[str, Any]:
@@ -126,8 +127,9 @@ class FromParams(Parts):
             "dnn1": (table.backbone and sizes.head) or table.dnn1,
             **table.model_dump(include={"dnn2", "dnn3", "fusion"}),
             **self._training(table, sizes),
-            "patience": self.settings.networks.patience,
+            "patience": sizes.patience or self.settings.networks.patience,
             **({"n_epochs": sizes.epochs} if sizes.epochs else {}),
+            **({"monitor": f"{sizes.monitor}_val"} if sizes.monitor else {}),
         }
 
     def features(self) -> dict[str, Any]:

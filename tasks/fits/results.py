@@ -8,7 +8,7 @@ tables and pages are made of these.
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,10 @@ ARTIFACT = "cell"
 """The folder of an MLflow run that holds its cell's record, for a results folder elsewhere."""
 
 METRICS = ("f1", "log_loss", "rmse", "r2")
-"""The scores that DVC compares and lines of the terminal have, as far as a task has them."""
+"""The scores that lines of the terminal have, as far as a task has them."""
+
+LOSSES = ("log_loss", "rmse")
+"""The scores that DVC compares, and that tell how far a model is ahead of the prior."""
 
 CURVES = {"score": ("f1_val", "rmse_val"), "epsilon": ("epsilon",), "delta": ("delta",)}
 """The columns of a trace that are a curve, of which a fit has one at most."""
@@ -72,22 +75,19 @@ def keep_only(dataset: str, wanted: Collection[Cell]) -> None:
 
 
 def write_metrics(dataset: str, models: Iterable[str]) -> None:
-    """Write what `dvc metrics` compares: `METRICS` of each model and split, means over the seeds.
+    """Write what `dvc metrics` compares: a number for each model, its test log-loss or RMSE.
 
-    They are below the dataset's name, as DVC else puts the file's path before each of them.
+    The mean over the seeds, alone and not below the dataset's name: DVC makes a column of each.
     """
-    scores = {model: metrics(found) for model in models if (found := records(dataset, model))}
-    text = json.dumps({dataset: scores}, indent=1) + "\n"
+    scores = {model: test_loss(found) for model in models if (found := records(dataset, model))}
+    text = json.dumps(scores, indent=1) + "\n"
     write_atomically(Path("data/metrics") / f"{dataset}.json", text.encode())
 
 
-def metrics(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Average `METRICS` of each split over records, where they have them."""
-    found: dict[str, dict[str, float]] = {}
-    for split in records[0]["scores"]:
-        scores = pd.DataFrame([record["scores"][split] for record in records])
-        found[split] = {name: float(scores[name].mean()) for name in METRICS if name in scores}
-    return found
+def test_loss(records: Sequence[Mapping[str, Any]]) -> float | None:
+    """Average the first of `LOSSES` that the test rows' scores have over records; None if they have none."""
+    scores = pd.DataFrame([record["scores"]["test"] for record in records])
+    return next((float(scores[name].mean()) for name in LOSSES if name in scores), None)
 
 
 def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Settings) -> None:
@@ -114,26 +114,31 @@ def curve(trace: pd.DataFrame, name: str) -> str | None:
     return None
 
 
-def best_fits(settings: Settings) -> Iterator[str]:
-    """Name the best model by the validation rows, and its scores, of each dataset of the run with results.
+def best_fits(settings: Settings) -> list[str]:
+    """Tabulate the best model by the validation rows of each dataset that has results, beside two others.
 
-    A dataset that is cross-validated has no validation rows; there the folds' mean decides, as is said.
+    Of a dataset that is cross-validated the folds' mean decides and is shown.
     """
+    heads = ("dataset", "best of the models", "score", "", "log-loss, RMSE", "prior", "LightGBM")
+    rows: list[tuple[str, ...]] = [heads]
     for dataset in settings.run.datasets:
         if not (prepared_folder(dataset) / "card.json").is_file():
             continue
-        task = task_of(dataset)
-        fits = [(name, record) for name in settings.models_of(dataset) for record in records(dataset, name)]
-        validated = ((fit, fit[1]["scores"].get("val", fit[1]["scores"]["test"])) for fit in fits)
-        best = ranking.best(validated, task.chooses)
+        task, of = task_of(dataset), {name: records(dataset, name) for name in settings.models_of(dataset)}
+        fits = [(fit["model"], fit["scores"]) for each in of.values() for fit in each]
+        best = ranking.best((((name, s), s.get("val", s["test"])) for name, s in fits), task.chooses)
         if best is None:
             continue
-        title, scores = catalogue.title(best[0]), best[1]["scores"]
-        shown = ("f1", "log_loss") if task.name == "classification" else ("rmse", "r2")
-        listed = ", ".join(
-            f"{metric_name(m)} {number(scores['test'][m])}" for m in shown if m in scores["test"]
-        )
-        how = "on test rows" if "val" in scores else "mean of the folds"
-        models = len({model for model, _ in fits})
-        chosen = f"best of {models} models is {title}" if models > 1 else title
-        yield f"{dataset_name(dataset):<15} {chosen}: {listed} ({how})"
+        losses = [
+            test_loss(of[name]) if of.get(name) else None for name in (best[0], catalogue.PRIOR, "lgbm")
+        ]
+        shown = ("–" if each is None else number(each) for each in losses)
+        first = "r2" if task.name == "regression" else task.chooses
+        score = best[1]["test"].get(first)
+        title = catalogue.title(best[0]) + f", of {len(of)}" * (len(of) > 1)
+        named = (dataset_name(dataset), title, metric_name(first), "–" if score is None else number(score))
+        rows.append((*named, *shown))
+    if len(rows) == 1:
+        return []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -22,6 +22,8 @@ from prefect import artifacts, runtime
 
 from tasks.folders import REPORTS, features_folder, prepared_folder
 from tasks.pages import flow_page as page
+from usboost.errors import UsboostError
+from usboost.files.yaml_file import parsed_yaml
 from usboost.models.catalogue import model_colour
 
 if TYPE_CHECKING:
@@ -129,6 +131,7 @@ def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
     """Return tags of where a run comes from: code, DVC stage if one runs it, inputs, Prefect flow run."""
     names = {"stage": "DVC_STAGE", "dvc_experiment": "DVC_EXP_NAME"}
     tags = {tag: os.environ[name] for tag, name in names.items() if os.environ.get(name)}
+    tags |= {"changed": changed} if (changed := changed_parameters()) else {}
     git = ["git", "-C", str(Path(__file__).resolve().parent), "describe", "--always", "--dirty"]
     with suppress(OSError, subprocess.CalledProcessError):
         words = [*git, "--abbrev=40", "--exclude=*"]  # the commit and not a tag
@@ -139,6 +142,26 @@ def lineage(inputs: Mapping[str, Path]) -> dict[str, str]:
     flow, task = runtime.flow_run, runtime.task_run
     ids = {"flow_run_id": flow.id, "flow_run_name": flow.id and flow.name, "task_run_id": task.id}
     return tags | {f"prefect.{name}": str(value) for name, value in ids.items() if value}
+
+
+def changed_parameters() -> str:
+    """Write what params.yaml here has other than at the last commit, ``boosting.shrinkage=0.3``."""
+    place, command = "params.yaml", ["git", "show", "HEAD:./params.yaml"]
+    with suppress(OSError, subprocess.CalledProcessError, UsboostError):
+        old = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
+        before, now = _flat(parsed_yaml(old, place)), _flat(parsed_yaml(Path(place).read_text(), place))
+        return ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key, ...) != value)
+    return ""
+
+
+def _flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Return the values of nested mappings by dotted key."""
+    if not isinstance(value, Mapping):
+        return {key: value}
+    found: dict[str, Any] = {}
+    for name, each in value.items():
+        found |= _flat(each, f"{key}.{name}".lstrip("."))
+    return found
 
 
 def digest(path: Path) -> str:
@@ -172,6 +195,7 @@ SHOWN = ("dataset", "model", "seed")
 def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     """Give an experiment its kind, a view of scores and a description with a link; a user's own stay."""
     columns = [*(f"params.`{name}`" for name in SHOWN), *(f"metrics.`{name}`" for name in SCORES)]
+    columns += ["tags.`changed`", "tags.`dvc_experiment`"]
     state: dict[str, Any] = {"searchFilter": "", "selectedColumns": columns, "columnOrder": columns}
     state["columnWidths"] = dict.fromkeys(columns, 90)
     state["compareRunCharts"] = []  # the page adds one for each metric

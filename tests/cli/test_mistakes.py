@@ -3,12 +3,15 @@
 import json
 import shlex
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.fit.conftest import ROLES, accepted, numbers, refused, run
+from usboost.errors import choices
+from usboost.evaluation.ranking import RANKING
 
 
 @pytest.fixture
@@ -177,3 +180,37 @@ def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
         given = [*command[1:3], table, *command[4:at], tmp_path / command[at]]
         accepted(*given)
         assert (tmp_path / command[at]).is_file()
+
+
+def test_a_model_that_is_there_hides_no_misspelt_name(table, tmp_path):
+    model = tmp_path / "model"
+    accepted("fit", table, "--label", "kind", "--model", "prior", "--out", model)
+    fit = ("--model", "prior", "--out", model)
+    assert "lacks column 'kin'" in refused("fit", table, "--label", "kin", *fit)
+    assert "lacks column 'heigt'" in refused("fit", table, "--label", "kind", "--drop", "heigt", *fit)
+    assert "table not found" in refused("fit", tmp_path / "tabel.csv", "--label", "kind", *fit)
+    assert "holds a model" in refused("fit", table, "--label", "kind", *fit)
+
+
+def test_places_that_cannot_be_written_are_told_at_once(model, table, tmp_path):
+    for command, file in (("predict", "p.csv"), ("report", "r.html")):
+        out = tmp_path / "nowhere" / file
+        assert f"there is no folder {out.parent}" in refused(command, model, table, "--out", out)
+        assert not out.parent.exists()
+    for command in ("fit", "compare", "tune"):
+        said = refused(command, table, "--label", "kind", "--out", table / "below")
+        assert said.startswith(f"{table / 'below'} cannot be written: {table} is a file")
+
+
+def test_what_is_begun_is_meant_first():
+    assert choices("acc", RANKING["classification"]) == "did you mean 'accuracy'?"
+
+
+def test_a_table_to_try_is_drawn_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = accepted("demo").stdout
+    frame = pd.read_csv("parts/table.csv")
+    assert len(frame) == 300 and "split" not in frame
+    assert all((Path("parts") / image).is_file() for image in frame["image"])
+    assert said.splitlines()[-1].strip() == "usboost fit parts/table.csv --label batch --image image"
+    assert "parts/table.csv is there already" in refused("demo", "parts")

@@ -230,7 +230,8 @@ def test_the_card_says_what_was_made_of_what(demo: Path, name: str, request: pyt
     card = json.loads(json.dumps(prepared.card, allow_nan=False))
     assert card == prepared.card
     assert (card["dataset"], card["profile"], card["seed"]) == (name, "demo", 0)
-    assert card["sources"] == {file: sha256(demo / file) for file in (TRAIN, TEST)}
+    files = (TRAIN, TEST)  # made of the checkout's small file
+    assert card["sources"] == {f"{file}, rows of {census.DEMO.name}": sha256(demo / file) for file in files}
     assert card["classes"] == prepared.classes == list(census.CLASSES)
     assert list(card["columns"]) and set(card["columns"]) == set(census.COLUMNS)
     for column, entry in card["columns"].items():

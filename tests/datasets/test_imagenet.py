@@ -72,10 +72,10 @@ def made(raw: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 def test_the_demo_is_the_digits_in_tiny_imagenets_layout(raw: Path, tmp_path: Path) -> None:
     images, digits = load_digits(return_X_y=True)
-    with zipfile.ZipFile(raw / "tiny-imagenet-200.zip") as archive:
+    with zipfile.ZipFile(raw / imagenet.DIGITS_FILE) as archive:
         names = archive.namelist()
-        train = [name for name in names if name.startswith("tiny-imagenet-200/train/")]
-        held = [name for name in names if name.startswith("tiny-imagenet-200/val/images/")]
+        train = [name for name in names if name.startswith("digits/train/")]
+        held = [name for name in names if name.startswith("digits/val/images/")]
         assert len(train) == 200 and len(held) == 120
         for name in train[:20]:
             wnid, k = name.rpartition("/")[2].removesuffix(".JPEG").split("_")
@@ -84,15 +84,15 @@ def test_the_demo_is_the_digits_in_tiny_imagenets_layout(raw: Path, tmp_path: Pa
             small = pixels.reshape(8, 4, 8, 4).mean(axis=(1, 3))
             assert np.abs(small - images[int(k)].reshape(8, 8) * 255 / 16).max() < 8
     imagenet.write_demo(tmp_path, rows_train=200, rows_test=60, seed=1)
-    for name in ("tiny-imagenet-200.zip", "index.csv"):
+    for name in (imagenet.DIGITS_FILE, "index.csv"):
         assert (tmp_path / name).read_bytes() == (raw / name).read_bytes()
     refuses("must be 20 or more", imagenet.write_demo, tmp_path, rows_train=200, rows_test=5, seed=1)
 
 
-def test_the_card_says_what_stands_in(made: Prepared) -> None:
-    assert made.card["images_from"] == "scikit-learn digits stand in for ImageNet"
+def test_the_card_says_what_the_images_are(made: Prepared) -> None:
+    assert made.card["images_from"] == "scikit-learn's handwritten digits"
     assert made.classes == ["digit 0 to 4", "digit 5 to 9"]
-    assert set(made.card["sources"]) == {"tiny-imagenet-200.zip", "index.csv"}
+    assert set(made.card["sources"]) == {imagenet.DIGITS_FILE, "index.csv"}
 
 
 def test_splits_labels_and_numbers_follow_the_paper(made: Prepared) -> None:
@@ -123,8 +123,8 @@ def test_each_row_has_its_image(raw: Path, made: Prepared, tmp_path: Path) -> No
         assert views.names == ("U", "S") and views["U"].pixels.shape == (len(frame), 3, 32, 32)
         assert y.tolist() == frame["label"].tolist() and views["S"].n_numeric == 500
         for row in (0, 1, len(frame) - 1):
-            member = f"tiny-imagenet-200/{frame['file'].iloc[row]}"
-            expected = load((raw / "tiny-imagenet-200.zip", member), size=32, channels=3)
+            member = f"digits/{frame['file'].iloc[row]}"
+            expected = load((raw / imagenet.DIGITS_FILE, member), size=32, channels=3)
             np.testing.assert_array_equal(views["U"].pixels[row], expected)
 
 
@@ -254,7 +254,7 @@ def test_a_class_without_images_is_named(tmp_path: Path) -> None:
 def test_a_damaged_image_is_named(tmp_path: Path) -> None:
     imagenet.write_demo(tmp_path / "a", rows_train=50, rows_test=20, seed=1)
     (tmp_path / "b").mkdir()
-    name = "tiny-imagenet-200.zip"
+    name = imagenet.DIGITS_FILE
     with zipfile.ZipFile(tmp_path / "a" / name) as old, zipfile.ZipFile(tmp_path / "b" / name, "w") as new:
         members = old.namelist()
         for member in members:

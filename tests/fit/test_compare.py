@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -94,7 +95,7 @@ def test_useless_models_stand_out_and_equal_ones_do_not(signs):
     assert verdicts["useless"].startswith("worse (−0.")
     assert sorted(verdict.split(" (")[0] for verdict in verdicts.values()) == [
         "best",
-        "within noise",
+        "not separated by 10 folds",
         "worse",
     ]
 
@@ -312,7 +313,28 @@ def test_without_images_and_with_labels_that_mean_nothing(tmp_path):
     result = accepted("compare", tmp_path / "table.parquet", "--label", "kind", "--rounds", 3, "--folds", 3)
     lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
     assert {line.split()[0] for line in lines} == {*catalogue.compared(one_table=True)}
-    assert all("within noise" in line for line in lines[1:])
+    assert all("not separated by 3 folds" in line for line in lines[1:])
+
+
+def test_rows_are_paired_as_well_as_folds(signs):
+    """31 errors against none in five folds, most of them in one: the folds say nothing, the rows do."""
+    found = comparison(folds=5, a=0.99, b=0.95)
+    wrong = {"a": np.zeros(300, dtype=bool), "b": np.arange(300) < 31}
+    value = np.array([1, 1, 1, 1, 1, 1, 1, 1, 1, 31 / 60])
+    found = replace(found, scores=found.scores.assign(accuracy=value[[0, 5, 1, 6, 2, 7, 3, 8, 4, 9]]))
+    paired = replace(found, wrong=wrong)
+    other = paired.standings()[1]
+    assert other.within_noise and other.pairs == (31, 0) and other.p_rows == pytest.approx(2**-30)
+    (verdict,) = (row[VERDICT] for row in cells(paired) if row["model"] == "b")
+    assert verdict.startswith("not separated by 5 folds (−0.")
+    assert verdict.endswith("; but 31 rows lost, 0 won)")
+    assert "McNemar" in " ".join(notes(paired)) and "McNemar" not in " ".join(notes(found))
+    # what `compare` has counted is what the models answer
+    models = {f"m{k}": lambda seed, k=k: Noisy(0.1 + 0.2 * k, random_state=k) for k in range(2)}
+    made = compare(signs, models, folds=3)
+    for standing in made.standings():
+        share = (made.scores.query("model == @standing.model").eval("accuracy * rows_test")).sum() / 300
+        assert made.wrong[standing.model].mean() == pytest.approx(1 - share)
 
 
 COMMANDS = ("usboost fit t.csv --model {} --out model".format, "usboost compare t.csv --repeats 3")
@@ -343,17 +365,17 @@ def test_images_help_and_the_best_is_named():
     best, close = (each.model for each in found.standings()[:2])
     assert {best, close} == {"crossed", "logistic"}
     assert text.startswith(f"{best} is best, accuracy 0.95")
-    assert "better than lgbm, lgbm_s and prior beyond noise" in text
+    assert "better than lgbm, lgbm_s and prior" in text
     assert f"Images help: {best}, the best that reads them" in text
     assert "lgbm_s, the best of the columns alone, 0.7" in text
     assert "to tell close models apart: usboost compare t.csv --repeats 3" in text
     assert f"to fit and save {best}: usboost fit t.csv --model {best} --out model" in text
-    assert ("logistic is within noise of the best and fits in 0.1 s" in text) == (best == "crossed")
+    assert ("logistic is not separated from the best and fits in 0.1 s, not" in text) == (best == "crossed")
 
 
 def test_images_that_make_no_difference_and_those_that_do_harm():
     inputs = {"lgbm": BOTH, "lgbm_s": COLUMNS}
-    assert "Images: no difference beyond noise" in said(comparison(lgbm=0.8, lgbm_s=0.8), inputs)
+    assert "Images: no difference that these folds show" in said(comparison(lgbm=0.8, lgbm_s=0.8), inputs)
     assert "Images do harm" in said(comparison(lgbm=0.7, lgbm_s=0.8), inputs)
     alone = said(comparison(lgbm=0.7, forest=0.8), {"lgbm": COLUMNS, "forest": COLUMNS})
     assert "Images" not in alone

@@ -161,6 +161,7 @@ def make(folder: Path, home: Path, warm: Warm) -> None:
     sizes = document["profiles"]["demo"]
     sizes["seeds"], sizes["data"], sizes["features"]["trees"] = 1, DATA, 8
     sizes["networks"]["epochs"], sizes["boosting"]["rounds"], sizes["boosting"]["batch_size"] = 2, 3, 64
+    sizes["rounds"] = 3  # of the drawn table, which has the command line's settings
     document["run"] = {
         "datasets": DATASETS,
         "models": MODELS,

@@ -1,6 +1,7 @@
 """What MLflow is given, and what its pages show of it without a user's doing."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,7 +125,8 @@ def test_the_list_has_the_columns_that_it_shows(logged: tuple[MlflowClient, list
     own = [each for each in runs if each.info.experiment_id == run.info.experiment_id]
     has = {f"metrics.`{name}`" for each in own for name in each.data.metrics}
     has |= {f"params.`{name}`" for name in run.data.params}
-    missing = set(shown["selectedColumns"]) - has
+    assert shown["selectedColumns"][-2:] == ["tags.`changed`", "tags.`dvc_experiment`"]
+    missing = set(shown["selectedColumns"][:-2]) - has
     assert missing <= {"metrics.`test/rmse`", "metrics.`val/rmse`"}
     for part in (
         "params.`model`",
@@ -213,3 +215,15 @@ def test_folds_are_no_runs_but_numbers_of_one(logged: tuple[MlflowClient, list[R
     assert [each.step for each in curve] == list(range(1, int(run.data.metrics["rounds"]) + 1))
     (dataset,) = run.inputs.dataset_inputs
     assert dataset.tags[0].value == "cross-validation"
+
+
+def test_a_run_says_what_was_changed_since_the_last_commit(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert views.changed_parameters() == ""
+    Path("params.yaml").write_text("boosting: {shrinkage: 1.0, patience: 3}\nmodels: {2wl: {}}\n")
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init"], ["add", "."], [*who, "commit", "--message", "a"]):
+        subprocess.run(["git", *words], check=True, capture_output=True)
+    assert views.changed_parameters() == ""
+    Path("params.yaml").write_text("boosting: {shrinkage: 0.3, patience: 3}\nmodels: {_2wl: {patience: 9}}\n")
+    assert views.changed_parameters() == "boosting.shrinkage=0.3, models._2wl.patience=9"

@@ -12,6 +12,7 @@ import pytest
 from flows.local import runtime
 from tests.flows.user_table import asked, block, served
 from usboost.models import catalogue
+from usboost.table.demo import write_demo
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -34,7 +35,7 @@ def test_from_the_tutorials_table_to_an_answer_with_gaps(
         return done.stdout
 
     monkeypatch.chdir(tmp_path)
-    exec(block("tutorial.md", "python", "write_demo"), {})
+    write_demo(tmp_path / "parts", rows_train=200, rows_test=50, seed=0, split=False)
     run(block("tutorial.md", "sh", "flows.local.workspace"), tmp_path)
     workspace = tmp_path / "parts-run"
     page = (workspace / "reports/index.html").read_text()

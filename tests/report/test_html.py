@@ -269,7 +269,8 @@ def test_ties_are_said_and_so_is_a_model_worse_than_the_prior(tmp_path: Path) ->
     assert "Best by validation score: 2WL on CT" in text
     assert "3 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
     assert "worse than the prior’s: log-loss 1.8500 against 1.0986 on the test split." in text
-    assert "test log-loss above 1.0986: Baseline, 2WL and LightGBM on all." in text
+    assert "† Probabilities worse than the prior’s, test log-loss above 1.0986: Baseline (" in text
+    assert text.count("1.8500†") == 3
     text = Page(_page(tmp_path, ["ct"], ["1wl_s"], cards={"ct": card})).words
     assert "tie at" not in text and "worse than the prior" not in text
 
@@ -282,8 +283,8 @@ def test_the_verdict_compares_with_the_baseline_and_names_noise(tmp_path: Path) 
     text = Page(_page(tmp_path, ["ci_a"], models)).words
     first = text.split("Results on the test split")[0]
     assert "Selected on CI-A (validation F1 0.9100) 2WL test F1 0.9000" in first
-    assert "Baseline 0.5833, statistically significant" in first
-    assert "LightGBM on all 0.8833, within noise" in first
+    assert "Baseline 0.5833, significant" in first
+    assert "LightGBM on all 0.8833, not separated" in first
     for name in ("Baseline two-branch network", "2WL two-weak-learner boosting", "CI-A census income"):
         assert name in first
 

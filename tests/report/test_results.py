@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from tests.conftest import refuses
 from tests.report import DATASETS, MODELS, SEEDS, fit, write_cell, write_results, write_trace
 from usboost.report import paper
-from usboost.report.results import COLUMNS, collect, missing, profiles, read_trace, table3, write_csv
+from usboost.report.results import (
+    COLUMNS,
+    behind_prior,
+    collect,
+    missing,
+    profiles,
+    read_trace,
+    table3,
+    write_csv,
+)
 
 
 def _seed(seed: int, test: dict[str, float | None], **more: object) -> dict[str, object]:
@@ -195,3 +204,26 @@ def test_the_papers_tables() -> None:
     assert paper.improvement("ct", "1wl_s") == -7.04
     assert paper.improvement("ci_a", "1wl_s") is None and paper.improvement("ct", "baseline") is None
     assert [paper.metric_of(d) for d in paper.DATASETS] == ["f1"] * 4 + ["accuracy"]
+
+
+def test_a_model_that_is_behind_the_prior_is_told_why():
+    """The prior of two equal classes has a log-loss of .6931 on both splits."""
+    counts = {"classes": {"a": 10, "b": 10}}
+    card = {"splits": dict.fromkeys(("train", "val", "test"), counts)}
+    cells = {  # test and validation loss, best round, rounds
+        "2wl_fix": (0.9, 0.9, 100, 100),
+        "2wl": (0.9, 0.5, 3, 18),
+        "1wl_u": (0.9, 0.8, 1, 16),
+        "lgbm": (0.6, 0.6, 9, 9),
+        "prior": (0.7, 0.7, 1, 1),
+    }
+    rows = [
+        ("ct", model, 0, split, "log_loss", loss, best, rounds)
+        for model, (test, val, best, rounds) in cells.items()
+        for split, loss in (("test", test), ("val", val))
+    ]
+    names = ("dataset", "model", "seed", "split", "metric", "value", "best_round", "rounds")
+    why = behind_prior(pd.DataFrame(rows, columns=list(names)), card)
+    assert list(why) == ["2wl_fix", "2wl", "1wl_u"]
+    assert "settled" in why["2wl_fix"] and "below" in why["2wl"] and "at no round" in why["1wl_u"]
+    assert behind_prior(pd.DataFrame(rows, columns=list(names)), {}) == {}

@@ -262,6 +262,11 @@ def test_the_papers_backbones_are_trained_and_so_is_the_demos():
     for dataset, name in (("ct", "vgg16"), ("mi", "resnet50")):
         found = models.build("baseline", dataset, PAPER, seed=0).backbone
         assert (found.name, found.finetune) == (name, "all")
-    # the demo's drawn table is read by the demo's CNN, which random weights must not freeze
-    drawn = models.build("2wl", "user_table", LOADED, seed=0).learners["U"]
+    # the digits have MI's settings, and are read by the demo's CNN, which random weights must not freeze
+    drawn = models.build("2wl", "digits", LOADED, seed=0)
+    assert drawn.monitor == "risk_val" and drawn.shrinkage == LOADED.sizes.boosting.shrinkage
+    drawn = drawn.learners["U"]
     assert (drawn.backbone.name, drawn.backbone.finetune, drawn.hidden) == ("small_cnn", "all", (32,))
+    # the drawn table is read as `usboost fit` reads one
+    own = models.build("linear_trees", "user_table", LOADED, seed=0)
+    assert (own.backbone.name, own.backbone.finetune) == ("tf_efficientnet_lite0", "auto")

@@ -17,8 +17,8 @@ from usboost.report.results import read_trace
 
 ROOT = Path(__file__).parents[2]
 SCORES = {
-    0: {"val": {"f1": 0.5, "log_loss": 1.0}, "test": {"f1": 0.4, "auc": 0.9}},
-    1: {"val": {"f1": 0.7, "log_loss": 2.0}, "test": {"f1": 0.6, "auc": 0.8}},
+    0: {"val": {"f1": 0.7, "log_loss": 1.0}, "test": {"f1": 0.4, "log_loss": 1.7}},
+    1: {"val": {"f1": 0.5, "log_loss": 2.0}, "test": {"f1": 0.6, "log_loss": 1.9}},
 }
 
 
@@ -84,12 +84,19 @@ def test_metrics_are_means_over_the_seeds():
     add(0)
     add(1)
     results.write_metrics("ci_a", ["2wl", "lgbm"])
-    assert json.loads(Path("data/metrics/ci_a.json").read_text()) == {
-        "ci_a": {"2wl": {"val": {"f1": 0.6, "log_loss": 1.5}, "test": {"f1": 0.5}}}
-    }
-    assert results.metrics([{"scores": {"val": {"rmse": 2.0, "mae": 1.0, "r2": 0.5}}}]) == {
-        "val": {"rmse": 2.0, "r2": 0.5}
-    }
+    assert json.loads(Path("data/metrics/ci_a.json").read_text()) == {"2wl": pytest.approx(1.8)}
+    numbers = [{"scores": {"val": {"rmse": 1.0}, "test": {"rmse": rmse, "r2": 0.5}}} for rmse in (2.0, 4.0)]
+    assert results.test_loss(numbers) == 3.0
+    assert results.test_loss([{"scores": {"test": {"accuracy": 0.5}}}]) is None
+
+
+def test_the_best_of_each_dataset_stands_beside_the_prior_and_lightgbm():
+    add(0)
+    add(1, model="prior")
+    settings_ = settings.load(ROOT / "params.yaml")
+    head, line = results.best_fits(settings_)
+    assert head.split()[-3:] == ["RMSE", "prior", "LightGBM"] and head.index("prior") == line.index("1.9")
+    assert line.split()[0] == "CI-A" and line.split()[-3:] == ["1.7000", "1.9000", "–"]
 
 
 def test_curves_are_those_of_the_models_kind():

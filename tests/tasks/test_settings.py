@@ -99,3 +99,22 @@ def test_forms_offer_the_models_of_params_yaml_too(tmp_path):
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed))
     assert settings.model_names(tmp_path / "params.yaml")[-1] == "mine"
     assert "2wl" in settings.model_names(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("boosting.patiens", "boosting.patiens: no such key; .*did you mean 'patience'"),
+        ("profiles.demo.boosting.round", "boosting.round: no such key; .*did you mean 'rounds'"),
+        ("models.2wl.shrinkag", "models.2wl.shrinkag: no such key; did you mean 'shrinkage'"),
+    ],
+)
+def test_a_misspelt_key_is_told_what_is_meant(key, said):
+    document = yaml.safe_load(PARAMS.read_text())
+    *sections, last = key.split(".")
+    section = document
+    for name in sections:
+        section = section[name]
+    section[last] = 1
+    with pytest.raises(UsboostError, match=said):
+        settings.parse(document)

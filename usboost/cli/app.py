@@ -1,4 +1,4 @@
-"""The command `usboost`: fit, compare, tune, predict, report on a user's table, and export a model.
+"""The command `usboost`: fit, compare, tune, predict, report on a table; export; draw a demo.
 
 A command checks its arguments before it imports torch, so that help and error messages are quick.
 """
@@ -13,6 +13,7 @@ import typer
 
 from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
+from usboost.cli.demo import demo
 from usboost.cli.export import export
 from usboost.cli.fit import fit
 from usboost.cli.options import Command, with_options
@@ -54,7 +55,7 @@ def usboost(
             )
 
 
-for command in (fit, compare, tune, predict, report, export):
+for command in (fit, compare, tune, predict, report, export, demo):
     # each paragraph in one line, which the terminal breaks where it ends
     text = "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
     app.command(help=text, short_help=text.partition("\n")[0], cls=Command)(with_options(command))

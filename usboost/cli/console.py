@@ -55,9 +55,19 @@ def echo_command(words: str, command: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark on stderr."""
-    if not silent.get():
+    """Print a remark on stderr, above the progress bars that are on the screen."""
+    if silent.get():
+        return
+    if _SHOWN:
+        _SHOWN[-1].console.print(f"note: {text}", markup=False)
+    else:
         typer.echo(_lines(f"note: {text}", err=True), err=True)
+
+
+def begin(text: str) -> None:
+    """Say on a terminal what is begun, before what takes seconds to import or to read."""
+    if not silent.get() and sys.stderr.isatty():
+        typer.echo(f"{text} …", err=True)
 
 
 def as_flag(name: str, value: str = "") -> str:
@@ -114,10 +124,12 @@ def progress(what: str) -> Iterator[Bar]:
     hidden = silent.get() or not stderr.is_terminal
     with Bars(*columns, console=stderr, transient=True, disable=hidden) as bars:
         within = _OPEN.set((bars,))
+        _SHOWN.extend([] if hidden else [bars])
         try:
             yield Bar(bars, what, inner=False)
         finally:
             _OPEN.reset(within)
+            _SHOWN.clear()
 
 
 @contextmanager
@@ -142,7 +154,8 @@ def fitting(what: str) -> Iterator[Bar]:
         yield show
 
 
-_OPEN: ContextVar[tuple[Bars, ...]] = ContextVar("open", default=())  # the bars on the screen, if any
+_OPEN: ContextVar[tuple[Bars, ...]] = ContextVar("open", default=())  # the bars of this thread, if any
+_SHOWN: list[Bars] = []  # those on the screen, whose lines no thread may print over
 
 
 def console(err: bool = False) -> Console:

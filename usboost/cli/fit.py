@@ -16,6 +16,7 @@ from usboost.cli import options, tables
 from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
+from usboost.errors import UsboostError
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
 from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
@@ -97,7 +98,12 @@ def fit(
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
 
-        check_place(out, replace=force)
+        options.check_out(out)
+        try:
+            check_place(out, replace=force)
+        except UsboostError:
+            tables.check_columns(table, spec)  # a model that is there does not hide what is misspelt
+            raise
 
         def settings_of(name: str) -> dict[str, Any]:
             """Return the settings of a file, and what else was set."""
@@ -208,8 +214,29 @@ def echo_result(model: str, fitted: Fitted) -> None:
     if not getattr(fitted_model, "members", None):
         where = "the folds" if fitted.folds else "the validation rows"
         why = f"chosen on {where}, so these scores are optimistic"
-        echo(f"best round {fitted.best_round}, {why}")
+        start = getattr(fitted_model, "start_", None) is not None
+        alone = " (the linear start alone: no round made it better)" * (start and not fitted.best_round)
+        echo(f"best round {fitted.best_round}{alone}, {why}")
     if fitted.again:
         several = len(getattr(fitted_model, "weights_", ())) > 1
         what = "members are" if several else "the model is"
         echo(f"{what} fitted again to all of these rows; the scores are from before this final refit")
+    if card.prior and not card.weight:
+        echo(beside_prior(fitted))
+
+
+def beside_prior(fitted: Fitted) -> str:
+    """Say how good the scores are beside those of the classes' shares, or of the mean, for every row."""
+    import numpy as np
+
+    from usboost.evaluation.task import TASKS
+
+    card, n = fitted.bundle.card, len(fitted.labels)
+    same = np.tile(card.prior, (n, 1)) if card.classes else np.full(n, card.prior[0])
+    prior = TASKS[card.task].score(fitted.labels, same)
+    loss, who = ("log-loss", "the classes' shares alone") if card.classes else ("RMSE", "the mean alone")
+    key = "log_loss" if card.classes else "rmse"
+    mine, theirs = fitted.scores[key], prior[key]
+    if mine >= theirs:
+        return f"{loss} {mine:.4f} against {theirs:.4f} of {who}: no better, so it has learnt nothing here"
+    return f"{loss} {mine:.4f} against {theirs:.4f} of {who}: {1 - mine / theirs:.0%} less"

@@ -6,6 +6,7 @@ Help lists options in groups, as wide as the terminal; rare ones with ``--help-a
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -278,6 +279,17 @@ def check_compared(by: str | None, out: Path | None, what: str) -> None:
         check_metric(by, tuple(each for scores in RANKING.values() for each in scores))
     if out is not None and out.exists() and not out.is_dir():
         raise UsboostError(f"{out} is a file; name a folder for the {what}")
+    if out is not None:
+        check_out(out)
+
+
+def check_out(out: Path, file: bool = False) -> None:
+    """Refuse a place that cannot be written before anything takes time; of a file also a missing folder."""
+    if file and not out.parent.exists():
+        raise UsboostError(f"there is no folder {out.parent}; make it, or name another --out")
+    place = next(each for each in (out, *out.absolute().parents) if each.exists())
+    if not (place.is_dir() or place == out) or not os.access(place, os.W_OK):
+        raise UsboostError(f"{out} cannot be written: {place} is a file or not yours; name another --out")
 
 
 def names_of(models: Sequence[str] | None, table: UserTable, others: Collection[str] = ()) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from usboost.cli import options, tables
-from usboost.cli.console import echo, exit_on_error, note, progress
+from usboost.cli.console import begin, echo, exit_on_error, note, progress
 from usboost.files.registry import import_parts
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def _loaded(model: Path, table: Path, imports: list[str] | None) -> Bundle:
     from usboost.table.source import TableFile
 
     TableFile.open(table)  # refuses what is no table, before the model is loaded
+    begin(f"loading {model}")
     import_parts(imports or (), Path())
     return bundle.load(model)
 
@@ -60,6 +61,7 @@ def predict(
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
+        options.check_out(out, file=True)
         loaded = _loaded(model, table, imports)
         from usboost.fit.predict import predict as predict_table
 
@@ -106,6 +108,7 @@ def report(
 ) -> None:
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
+        options.check_out(out, file=True)
         loaded = _loaded(model, table, imports)
         from usboost.report.model_page import write_report
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from usboost.cli.console import console, note, progress, silent
+from usboost.cli.console import begin, console, note, progress, silent
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -26,11 +26,19 @@ def read(path: Path, spec: TableSpec) -> UserTable:
     from usboost.table.shards import read_shard
     from usboost.table.user_table import read_table
 
+    begin(f"reading {path}")
     with progress("reading images") as show:
         table = (read_shard if world().count > 1 else read_table)(path, spec, progress=show)
     for each in notes_of_images(int(world().sum(len(table))), table.without):
         note(each)
     return table
+
+
+def check_columns(path: Path, spec: TableSpec) -> None:
+    """Refuse a table that is not there, or lacks a column that is named, before its rows are read."""
+    from usboost.table.source import TableFile, require
+
+    require(TableFile.open(path), [*spec.named, *spec.drop, *spec.categorical, *spec.text])
 
 
 def show(table: UserTable) -> None:
@@ -58,6 +66,7 @@ def show(table: UserTable) -> None:
     stderr.print(shown)
     if len(schema.columns) > _SHOWN:
         stderr.print(f"and {len(schema.columns) - _SHOWN:,} more columns")
+    begin("loading what fits the models")
 
 
 def show_slices(by_column: str, table: Mapping[str, Any]) -> None:

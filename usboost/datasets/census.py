@@ -24,7 +24,7 @@ import pyarrow as pa
 from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.datasets.sampling import stratified_sample
-from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, read_demo, sha256
+from usboost.datasets.sources import RemoteFile, digests, is_finite, lines_of, parse_csv, read_demo
 from usboost.datasets.store import LABEL, Prepared, describe
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
@@ -231,7 +231,7 @@ def prepare(
         profile=profile,
         seed=seed,
         columns=columns,
-        sources={Path(path).name: sha256(path) for path in (train, test)},
+        sources=digests([Path(train), Path(test)], DEMO if profile == "demo" else None),
         **more,
     )
     return Prepared(splits, views, list(CLASSES), card)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from usboost.data.progress import Progress
 from usboost.datasets import image_store, shapes
 from usboost.datasets.sampling import stratified_sample, switch_labels
-from usboost.datasets.sources import RemoteFile, is_finite, lines_of, parse_csv, read_demo, sha256
+from usboost.datasets.sources import RemoteFile, digests, is_finite, lines_of, parse_csv, read_demo
 from usboost.datasets.store import CLEAN, LABEL, Prepared, describe
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import stream
@@ -164,7 +164,7 @@ def prepare(
         profile=profile,
         seed=seed,
         columns=columns,
-        sources={path.name: sha256(path)},
+        sources=digests([path], DEMO if profile == "demo" else None),
         images=image_store.entry(
             image_size,
             1,

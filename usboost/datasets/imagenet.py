@@ -43,6 +43,8 @@ CLASSES = ("dog", "feline, primate, reptile or bird")
 DIGITS = {"digit 0 to 4": 0, "digit 5 to 9": 1}
 """The groups of the demo's images (see `write_demo`), which stand in for the animals."""
 
+DIGITS_FILE = "scikit-learn-digits.zip"
+
 SIDE = 32
 """Height and width of a demo's image in pixels: the digits' 8 x 8, each a block of 4 x 4."""
 
@@ -63,6 +65,7 @@ def prepare(
     profile: str,
     size: int | None = None,
     dog_share: float | None = None,
+    dataset: str = "mi",
     limits: Mapping[str, int] | None = None,
     work: Path,
     workers: int = 1,
@@ -87,6 +90,7 @@ def prepare(
     profile : "demo" or "paper"; only noted in the card.
     size : height and width of the images in pixels; by default the source's own, see `image_folders.side`.
     dog_share : the share of class 0 in each split, to a hundredth. By default all images are taken.
+    dataset : its name in the card; "digits" where `write_demo`'s stand in for the animals.
     limits : how many of these rows of a split to take at random, with the synsets' shares; all by default.
     work, workers, progress : of `image_encoding.write_shards`; an interrupted preparation resumes there.
     """
@@ -150,7 +154,11 @@ def prepare(
     views = {"S": list(COLUMNS)}
     columns: dict[str, dict[str, Any]] = {
         **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
-        "wnid": {"view": None, "kind": "nominal", "why": "synset of the image"},
+        "wnid": {
+            "view": None,
+            "kind": "nominal",
+            "why": "digit of the image" if digits else "synset of the image",
+        },
         "file": {"view": None, "kind": "text", "why": "where the image is from"},
         LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
         CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
@@ -160,7 +168,7 @@ def prepare(
         splits,
         views,
         names,
-        dataset="mi",
+        dataset=dataset,
         profile=profile,
         seed=seed,
         columns=columns,
@@ -168,9 +176,11 @@ def prepare(
         images=image_store.entry(
             size, 3, encoding=encoding(size), how="shorter side scaled to the size, centre cropped"
         ),
-        images_from="scikit-learn digits stand in for ImageNet" if digits else f"ImageNet; groups: {origin}",
+        images_from="scikit-learn's handwritten digits" if digits else f"ImageNet; groups: {origin}",
         synsets=groups,
-        halves="val and test are halves of the validation folder, since the paper had no test set beside it",
+        halves="val and test are halves of the images that are not for training"
+        if digits
+        else "val and test are halves of the validation folder, since the paper had no test set beside it",
         structured={"rule": "w·x > 0 in class 0, < 0 in class 1", "w": w.tolist()},
         noise={"rate": NOISE, "why": "labels of each split switched at random, after x_S was drawn"},
         rows={"found": sizes, "taken": {split: len(frame) for split, frame in splits.items()}},
@@ -227,7 +237,7 @@ def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
 
 
 def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
-    """Write a small stand-in for Tiny ImageNet: ``tiny-imagenet-200.zip`` and ``index.csv``.
+    """Write a small stand-in for Tiny ImageNet, in its form: `DIGITS_FILE` and ``index.csv``.
 
     The images are scikit-learn's digits 0..9, which are the synsets n90000000..n90000009. There are 1797 of
     them: when more are asked for, all are used, in the same proportion. The validation folder has twice
@@ -252,10 +262,10 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(folder / FILES[0].name, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(folder / DIGITS_FILE, "w", zipfile.ZIP_STORED) as archive:
 
         def add(path: str, data: bytes) -> None:  # with a fixed date, for equal bytes
-            member = zipfile.ZipInfo(f"tiny-imagenet-200/{path}", date_time=(1980, 1, 1, 0, 0, 0))
+            member = zipfile.ZipInfo(f"digits/{path}", date_time=(1980, 1, 1, 0, 0, 0))
             archive.writestr(member, data)
 
         for k in order[:n_train]:

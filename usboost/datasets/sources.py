@@ -37,6 +37,11 @@ def read_demo(path: Path) -> pd.DataFrame:
     return pd.read_parquet(path)
 
 
+def digests(files: Sequence[Path], demo: Path | None = None) -> dict[str, str]:
+    """Return the digests of raw files by name; `demo` is the small file whose rows they hold, if any."""
+    return {f"{file.name}, rows of {demo.name}" if demo else file.name: sha256(file) for file in files}
+
+
 @dataclass(frozen=True)
 class RemoteFile:
     """One raw file of a source.

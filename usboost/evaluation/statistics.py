@@ -111,6 +111,16 @@ def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) ->
     return float(t), float(2 * stats.t.sf(abs(t), len(d) - 1))
 
 
+def sign_test(first: int, second: int) -> float:
+    """Return the two-sided p-value of so many rows that only one model has right, and only another.
+
+    McNemar's exact test: were they alike, such a row would be the one's as often as the other's.
+    """
+    from scipy import stats  # not for those who only need means
+
+    return float(stats.binomtest(first, first + second).pvalue) if first + second else 1.0
+
+
 def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return Holm's adjusted p-values of a family of tests, in the order given.
 

@@ -19,7 +19,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.data.progress import Progress, Running
 from usboost.evaluation.ranking import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
-from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm
+from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm, sign_test
 from usboost.evaluation.task import TASKS, Slice, score_slices
 from usboost.fit.evaluate import Build, Embedded, FitData, evaluate, failure, folds_of, in_threads, weights_of
 from usboost.fit.record import Record, Records
@@ -37,6 +37,8 @@ class ModelStanding:
     difference : the mean difference from the best, by the score that the models are ranked by.
     p, p_holm : two-sided p-value of the corrected t-test, and Holm's over all models but the best; NaN where
         there is one fold.
+    pairs : rows that only the best answers rightly, and only this one, in the first repeat; of classes.
+    p_rows : of these rows, by `sign_test` and Holm: whether so many are chance, these models being given.
     """
 
     model: str
@@ -45,6 +47,8 @@ class ModelStanding:
     difference: float
     p: float
     p_holm: float
+    pairs: tuple[int, int] = (0, 0)
+    p_rows: float = 1.0
 
     @property
     def within_noise(self) -> bool:
@@ -66,6 +70,7 @@ class Comparison:
     interrupted : whether it was.
     kept : how many fits were finished in an earlier run.
     slices : by model the scores by the groups of a column, if that was asked for, best model first.
+    wrong : by model whether each row of the first repeat was answered wrongly, bool (n,); of classes.
     """
 
     scores: pd.DataFrame
@@ -76,6 +81,7 @@ class Comparison:
     interrupted: bool = False
     kept: int = 0
     slices: Mapping[str, Sequence[Slice]] = field(default_factory=dict)
+    wrong: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def parts(self) -> int:
@@ -109,6 +115,11 @@ class Comparison:
         else:  # nothing is known of how the scores vary
             tests = [float("nan")] * (len(order) - 1)
         adjusted = [1.0, *holm(tests)]
+        pairs = [(0, 0)] * len(order)
+        if self.wrong.keys() >= set(order):
+            first, *rest = (self.wrong[name] for name in order)
+            pairs[1:] = [(int((each & ~first).sum()), int((first & ~each).sum())) for each in rest]
+        by_rows = [1.0, *holm([sign_test(*each) for each in pairs[1:]])]
         columns = [*self.metrics, "seconds"]
         groups = ranked.groupby("model")[columns]
         means, spreads = groups.mean(), groups.std(ddof=1)
@@ -120,6 +131,8 @@ class Comparison:
                 float((table[name] - table[best]).mean()),
                 1.0 if name == best else float(tests[k - 1]),
                 float(adjusted[k]),
+                pairs[k],
+                float(by_rows[k]),
             )
             for k, name in enumerate(order)
         ]
@@ -197,7 +210,8 @@ def compare(
             rows = {"rows_train": len(fold.train) + len(fold.val), "rows_test": len(fold.test)}
             row = {"repeat": fold.repeat, "fold": fold.fold, **rows, **result.scores}
             predicted = None if slices is None else result.predicted
-            found = Record({**row, "seconds": result.seconds}, predicted)
+            wrong = result.predicted.argmax(axis=1) != table.labels[fold.test] if table.classes else None
+            found = Record({**row, "seconds": result.seconds}, predicted, wrong)
             records.add(key, name, found)
         pace.ended(name, found.row["seconds"])
         return found
@@ -234,12 +248,20 @@ def compare(
     whole = dict.fromkeys(columns[1:5], np.int64)  # kept ones are read as floats
     scores = pd.DataFrame(rows, columns=columns).astype(whole)
     comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, records.found)
-    if slices is None or interrupted:
+    if interrupted:
+        return comparison
+    # in the first repeat each row is in one fold at most
+    first = {
+        model: [k for k in sorted(ended) if tasks[k][0] == model and parts[tasks[k][1]].repeat == 1]
+        for model in comparison.models
+    }
+    if table.classes:
+        wrong = {model: np.concatenate([ended[k].wrong for k in own]) for model, own in first.items()}
+        comparison = replace(comparison, wrong=wrong)
+    if slices is None:
         return comparison
     by_model = {}
-    for model in comparison.models:
-        # in the first repeat each row is in one fold at most
-        own = [k for k in ended if tasks[k][0] == model and parts[tasks[k][1]].repeat == 1]
+    for model, own in first.items():
         tested = np.concatenate([parts[tasks[k][1]].test for k in own])
         order = np.argsort(tested)
         tested, predicted = tested[order], np.concatenate([ended[k].predicted for k in own])[order]

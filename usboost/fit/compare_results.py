@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +49,12 @@ def cells(comparison: Comparison) -> list[Row]:
         difference = sign + number(abs(each.difference))
         if np.isnan(each.p_holm):
             return f"not tested ({difference})"
-        noise = "within noise" if each.within_noise else "worse"
-        return f"{noise} ({difference}, p {p_value(each.p_holm)})"
+        ground = f"{difference}, p {p_value(each.p_holm)}"
+        if not each.within_noise:
+            return f"worse ({ground})"
+        lost, won = each.pairs
+        rows = f"; but {lost:,} rows lost, {won:,} won" if each.p_rows < LEVEL else ""
+        return f"not separated by {comparison.parts} folds ({ground}{rows})"
 
     rows = [
         {
@@ -80,10 +85,17 @@ def notes(comparison: Comparison) -> list[str]:
     ]
     if len(standings) > 1 and parts > 1:
         lines.append(
-            "Within noise: the difference from the best is not significant at "
-            f"{LEVEL:.0%}, two-sided, by the corrected resampled t-test of Nadeau and Bengio; p is Holm's, "
-            f"over {len(standings) - 1} comparison{'s' * (len(standings) > 2)}."
+            f"Not separated: the folds' differences from the best are not significant at {LEVEL:.0%}, "
+            "two-sided, by the corrected resampled t-test of Nadeau and Bengio, which allows for another "
+            f"training of both; p is Holm's, over {len(standings) - 1} "
+            f"comparison{'s' * (len(standings) > 2)}."
         )
+        if any(each.within_noise and each.p_rows < LEVEL for each in standings):
+            lines.append(
+                "Rows lost: those of the first repeat that only the best answers rightly; won: only this "
+                "one. Where they are named, the models as trained here differ by more than chance (McNemar's "
+                "exact test, Holm's p); the folds do not show that they would when trained on other rows."
+            )
         lines.append(
             f"The best of {len(standings)} was chosen on these same folds, so its score is optimistic. "
             f"Use more `repeats` to detect small differences, and new rows for an unbiased score."
@@ -124,6 +136,8 @@ def _narrower(rows: list[Row], comparison: Comparison) -> Iterator[list[Row]]:
         p = rest.rstrip(")").partition(", ")[2]
         return f"{verdict}, {p}" if p else verdict
 
+    yield rows
+    rows = changed([VERDICT], lambda cell: re.sub(r" by \d+ folds|; but [^)]*", "", cell))
     yield rows
     for keys in (["seconds"], others):
         rows = changed(keys, lambda cell: cell.partition(" ±")[0])
@@ -288,9 +302,9 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     text = f"{best.model} is best, {metric_name(by)} {number(best.mean[by])}"
     measured = [each for each in others if each.model in MEASURES]
     if tested and (beaten := [each.model for each in measured if not each.within_noise]):
-        text += f"; better than {_listed(beaten)} beyond noise"
+        text += f"; better than {_listed(beaten)}"
     if tested and (close := [each.model for each in measured if each.within_noise]):
-        text += f"; within noise of {_listed(close)}"
+        text += f"; not separated from {_listed(close)} by {comparison.parts} folds"
     lines = [f"{text}."]
     if tested:
         lines += _images(standings, inputs, by)
@@ -313,7 +327,7 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     took, less = best.mean["seconds"], fastest.mean["seconds"]
     if tested and took > max(1.0, _FASTER * less):  # else nobody cares
         lines.append(
-            f"{fastest.model} is within noise of the best and fits in {less:.1f} s instead of {took:.1f} s."
+            f"{fastest.model} is not separated from the best and fits in {less:.1f} s, not {took:.1f} s."
         )
     return lines
 
@@ -332,7 +346,7 @@ def _images(standings: Sequence[ModelStanding], inputs: Mapping[str, Inputs], by
         f"{second.model}, the best of the columns alone, {number(second.mean[by])}"
     )
     if worse.within_noise or standings[0] not in (first, second):
-        return [f"Images: no difference beyond noise. {scores}."]
+        return [f"Images: no difference that these folds show. {scores}."]
     helped = "Images help" if worse is second else "Images do harm"
     return [f"{helped}: {scores} (p {p_value(worse.p_holm)})."]
 

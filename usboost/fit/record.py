@@ -40,11 +40,12 @@ _CODE = ("usboost.fit.evaluate", "usboost.evaluation.metrics")
 class Record:
     """The result of a finished fit: its row of scores, seconds, and predictions of the rows that judge it.
 
-    The latter are None where nobody keeps them.
+    The latter are None where nobody keeps them. Of classes, `wrong` says which rows were answered wrongly.
     """
 
     row: dict[str, float]
     predicted: np.ndarray | None = None
+    wrong: np.ndarray | None = None
 
 
 class Records:
@@ -98,6 +99,8 @@ class Records:
         document: dict[str, Any] = {"model": model, "row": found.row}
         if self._predictions and found.predicted is not None:
             document["predicted"] = found.predicted.tolist()
+        if found.wrong is not None:
+            document["wrong"] = np.flatnonzero(found.wrong).tolist()
         if self._store is not None:
             self._store.put_json(key, document)
 
@@ -109,7 +112,8 @@ class Records:
         predicted = None if kept is None else np.array(kept, dtype=np.float64)
         if predicted is not None and len(predicted) != row["rows_test"]:
             raise UsboostError("its predictions are not those of the test rows")
-        return Record(row, predicted)
+        at, tested = document.get("wrong"), np.arange(int(row["rows_test"]))
+        return Record(row, predicted, None if at is None else np.isin(tested, at))
 
 
 def rows_digest(parts: Iterable[np.ndarray]) -> str:

@@ -47,6 +47,9 @@ _ENTRIES = (
         compared=True,
         part=("gbm", "GBM alone"),
         line=LineStyle("#cc8a00", "D"),
+        caveat="The published features are leaf values of a GBM that has the same training rows. Where these "
+        "are few, or the columns say little, it has learnt their labels by heart, and the network relies on "
+        "that. Features made in folds do not: features: out_of_fold.",
     ),
     Entry(
         "2wl",

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from usboost.datasets.store import task_of
 from usboost.evaluation import ranking
-from usboost.evaluation.ranking import f1_of
+from usboost.evaluation.ranking import f1_of, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
@@ -24,6 +24,7 @@ from usboost.report.inspection import FOLDER as INSPECTION
 from usboost.report.inspection import read as read_inspection
 from usboost.report.inspection import sample_images
 from usboost.report.results import (
+    behind_prior,
     collect,
     dataset_name,
     missing,
@@ -65,19 +66,25 @@ def write_pages(
     prepared : folder with ``<dataset>/card.json``.
     out : folder to write into; made if need be.
     datasets, models : what the report is about; cells without scores are named on the page.
-    cells : (dataset, model) pairs of the other two papers, in a section of their own.
+    cells : further (dataset, model) pairs: a user's table that has models of its own, and those of the other
+        two papers, in a section of their own.
     origins : by (dataset, model, seed), what made a fit's scores.
     """
     results, prepared, out = Path(results), Path(prepared), Path(out)
-    datasets = list(dict.fromkeys(datasets))
-    frame = collect(results, datasets, models)
+    of_own = [m for d, m in cells if d == USER_TABLE]
+    cells = [(d, m) for d, m in cells if d != USER_TABLE]
+    datasets = list(dict.fromkeys([*([USER_TABLE] if of_own else []), *datasets]))
+    frame = collect(results, datasets, [*models, *of_own])
     cards = {d: card for d in datasets if (card := blocks.read_card(prepared / d / "card.json")) is not None}
     own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
     pngs, pages = dict[str, bytes](), dict[str, str]()
-    for part, further, name in ((own, (), INDEX), (others, cells, PAPER if own else INDEX)):
+    for part, fitted, further, name in (
+        (own, of_own or models, (), INDEX),
+        (others, models, cells, PAPER if own else INDEX),
+    ):
         if not part and not further:
             continue
-        trained = {d: list(models) for d in part}
+        trained = {d: list(fitted) for d in part}
         for d, m in further:
             trained.setdefault(d, []).append(m)
         inspections: dict[str, dict[str, Any]] = {}
@@ -91,11 +98,11 @@ def write_pages(
             frame[frame["dataset"].isin(part)],
             results,
             part,
-            models,
+            fitted,
             further,
             cards={d: cards[d] for d in part if d in cards},
             images={d: shown for d in part if (shown := sample_images(prepared / d, cards.get(d, {})))},
-            drawings=_drawn(results, part, models, cards, pngs),
+            drawings=_drawn(results, part, fitted, cards, pngs),
             inspections=inspections,
             origins={key: each for key, each in (origins or {}).items() if (key[0] in own) == (part == own)},
             other_page=(PAPER if part == own else INDEX) if own and (others or cells) else None,
@@ -153,20 +160,17 @@ def render(data: ReportData) -> str:
     rows = read_rows(results, dataset, best.model, best.seed) if best else None
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
-    prior, tie, warning, worse = ranking.prior_log_loss(card, "test"), "", "", list[str]()
+    prior, tie, warning = ranking.prior_log_loss(card, "test"), "", ""
     if best is not None:
         tie = ranking.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric])
         test = {name: value for name, (value, *_) in best.test.items()}
         warning = ranking.probability_note(best.val, test, card)
-        losses = {each.model: each.test["log_loss"][0] for each in fits if "log_loss" in each.test}
-        losses.pop(catalogue.PRIOR, None)  # it is no worse than itself, whatever its own last digits
-        worse = [m for m, loss in losses.items() if prior and ranking.worse_than_prior(loss, prior)]
     # whether images help is one question, asked of one difference: its p-value is not adjusted for others
     alone = next((each for each in fits[1:] if each.model in catalogue.WITHOUT_IMAGES), None)
     verdict = None
     if alone is not None and alone.difference is not None and alone.p is not None:
         sign = "Images help" if alone.difference[0] > 0 else "Images do harm"
-        verdict = alone, sign if alone.p < LEVEL else "Images: no difference beyond noise"
+        verdict = alone, sign if alone.p < LEVEL else "Images: no difference that these rows show"
     clear = {e.model: e.difference[0] for e in fits if e.difference is not None and not e.within_noise}
     given = {
         "fits": fits,
@@ -186,8 +190,8 @@ def render(data: ReportData) -> str:
         alone=verdict if "images" in card else None,
         behind=[model for model, lead in clear.items() if lead > 0],
         ahead=[model for model, lead in clear.items() if lead < 0],
-        worse=worse,
-        prior=prior,
+        worse=behind_prior(frame, card),
+        prior=prior and number(prior),
         # where the test rows lack a class
         no_auc=bool(fits) and all(np.isnan(each.test.get("auc", (0.0,))[0]) for each in fits),
         f1=f1_of(classes) if len(classes) > 1 else "that of the label",
@@ -217,7 +221,7 @@ def render(data: ReportData) -> str:
         Section("next", "Next", following, "Next"),
     ]
     tabs = Markup('<b>Your data</b><a href="{}">The paper</a>').format(data.other_page)
-    title = f"Your data: predicting {label}" + (f": {DEMO}" if profile == "demo" else "")
+    title = f"A drawn table: predicting {label}" if profile == "demo" else f"Your data: predicting {label}"
     return blocks.page(title, intro, sections, html("made_from", rows=True), tabs if data.other_page else "")
 
 

@@ -26,6 +26,7 @@ from usboost.report.blocks import DEMO, ReportData, Section, html, signed
 from usboost.report.figures import place, to_svg
 from usboost.report.results import (
     DATASET_ABOUT,
+    behind_prior,
     chosen,
     dataset_name,
     leads_of,
@@ -222,7 +223,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
         part, card = frame[frame["dataset"] == dataset], cards.get(dataset, {})
         if part.empty:
             continue
-        prior, worse = ranking.prior_log_loss(card, "test"), list[str]()
+        prior, worse = ranking.prior_log_loss(card, "test"), behind_prior(part, card)
         metrics = list(part.loc[part["split"] == "test", "metric"].unique())
         columns = {metric: metric_name(metric) for metric in metrics}
         classes = card.get("classes")
@@ -234,10 +235,8 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
         for metric in metrics:
             for row in table3(part, "test", metric).itertuples():
                 if row.value_seeds:
-                    cells[row.model][metric] = (number(row.value_mean), _spread(row.value_std, 4))
-                    behind = metric == "log_loss" and row.model != catalogue.PRIOR and prior
-                    if behind and ranking.worse_than_prior(row.value_mean, behind):
-                        worse.append(row.model)
+                    mark = "†" * (metric == "log_loss" and row.model in worse)
+                    cells[row.model][metric] = (number(row.value_mean) + mark, _spread(row.value_std, 4))
         fits = part.drop_duplicates(["model", "seed"]).groupby("model", sort=False)
         for row in fits[["best_round", "rounds", "fit_seconds"]].mean().itertuples():
             if not pd.isna(row.rounds):

@@ -21,19 +21,19 @@ CLASSES = ("mixed", "wedges", "plates")
 _SIDE = 48
 
 
-def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> None:
+def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int, split: bool = True) -> None:
     """Write ``table.csv`` and a folder ``images`` of PNG files; equal arguments write equal bytes.
 
     The table has the columns ``weight`` and ``hardness`` (numbers, some missing), ``colour`` and ``line``
     (categories, some missing), ``image`` (path), ``split`` and ``batch``, the label: which of three kinds of
-    shapes the image shows. Val and test have `rows_test` rows each. Raises UsboostError if either number is
-    under 3.
+    shapes the image shows. Val and test have `rows_test` rows each. `split`: whether the table says which.
+    Raises UsboostError if either number is under 3.
     """
     if min(rows_train, rows_test) < 3:
         raise UsboostError(f"rows_train {rows_train} and rows_test {rows_test} must be 3 or more")
     rng = np.random.default_rng(stream(seed, 0))
-    split = np.repeat(["train", "val", "test"], [rows_train, rows_test, rows_test])
-    n = len(split)
+    parts = np.repeat(["train", "val", "test"], [rows_train, rows_test, rows_test])
+    n = len(parts)
     # Every split holds all classes.
     k = np.arange(n) % 3
     weight = rng.normal(np.array([50, 44, 57])[k], 9)
@@ -55,8 +55,9 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
             "hardness": hardness.round(3),
             "colour": np.where(rng.random(n) < 0.05, "", colour),
             "line": rng.choice(["A", "B", "C"], n),
-            SPLIT: split,
+            SPLIT: parts,
             LABEL: np.array(CLASSES)[k],
         }
     )
+    table = table if split else table.drop(columns=SPLIT)
     table.to_csv(folder / TABLE, index=False, lineterminator="\n")

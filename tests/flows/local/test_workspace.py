@@ -36,7 +36,7 @@ def test_a_paper_workspace(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", ["boosting.patience=60", "images.backbone=vgg16", "++models={2wl: {shrinkage: 0.3}}"]
+    "change", ["boosting.patience=60", "images.backbone=vgg16", "+models._2wl.shrinkage=0.3"]
 )
 def test_dvc_changes_only_what_is_set(tmp_path, change):
     """`dvc exp run -S` writes params.yaml anew: it is kept as DVC writes it."""
@@ -46,6 +46,8 @@ def test_dvc_changes_only_what_is_set(tmp_path, change):
     after = (tmp_path / "params.yaml").read_text()
     changed = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[0] in "+-"]
     assert 0 < len(changed) <= 4, changed
+    found = settings.load(tmp_path / "params.yaml")
+    assert found.model("2wl").changes.get("shrinkage") == (0.3 if "_2wl" in change else None)
 
 
 def test_a_workspaces_files_are_its_own(tmp_path, capsys):
@@ -215,20 +217,20 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     made = Workspace(clone.folder / "workspace", tmp_path / "clone/.usboost")
     made.environment = clone.environment
     assert made.run("git", "status", "--porcelain").stdout == ""
-    made.run("dvc", "exp", "run", "--quiet", "-S", "+models={2wl: {shrinkage: 0.3}}")
+    made.run("dvc", "exp", "run", "--quiet", "-S", "+models._2wl.shrinkage=0.3")
     assert clone.run("git", "status", "--porcelain").stdout == ""
     changed = json.loads(made.run("dvc", "params", "diff", "--json").stdout)
-    assert changed == {"params.yaml": {"models.2wl.shrinkage": {"old": None, "new": 0.3}}}
+    assert changed == {"params.yaml": {"models._2wl.shrinkage": {"old": None, "new": 0.3}}}
     scored = json.loads(made.run("dvc", "metrics", "diff", "--json").stdout)
     scored = scored.get("diff", scored)
     assert set(scored) == {"data/metrics/ci_b.json"}
-    assert "ci_b.2wl.test.log_loss" in scored["data/metrics/ci_b.json"]
+    assert "2wl" in scored["data/metrics/ci_b.json"]
     drawn = json.loads(made.run("dvc", "plots", "diff", "--json").stdout)["data"]
     (steps,) = drawn["reports/curves/epsilon/ci_b-2wl.csv"]
     assert {"HEAD", "workspace"} <= set(steps["revisions"])
 
     again = clone.run("make", *installed, "run")  # which keeps what the experiment has set
     assert "keeps its own params.yaml, other than the checkout's" in again.stdout
-    assert yaml.safe_load((made.folder / "params.yaml").read_text())["models"]["2wl"] == {"shrinkage": 0.3}
+    assert yaml.safe_load((made.folder / "params.yaml").read_text())["models"]["_2wl"] == {"shrinkage": 0.3}
     assert made.run("git", "status", "--porcelain").stdout == ""
     assert "CI-B" in again.stdout and "log-loss" in again.stdout

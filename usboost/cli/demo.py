@@ -1,0 +1,31 @@
+"""``usboost demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from usboost.cli.console import echo, echo_command, exit_on_error
+from usboost.errors import UsboostError
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write into.")] = Path("parts"),
+) -> None:
+    """Draw a small table with photos, to try the other commands on.
+
+    300 machine parts on white, from three batches. The batch shows in the photo, and a little in weight,
+    hardness and colour.
+    """
+    with exit_on_error():
+        # imported late, so that mistakes are reported at once
+        from usboost.table.demo import IMAGE, LABEL, TABLE, write_demo
+
+        table = folder / TABLE
+        if table.exists():
+            raise UsboostError(f"{table} is there already; give another folder")
+        write_demo(folder, rows_train=200, rows_test=50, seed=0, split=False)
+        echo(f"written {table}, 300 rows, and their images in {folder / 'images'}")
+        echo_command("Next:", f"usboost fit {table} --label {LABEL} --image {IMAGE}")
