@@ -1,0 +1,174 @@
+"""A quick model of a table's rows: what a grouping is worth to it, and which labels it does not believe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from usboost.errors import UsboostError
+from usboost.evaluation.folds import Related, Split, inner_folds
+from usboost.table.user_table import UserTable
+
+FOLDS, ROWS = 5, 4000
+"""Of the quick model; of more rows so many, in whole groups, are drawn for a comparison of folds."""
+
+MOST = 50
+"""Labels that are said to look wrong."""
+
+_TREES, _AXES = 60, 64
+_WRONG, _SHARE = 0.1, 0.005  # probability of a label that looks wrong; share of such rows that needs no word
+
+
+@dataclass(frozen=True)
+class Flattery:
+    """Scores of the quick model by random folds, and by folds that keep groups together.
+
+    Attributes
+    ----------
+    score : "accuracy" or "R²"; random, together : the two.
+    low, high : 95 % interval of their difference, over the groups.
+    worse : by how much more the loss is with groups together, in losses of a constant; z : in standard errors.
+    """
+
+    score: str
+    random: float
+    together: float
+    low: float
+    high: float
+    worse: float
+    z: float
+
+    def __str__(self) -> str:
+        both = f"{self.score} {self.random:.3f}; with these rows together {self.together:.3f}"
+        return f"a quick model by random folds: {both} (less by {self.low:.3f} to {self.high:.3f})"
+
+
+def matrix_of(table: UserTable, images: list[np.ndarray]) -> np.ndarray:
+    """Return what the quick model reads: columns, and axes of the images, float32 (n, p)."""
+    found = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
+    return np.concatenate([found, *(units[:, :_AXES] for units in images)], axis=1)
+
+
+def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray:
+    """Predict each row by a fit to the other folds: float64 (n, M), or (n,); NaN for rows in none."""
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    is_number = y.dtype.kind == "f"
+    out = np.full(len(y) if is_number else (len(y), int(y.max()) + 1), np.nan)
+    for train, held in splits:
+        made = (ExtraTreesRegressor if is_number else ExtraTreesClassifier)(_TREES, random_state=0, n_jobs=-1)
+        made.fit(x[train], y[train])
+        if is_number:
+            out[held] = made.predict(x[held])
+        else:
+            out[held] = 0.0
+            out[np.ix_(held, made.classes_)] = made.predict_proba(x[held])
+    return out
+
+
+def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None:
+    """Score the quick model by both kinds of folds; None where groups cannot be held out.
+
+    `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,).
+    """
+    order = np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]
+    rows = np.sort(np.argsort(order, kind="stable")[:ROWS])
+    x, y, codes = x[rows], y[rows], np.unique(codes[rows], return_inverse=True)[1]
+    y = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+    try:
+        by_group = inner_folds(y, FOLDS, 0, Related(groups=codes))
+        random = inner_folds(y, FOLDS, 0)
+    except UsboostError:
+        return None
+    predicted = [out_of_fold(x, y, splits) for splits in (random, by_group)]
+    judged = ~np.isnan(np.stack([each.reshape(len(y), -1)[:, 0] for each in predicted])).any(axis=0)
+    y, codes = y[judged], np.unique(codes[judged], return_inverse=True)[1]
+    apart, together = (each[judged] for each in predicted)
+    if y.dtype.kind == "f":
+        losses = [(each - y) ** 2 / max(y.var(), 1e-12) for each in (apart, together)]
+        scores, name = [1 - each for each in losses], "R²"
+    else:
+        true = np.eye(apart.shape[1])[y]
+        prior = float(((true - true.mean(axis=0)) ** 2).sum(axis=1).mean())
+        losses = [((each - true) ** 2).sum(axis=1) / max(prior, 1e-12) for each in (apart, together)]
+        scores, name = [(each.argmax(axis=1) == y).astype(float) for each in (apart, together)], "accuracy"
+    worse, z = _over_groups(losses[1] - losses[0], codes)[:2]
+    more, _, error = _over_groups(scores[0] - scores[1], codes)
+    means = (float(each.mean()) for each in scores)
+    return Flattery(name, *means, more - 1.96 * error, more + 1.96 * error, worse, z)
+
+
+def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float, float]:
+    """Return the mean over rows, that in standard errors over groups, and the standard error."""
+    mean = float(values.mean())
+    sums = np.bincount(codes, weights=values - mean)
+    error = float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
+    return mean, mean / max(error, 1e-9), error
+
+
+def skill(values: np.ndarray, y: np.ndarray) -> float:
+    """Return how well one number of each row, float64 (n,), predicts the label: 0 not at all, 1 wholly.
+
+    By the other rows in the same of 32 quantiles: R² of ranks, or the mean share of a class's rows that get
+    it, classes being as if equally frequent, above that by chance. NaN is a value.
+    """
+    codes = pd.factorize(pd.Series(values).rank(method="dense"), use_na_sentinel=False)[0]
+    if codes.max(initial=0) > 32:
+        codes = pd.factorize(pd.qcut(values, 32, duplicates="drop"), use_na_sentinel=False)[0]
+    sizes = np.bincount(codes)[codes]
+    if y.dtype.kind == "f":
+        ranks = pd.Series(y).rank().to_numpy()
+        ranks = ranks - ranks.mean()
+        others = (np.bincount(codes, weights=ranks)[codes] - ranks) / np.maximum(sizes - 1, 1)
+        return max(0.0, 1 - float(((ranks - others) ** 2).sum() / (ranks**2).sum()))
+    counts = np.zeros((codes.max() + 1, int(y.max()) + 1))
+    np.add.at(counts, (codes, y), 1)
+    frequency = counts.sum(axis=0)
+    rows = counts[codes]
+    rows[np.arange(len(y)), y] -= 1
+    right = (rows / frequency).argmax(axis=1) == y
+    right &= sizes > 1
+    share = np.bincount(y, weights=right)[frequency > 0] / frequency[frequency > 0]
+    return max(0.0, float((share.mean() - 1 / len(share)) / (1 - 1 / len(share))))
+
+
+def skill_of(predicted: np.ndarray, y: np.ndarray) -> float:
+    """Return R², or the accuracy of probabilities beyond the most frequent class; NaN rows are left out."""
+    known = ~np.isnan(predicted.reshape(len(y), -1)[:, 0])
+    predicted, y = predicted[known], y[known]
+    if y.dtype.kind == "f":
+        return 1 - float(((predicted - y) ** 2).mean() / max(y.var(), 1e-12))
+    most = float(np.bincount(y).max()) / len(y)
+    return (float((predicted.argmax(axis=1) == y).mean()) - most) / max(1 - most, 1e-9)
+
+
+def tells(values: np.ndarray, y: np.ndarray) -> float:
+    """Return the `skill` of a number for the label, or for a class of 10 rows or more against the others."""
+    found = [skill(values, y)]
+    if y.dtype.kind != "f" and y.max() > 1:
+        often = np.flatnonzero(np.bincount(y) >= 10)
+        found += [skill(values, (y == code).astype(np.int64)) for code in often]
+    return max(found)
+
+
+def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return rows whose label looks wrong, the likeliest first; none where they are no more than chance leaves.
+
+    Confident learning: another class has at least the mean probability that its own rows give it, and the
+    label next to none, although most rows of that label are known by it. Chance: `_SHARE` of the rows, by an
+    exact test at 1 in 100. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
+    """
+    known = ~np.isnan(predicted[:, 0])
+    own = np.where(known, predicted[np.arange(len(y)), y], np.nan)
+    by_class = pd.Series(own).groupby(y).agg(["mean", "median"]).reindex(range(predicted.shape[1]))
+    above = np.nan_to_num(predicted) - by_class["mean"].fillna(2.0).to_numpy()
+    above[np.arange(len(y)), y] = -1.0
+    usual = by_class["median"].fillna(0.0).to_numpy()[y] >= 0.5
+    sure = known & usual & (above.max(axis=1) >= 0) & (own <= _WRONG)
+    if stats.binom.sf(sure.sum() - 1, known.sum(), _SHARE) > 0.01:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.flatnonzero(sure)
+    return rows[np.argsort(own[rows] - predicted[rows].max(axis=1), kind="stable")][:MOST]
