@@ -231,11 +231,13 @@ class _Check:
         lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
         for name, view in zip(table.spec.image, table.images.values()):
             lacking |= {} if view.absent is None else {name: view.absent}
-        for name, column in table.features.items():
-            # beside a fit this is said already
-            if not self.quick and name not in known and leaks_target(column, table.labels):
-                advice = f"drop it with {option('drop', repr(name))} if it is not known before the label"
-                self.add("leak", f"column {name!r} alone gives {label!r} away", advice, np.arange(len(table)))
+        # beside a fit this is said already
+        columns = [] if self.quick else [name for name in table.features if name not in known]
+        if away := [str(name) for name in columns if leaks_target(table.features[name], table.labels)]:
+            names, advice = ", ".join(map(repr, away)), f"{option('drop')} what is not known before the label"
+            what = f"column {names} alone gives" if len(away) == 1 else f"each of the columns {names} gives"
+            rows = np.arange(len(table))
+            self.add("leak", f"{what} {label!r} away", advice, rows, columns=tuple(away))
         for name, absent in lacking.items():
             often = 5 <= absent.sum() <= len(table) - 5
             if often and tells(absent.astype(float), table.labels) >= TELLS:
@@ -266,8 +268,10 @@ class _Check:
                     ("beginning", pd.Series(codes_of(starts), dtype=float)),
                 ):
                     look("note", f"the {what} in {name!r}", found.to_numpy(), "no model reads it", name)
+        # of a file that is sorted, by a column or by the label, the order is no secret
         runs = int((np.diff(table.labels) != 0).sum())
-        if runs > 2 * len(table.classes) + 0.02 * len(table) and abs(np.sign(np.diff(self.y)).mean()) < 1:
+        is_sorted = runs <= 2 * len(table.classes) + 0.02 * len(rows) or abs(np.sign(np.diff(self.y)).mean()) == 1
+        if not is_sorted and any(each.kind == "order" for each in stretches(table)):
             advice = "no model reads it; name what belongs together, or its time"
             look("note", "the order of the rows", rows.astype(float), advice)
 

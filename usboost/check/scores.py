@@ -19,7 +19,8 @@ MOST = 50
 """Labels that are said to look wrong."""
 
 _TREES, _AXES = 60, 64
-_WRONG, _SHARE = 0.1, 0.005  # probability of a label that looks wrong; share of such rows that needs no word
+_KNOWN = 0.8  # share of a class's rows that are predicted right, of a class that can be known
+_WRONG, _SHARE = 0.15, 0.005  # probability of a wrong label, of the other's; share of rows that needs no word
 
 
 @dataclass(frozen=True)
@@ -158,16 +159,17 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return rows whose label looks wrong, the likeliest first; none where they are no more than chance leaves.
 
     Confident learning: another class has at least the mean probability that its own rows give it, and the
-    label next to none, although most rows of that label are known by it. Chance: `_SHARE` of the rows, by an
+    label far less, although most rows of that label are predicted right. Chance: `_SHARE` of the rows, by an
     exact test at 1 in 100. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
     """
     known = ~np.isnan(predicted[:, 0])
     own = np.where(known, predicted[np.arange(len(y)), y], np.nan)
-    by_class = pd.Series(own).groupby(y).agg(["mean", "median"]).reindex(range(predicted.shape[1]))
-    above = np.nan_to_num(predicted) - by_class["mean"].fillna(2.0).to_numpy()
+    right = pd.Series(np.nan_to_num(predicted).argmax(axis=1) == y)[known].groupby(y[known]).mean()
+    usual = pd.Series(own).groupby(y).mean().reindex(range(predicted.shape[1])).fillna(2.0).to_numpy()
+    above = np.nan_to_num(predicted) - usual
     above[np.arange(len(y)), y] = -1.0
-    usual = by_class["median"].fillna(0.0).to_numpy()[y] >= 0.5
-    sure = known & usual & (above.max(axis=1) >= 0) & (own <= _WRONG)
+    sure = (above.max(axis=1) >= 0) & (own <= _WRONG * np.nan_to_num(predicted).max(axis=1))
+    sure &= known & (right.reindex(y).fillna(0.0).to_numpy() >= _KNOWN)
     if stats.binom.sf(sure.sum() - 1, known.sum(), _SHARE) > 0.01:
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(sure)
