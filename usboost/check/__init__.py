@@ -20,7 +20,6 @@ Nothing here changes a row, and no group is used that a person has not named.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -270,7 +269,9 @@ class _Check:
                     look("note", f"the {what} in {name!r}", found.to_numpy(), "no model reads it", name)
         # of a file that is sorted, by a column or by the label, the order is no secret
         runs = int((np.diff(table.labels) != 0).sum())
-        is_sorted = runs <= 2 * len(table.classes) + 0.02 * len(rows) or abs(np.sign(np.diff(self.y)).mean()) == 1
+        is_sorted = (
+            runs <= 2 * len(table.classes) + 0.02 * len(rows) or abs(np.sign(np.diff(self.y)).mean()) == 1
+        )
         if not is_sorted and any(each.kind == "order" for each in stretches(table)):
             advice = "no model reads it; name what belongs together, or its time"
             look("note", "the order of the rows", rows.astype(float), advice)
@@ -298,12 +299,11 @@ class _Check:
 def file_facts(table: UserTable, column: str) -> dict[str, np.ndarray]:
     """Return what differs among bytes, format, width, height of a column's files: float64 (n,), NaN without."""
     found, formats, folder = [], dict[str | None, int](), table.file.folder
-    read: Callable[[Any], Any] = lambda cell: (
-        cell.get("bytes") or cell.get("path") if isinstance(cell, dict) else cell
-    )
     for batch in table.file.batches([column], 256):
-        for cell in map(read, batch[column].to_pylist()):
-            facts = [np.nan] * 4
+        for cell in batch[column].to_pylist():
+            if isinstance(cell, dict):
+                cell = cell.get("bytes") or cell.get("path")
+            facts: list[float] = [np.nan] * 4
             try:
                 if isinstance(cell, str) and folder is not None:
                     cell = (Path(folder) / cell).read_bytes()

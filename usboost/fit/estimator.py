@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.check.beside import beside_fit
 from usboost.data.value import canonical
 from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles
@@ -110,6 +111,8 @@ class _Multimodal(_FitAttributes):
             callbacks=[*(self.callbacks or ()), *limit],
             **vars(FitOptions.of(given, seed=seed)),
         )
+        for each in beside_fit(table, fitted.bundle.model):
+            warn(each)
         self.bundle_, self.scores_ = fitted.bundle.of_columns(list(self.feature_names_in_)), fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
         self._loaded()
