@@ -1,4 +1,4 @@
-"""What `usboost check` says: seeded faults are found, clean tables are left alone, what is named is not said."""
+"""What `usboost check` says: seeded faults are found, clean tables are left alone."""
 
 import io
 from pathlib import Path
@@ -31,7 +31,7 @@ def table_of(frame: pd.DataFrame, shuffled: bool = True, **options) -> UserTable
 
 
 def things(size: int, n: int = 300) -> pd.DataFrame:
-    """Rows of things, `size` of each, which share the label and nearly all numbers, and no number tells it."""
+    """Rows of things, `size` of each, which share the label and nearly all numbers."""
     rng = np.random.default_rng(size)
     count = n // size
     thing = np.repeat(np.arange(count), size)

@@ -1,18 +1,18 @@
 """Check a table before a model is fitted: what makes scores by random folds better than those of new rows.
 
-Design. A finding needs a null that is improbable and an effect that matters, so that a table without faults has
-a chance of about 1 in 100 of a finding of each kind.
+Design. A finding needs a null that is improbable and an effect that matters, so that a table without faults
+has a chance of about 1 in 100 of a finding of each kind.
 
 - Near-equal images (`neighbours`): ratios of successive distances, whose law without copies is known; a false
   discovery rate of .05, and three pairs at least.
-- Groups that nobody named (`groups`): agreement of labels must be `DEVIATIONS` standard deviations from that of
-  labels exchanged at random (some hundred columns may be looked at), and be `SHARED` of all that chance leaves;
-  of numbers, also beyond the nearest row of another group. Then the quick model must be worse by folds that keep
-  groups together: by `WORSE` of a constant's loss and by `ERRORS` standard errors over the groups.
+- Groups that nobody named (`groups`): agreement of labels must be `DEVIATIONS` standard deviations from that
+  of labels exchanged at random, so that some hundred columns may be looked at, and be `SHARED` of all that
+  chance leaves; of numbers, also beyond the nearest row of another group. Then the quick model must be worse
+  by folds that keep groups together: by `WORSE` of a constant's loss and `ERRORS` of its standard errors.
 - Groups that decide the label: that agreement is `DECIDED`, of more values than there are classes.
-- Too good: a column alone (`usboost.table.schema.leaks_target`) or the images alone; and with half of a perfect
-  skill, `TELLS`, what no model should learn from: whether a value is missing, a file's size, format and name.
-- Labels that look wrong (`scores.wrong_labels`): confident learning out of fold, more rows than hard ones are.
+- Too good: a column alone (`usboost.table.schema.leaks_target`) or the images alone; and with half of all
+  skill, `TELLS`, what no model should learn from: whether a value is missing, files' size, format and names.
+- Labels that look wrong (`scores.wrong_labels`): confident learning out of fold, more than hard rows are.
 
 Nothing here changes a row, and no group is used that a person has not named.
 """
@@ -39,7 +39,7 @@ from usboost.check.groups import (
     texts_of,
 )
 from usboost.check.neighbours import Twins, find_twins
-from usboost.check.scores import Flattery, flattery, matrix_of, out_of_fold, skill_of, tells, wrong_labels
+from usboost.check.scores import Flattery, flattery, matrix_of, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError, option
 from usboost.evaluation.folds import Related, inner_folds
@@ -51,7 +51,7 @@ WORSE, ERRORS, TELLS, EXACT = 0.03, 3.3, 0.5, 0.995
 EXAMPLES = 6
 KINDS = ("twins", "groups", "decides", "leak", "labels", "note")
 
-_FEWEST, _PAIRS, _ROWS = 30, 3, 20_000  # rows of a table, pairs of images, rows that are fitted to
+_FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,8 @@ class _Check:
     @cached_property
     def images(self) -> list[Twins]:
         """Near-equal images of each view."""
-        views = self.table.images.values()
-        return [
-            find_twins(e, view.absent, None if self.quick else view)
-            for e, view in zip(self.embeddings, views)
-        ]
+        pairs = zip(self.embeddings, self.table.images.values())
+        return [find_twins(each, view.absent, None if self.quick else view) for each, view in pairs]
 
     @cached_property
     def x(self) -> np.ndarray:
@@ -141,10 +138,8 @@ class _Check:
 
     def is_known(self, codes: np.ndarray) -> bool:
         """Return whether rows of one group are together in what was named or said already, but for a few."""
-        named = [
-            codes_of(pd.Series(each)) for each in (self.table.groups, self.table.split) if each is not None
-        ]
-        sizes = np.bincount(codes)
+        given, sizes = (self.table.groups, self.table.split), np.bincount(codes)
+        named = [codes_of(pd.Series(each)) for each in given if each is not None]
         for other in (*self.said, *named):
             parts = np.bincount(np.unique(np.stack([codes, other]), axis=1)[0], minlength=len(sizes))
             if sizes[(parts == 1) & (sizes > 1)].sum() >= 0.8 * sizes[sizes > 1].sum():
@@ -185,19 +180,16 @@ class _Check:
                 values = table.features[[each.column] if each.column else numbers].to_numpy()
                 further = beyond_nearest(self.y, each.codes, values)
                 deviations = further[1] if further[0] >= SHARED else 0.0
-            decides = more >= DECIDED and each.count >= fewest and not each.kind == "stem"
+            decides = more >= DECIDED and each.count >= fewest and each.kind != "stem"
             if deviations >= DEVIATIONS and more >= SHARED and (decides or each.is_entity):
                 found.append((more, decides, each))
         # what no model reads first: its groups are there for another reason than to tell the label
         found.sort(key=lambda one: (one[2].is_read, one[2].kind == "columns", -one[0]))
-        near = (
-            [] if self.quick or table.times is not None else [(0.0, False, each) for each in stretches(table)]
-        )
-        for more, decides, each in [*found[:6], *near]:
-            # of two columns together one that is known is enough
-            if self.is_known(each.codes) or (
-                each.kind == "columns" and any(k.kind == "decides" for k in self.found)
-            ):
+        near = [] if self.quick or table.times is not None else stretches(table)
+        for more, decides, each in [*found[:6], *((0.0, False, each) for each in near)]:
+            # of two columns together, one that decides is enough
+            enough = each.kind == "columns" and any(other.kind == "decides" for other in self.found)
+            if enough or self.is_known(each.codes):
                 continue
             measured = self.measured(each.codes)
             matters = measured is not None and measured.worse >= WORSE and measured.z >= ERRORS
@@ -211,12 +203,9 @@ class _Check:
         examples = tuple(tuple(map(int, np.flatnonzero(each.codes == code)[:3])) for code in some[:EXAMPLES])
         what = "are more alike than others" if each.kind in ("order", "time") else f"share {label!r}"
         what = f"have one {label!r}" if decides else what
-        name = option("time" if each.kind == "time" else "group", repr(each.column))
-        advice = (
-            f"use {name}"
-            if each.kind in ("column", "number", "time")
-            else (f"put the group of each row in a column and name it with {option('group')}")
-        )
+        advice = f"put the group of each row in a column and name it with {option('group')}"
+        if each.kind in ("column", "number", "time"):
+            advice = f"use {option('time' if each.kind == 'time' else 'group', repr(each.column))}"
         sentence = f"{each.what} {what} ({len(some):,} groups, {len(rows):,} rows)"
         columns = (each.column,) if each.column else ()
         kind = "decides" if decides else "groups"
@@ -226,23 +215,24 @@ class _Check:
     def leaks(self) -> None:
         """Find columns that give the label away, by their values or by where they have none."""
         table, label = self.table, self.table.spec.label
-        known = {name for each in self.found if each.kind == "decides" for name in each.columns}
         lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
         for name, view in zip(table.spec.image, table.images.values()):
             lacking |= {} if view.absent is None else {name: view.absent}
+        for name, absent in lacking.items():
+            often = 5 <= absent.sum() <= len(table) - 5
+            often = often and beyond_chance(self.y, absent.astype(np.int64))[1] >= DEVIATIONS
+            if often and tells(absent.astype(float), table.labels) >= TELLS:
+                sentence = f"whether {name!r} is missing tells {label!r} ({int(absent.sum()):,} rows lack it)"
+                advice = "find out why; drop the column unless new rows lack it for the same reason"
+                self.add("leak", sentence, advice, np.flatnonzero(absent), columns=(name,))
         # beside a fit this is said already
+        known = {name for each in self.found if each.kind in ("decides", "leak") for name in each.columns}
         columns = [] if self.quick else [name for name in table.features if name not in known]
         if away := [str(name) for name in columns if leaks_target(table.features[name], table.labels)]:
             names, advice = ", ".join(map(repr, away)), f"{option('drop')} what is not known before the label"
             what = f"column {names} alone gives" if len(away) == 1 else f"each of the columns {names} gives"
             rows = np.arange(len(table))
             self.add("leak", f"{what} {label!r} away", advice, rows, columns=tuple(away))
-        for name, absent in lacking.items():
-            often = 5 <= absent.sum() <= len(table) - 5
-            if often and tells(absent.astype(float), table.labels) >= TELLS:
-                sentence = f"whether {name!r} is missing tells {label!r} ({int(absent.sum()):,} rows lack it)"
-                advice = "find out why; drop the column unless new rows lack it for the same reason"
-                self.add("leak", sentence, advice, np.flatnonzero(absent), columns=(name,))
 
     def files(self) -> None:
         """Find what files of images, names and the order of the rows tell of the label."""
@@ -250,9 +240,8 @@ class _Check:
 
         def look(kind: str, what: str, values: np.ndarray, advice: str, *columns: str) -> None:
             if (skill := tells(values, table.labels)) >= TELLS:
-                self.add(
-                    kind, f"{what} tells {label!r} (skill {skill:.2f} of 1)", advice, rows, columns=columns
-                )
+                sentence = f"{what} tells {label!r} (skill {skill:.2f} of 1)"
+                self.add(kind, sentence, advice, rows, columns=columns)
 
         for name in table.spec.image:
             for what, values in file_facts(table, name).items():
@@ -261,17 +250,13 @@ class _Check:
         for name, texts in self.texts.items():
             if name not in table.features and texts.nunique() > len(texts) / 2:
                 numbers = texts.astype("string").str.extract(r"(\d+)[^\d/]*$")[0].astype("float64")
-                starts = texts.astype("string").str.extract(r"^(.*?)[\d_\-. ]*\d")[0]
-                for what, found in (
-                    ("number", numbers),
-                    ("beginning", pd.Series(codes_of(starts), dtype=float)),
-                ):
-                    look("note", f"the {what} in {name!r}", found.to_numpy(), "no model reads it", name)
+                starts = codes_of(texts.astype("string").str.extract(r"^(.*?)[\d_\-. ]*\d")[0])
+                look("note", f"the number in {name!r}", numbers.to_numpy(), "no model reads it", name)
+                look("note", f"the beginning in {name!r}", starts.astype(float), "no model reads it", name)
         # of a file that is sorted, by a column or by the label, the order is no secret
         runs = int((np.diff(table.labels) != 0).sum())
-        is_sorted = (
-            runs <= 2 * len(table.classes) + 0.02 * len(rows) or abs(np.sign(np.diff(self.y)).mean()) == 1
-        )
+        in_runs = runs <= 2 * len(table.classes) + 0.02 * len(rows)
+        is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
         if not is_sorted and any(each.kind == "order" for each in stretches(table)):
             advice = "no model reads it; name what belongs together, or its time"
             look("note", "the order of the rows", rows.astype(float), advice)
@@ -286,9 +271,12 @@ class _Check:
             splits = inner_folds(y, 5, 0, related)
         except UsboostError:
             return
-        if self.images and skill_of(out_of_fold(self.images[0].units[rows, :64], y, splits), y) >= EXACT:
-            advice = "look for a mark, a frame or a background that tells it"
-            self.add("leak", f"the images alone give {table.spec.label!r} away", advice, rows)
+        if self.images and len(y) >= _ENOUGH:
+            alone = out_of_fold(self.images[0].units[rows], y, splits)
+            right = alone.argmax(axis=1) == y if table.classes else 1 - (alone - y) ** 2 / y.var()
+            if np.nanmean(right) >= EXACT and (not table.classes or np.bincount(y).max() < 0.9 * len(y)):
+                advice = "look for a mark, a frame or a background that tells it"
+                self.add("leak", f"the images alone give {table.spec.label!r} away", advice, rows)
         wrong = wrong_labels(out_of_fold(self.x[rows], y, splits), y) if table.classes else rows[:0]
         if len(wrong):
             shown = tuple((int(rows[row]),) for row in wrong)
@@ -297,7 +285,7 @@ class _Check:
 
 
 def file_facts(table: UserTable, column: str) -> dict[str, np.ndarray]:
-    """Return what differs among bytes, format, width, height of a column's files: float64 (n,), NaN without."""
+    """Return what differs among bytes, format, width and height of files: float64 (n,), NaN without one."""
     found, formats, folder = [], dict[str | None, int](), table.file.folder
     for batch in table.file.batches([column], 256):
         for cell in batch[column].to_pylist():

@@ -35,14 +35,10 @@ _TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|qua
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of n rows.
+    """Groups of n rows: what they are in words, the column that they are of ("" of none), their codes, int64
+    (n,), equal in a group, their kind, and whether a model reads the column.
 
-    Attributes
-    ----------
-    what : in words; column : that it is of, "" where it is of none.
-    codes : int64 (n,), equal in a group.
-    kind : "column", "columns", "stem", "number", "numbers", "order" or "time".
-    is_read : whether a model reads the column.
+    Kinds are "column", "columns", "stem", "number", "numbers", "order" and "time".
     """
 
     what: str

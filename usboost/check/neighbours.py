@@ -33,14 +33,8 @@ _SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut of
 
 @dataclass(frozen=True)
 class Twins:
-    """Near-equal images among n rows.
-
-    Attributes
-    ----------
-    pairs : int64 (p, 2), rows of near-equal images, the first one less than the second.
-    groups : int64 (n,), rows that pairs connect, from 0; a row without a pair has a number of its own.
-    units : float32 (n, k), what of the embeddings was compared: unit vectors, zeros where there is no image.
-    """
+    """Near-equal images among n rows: pairs of rows, int64 (p, 2), the first less than the second; the rows
+    that pairs connect, int64 (n,); and unit vectors of the embeddings, (n, k), 0 where there is no image."""
 
     pairs: np.ndarray
     groups: np.ndarray
@@ -52,6 +46,9 @@ def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images:
 
     `absent`: bool (n,), True where there is no image; `images`: these, to compare small pictures, too.
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     n = len(embeddings)
     there = np.arange(n) if absent is None else np.flatnonzero(~absent)
     if len(there) < _LEAST:
@@ -59,48 +56,41 @@ def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images:
     found = whitened(embeddings[there])
     units = np.zeros((n, found.shape[1]), dtype=np.float32)
     units[there] = found
-    nearest, cosines = neighbours(found)
-    pairs = _mutual(nearest, cosines)
+    distances, nearest = neighbours(found)
+    pairs = _mutual(distances, nearest)
     if images is not None:
-        alike = likeness(small_pictures(images, there), nearest)
-        order = np.argsort(-alike, axis=1)[:, :_NEAREST]
-        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (nearest, alike)))
-        pairs = np.unique(np.concatenate([pairs, more]), axis=0)
-    return Twins(there[pairs], connected(n, there[pairs]), units)
+        apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
+        order = np.argsort(apart, axis=1)[:, :_NEAREST]
+        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest)))
+        pairs = there[np.unique(np.concatenate([pairs, more]), axis=0)]
+    else:
+        pairs = there[pairs]
+    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
+    return Twins(pairs, connected_components(graph, directed=False)[1].astype(np.int64), units)
 
 
 def whitened(values: np.ndarray) -> np.ndarray:
-    """Return embeddings (n, d) as float32 unit vectors (n, k) of at most 128 principal axes that vary alike."""
+    """Return embeddings (n, d) as unit vectors of at most 128 principal axes that vary alike, float32."""
+    from sklearn.decomposition import PCA
+
     rows = np.sort(np.random.default_rng(0).permutation(len(values))[:_FITTED])
-    some = np.asarray(values[rows], dtype=np.float32)
-    mean = some.mean(axis=0)
-    variances, vectors = np.linalg.eigh(np.atleast_2d((some - mean).T @ (some - mean) / len(some)))
-    kept = np.argsort(variances)[::-1][: min(_AXES, max(1, len(some) // 4))]
-    kept = kept[variances[kept] > 1e-6 * variances.max(initial=1e-30)]
-    axes = (vectors[:, kept] / np.sqrt(variances[kept])).astype(np.float32)
-    out = np.empty((len(values), len(kept)), dtype=np.float32)
-    for start in range(0, len(values), _BLOCK):
-        part = (np.asarray(values[start : start + _BLOCK], dtype=np.float32) - mean) @ axes
-        out[start : start + _BLOCK] = part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
-    return out
+    made = PCA(min(_AXES, len(rows) // 4, values.shape[1]), whiten=True, random_state=0).fit(values[rows])
+    # in blocks, since n rows of d numbers are many
+    parts = [made.transform(values[k : k + _BLOCK]) for k in range(0, len(values), _BLOCK)]
+    out = np.concatenate(parts).astype(np.float32)
+    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
 
 
 def neighbours(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the 40 nearest other rows of unit vectors (n, d), and their cosines: int64, float32 (n, 40).
+    """Return the distances of the 40 nearest other rows of (n, d), rising, and these: float64, int64 (n, 40).
 
-    A block of rows at a time, so that memory holds some thousands of rows of cosines at most.
+    scikit-learn looks at a block of rows at a time.
     """
-    import torch
+    from sklearn.neighbors import NearestNeighbors
 
-    every, k = torch.from_numpy(units), min(NEIGHBOURS, len(units) - 1)
-    found, cosines = np.empty((len(units), k), dtype=np.int64), np.empty((len(units), k), dtype=np.float32)
-    for start in range(0, len(units), _BLOCK):
-        block = every[start : start + _BLOCK] @ every.T
-        own = torch.arange(len(block))
-        block[own, own + start] = -2.0
-        values, at = block.topk(k, dim=1)
-        found[start : start + _BLOCK], cosines[start : start + _BLOCK] = at.numpy(), values.numpy()
-    return found, cosines
+    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(units) - 1), algorithm="brute").fit(units)
+    distances, found = near.kneighbors()
+    return distances.astype(np.float64), found
 
 
 def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
@@ -124,13 +114,13 @@ def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-    """Return the largest correlation of small pictures (n, 2, …) with those of some rows, float32 (n, k).
+    """Return the largest correlation of small pictures (n, 2, …) with those of some rows, float64 (n, k).
 
     Over quarter turns, mirrored or not, both whole or one of them cut to its middle.
     """
     import torch
 
-    every, best = torch.from_numpy(pictures), np.empty(nearest.shape, dtype=np.float32)
+    every, best = torch.from_numpy(pictures), np.empty(nearest.shape)
     for start in range(0, len(nearest), 256):
         others = every[torch.from_numpy(nearest[start : start + 256])].flatten(3)
         own, found = every[start : start + 256], []
@@ -142,9 +132,9 @@ def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     return best
 
 
-def _mutual(nearest: np.ndarray, cosines: np.ndarray) -> np.ndarray:
-    """Return the pairs (p, 2) of rows that are copies to each other. `cosines`: falling in each row."""
-    reach = first_gap(np.sqrt(np.maximum(2 - 2 * cosines.astype(np.float64), _EPSILON**2)))
+def _mutual(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+    """Return the pairs (p, 2) of rows that are copies to each other; of distances that rise in each row."""
+    reach = first_gap(np.maximum(distances, _EPSILON))
     rows, ranks = np.nonzero(np.arange(nearest.shape[1]) < reach[:, None])
     ends = np.sort(np.stack([rows, nearest[rows, ranks]], axis=1), axis=1)
     pairs, times = np.unique(ends, axis=0, return_counts=True)
@@ -168,12 +158,3 @@ def first_gap(distances: np.ndarray) -> np.ndarray:
     if not len(passed) or tail > _LONGEST:
         return np.zeros(n, dtype=np.int64)
     return np.where(scores.max(axis=1) >= best[passed[-1]], scores.argmax(axis=1) + 1, 0)
-
-
-def connected(n: int, pairs: np.ndarray) -> np.ndarray:
-    """Return the component of each of n rows that pairs (p, 2) connect, int64 (n,)."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    return connected_components(graph, directed=False)[1].astype(np.int64)

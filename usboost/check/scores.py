@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 from usboost.evaluation.folds import Related, Split, inner_folds
 from usboost.table.user_table import UserTable
 
@@ -25,13 +25,10 @@ _WRONG, _SHARE = 0.15, 0.005  # probability of a wrong label, of the other's; sh
 
 @dataclass(frozen=True)
 class Flattery:
-    """Scores of the quick model by random folds, and by folds that keep groups together.
+    """Scores of the quick model ("accuracy" or "R²") by random folds, and with groups together.
 
-    Attributes
-    ----------
-    score : "accuracy" or "R²"; random, together : the two.
-    low, high : 95 % interval of their difference, over the groups.
-    worse : by how much more the loss is with groups together, in losses of a constant; z : in standard errors.
+    `low`, `high`: a 95 % interval of their difference over groups; `worse`: how much larger the loss is with
+    groups together, in losses of a constant; `z`: that in standard errors.
     """
 
     score: str
@@ -60,7 +57,7 @@ def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray
     is_number = y.dtype.kind == "f"
     out = np.full(len(y) if is_number else (len(y), int(y.max()) + 1), np.nan)
     for train, held in splits:
-        made = (ExtraTreesRegressor if is_number else ExtraTreesClassifier)(_TREES, random_state=0, n_jobs=-1)
+        made = (ExtraTreesRegressor if is_number else ExtraTreesClassifier)(_TREES, random_state=0)
         made.fit(x[train], y[train])
         if is_number:
             out[held] = made.predict(x[held])
@@ -98,8 +95,8 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
         scores, name = [(each.argmax(axis=1) == y).astype(float) for each in (apart, together)], "accuracy"
     worse, z = _over_groups(losses[1] - losses[0], codes)[:2]
     more, _, error = _over_groups(scores[0] - scores[1], codes)
-    means = (float(each.mean()) for each in scores)
-    return Flattery(name, *means, more - 1.96 * error, more + 1.96 * error, worse, z)
+    first, second = (float(each.mean()) for each in scores)
+    return Flattery(name, first, second, more - 1.96 * error, more + 1.96 * error, worse, z)
 
 
 def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float, float]:
@@ -113,50 +110,33 @@ def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float, f
 def skill(values: np.ndarray, y: np.ndarray) -> float:
     """Return how well one number of each row, float64 (n,), predicts the label: 0 not at all, 1 wholly.
 
-    By the other rows in the same of 32 quantiles: R² of ranks, or the mean share of a class's rows that get
-    it, classes being as if equally frequent, above that by chance. NaN is a value.
+    By a tree of 32 leaves, out of fold: R² of ranks, or the accuracy as if classes were equally frequent,
+    beyond chance. NaN is a value.
     """
-    codes = pd.factorize(pd.Series(values).rank(method="dense"), use_na_sentinel=False)[0]
-    if codes.max(initial=0) > 32:
-        codes = pd.factorize(pd.qcut(values, 32, duplicates="drop"), use_na_sentinel=False)[0]
-    sizes = np.bincount(codes)[codes]
-    if y.dtype.kind == "f":
-        ranks = pd.Series(y).rank().to_numpy()
-        ranks = ranks - ranks.mean()
-        others = (np.bincount(codes, weights=ranks)[codes] - ranks) / np.maximum(sizes - 1, 1)
-        return max(0.0, 1 - float(((ranks - others) ** 2).sum() / (ranks**2).sum()))
-    counts = np.zeros((codes.max() + 1, int(y.max()) + 1))
-    np.add.at(counts, (codes, y), 1)
-    frequency = counts.sum(axis=0)
-    rows = counts[codes]
-    rows[np.arange(len(y)), y] -= 1
-    right = (rows / frequency).argmax(axis=1) == y
-    right &= sizes > 1
-    share = np.bincount(y, weights=right)[frequency > 0] / frequency[frequency > 0]
-    return max(0.0, float((share.mean() - 1 / len(share)) / (1 - 1 / len(share))))
+    from sklearn.metrics import balanced_accuracy_score, r2_score
+    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-
-def skill_of(predicted: np.ndarray, y: np.ndarray) -> float:
-    """Return R², or the accuracy of probabilities beyond the most frequent class; NaN rows are left out."""
-    known = ~np.isnan(predicted.reshape(len(y), -1)[:, 0])
-    predicted, y = predicted[known], y[known]
+    x, folds = np.asarray(values, dtype=np.float64)[:, None], KFold(FOLDS, shuffle=True, random_state=0)
     if y.dtype.kind == "f":
-        return 1 - float(((predicted - y) ** 2).mean() / max(y.var(), 1e-12))
-    most = float(np.bincount(y).max()) / len(y)
-    return (float((predicted.argmax(axis=1) == y).mean()) - most) / max(1 - most, 1e-9)
+        ranks, tree = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
+        return float(r2_score(ranks, cross_val_predict(tree, x, ranks, cv=folds)))
+    tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
+    with silenced("y_pred contains classes"):
+        return float(balanced_accuracy_score(y, cross_val_predict(tree, x, y, cv=folds), adjusted=True))
 
 
 def tells(values: np.ndarray, y: np.ndarray) -> float:
-    """Return the `skill` of a number for the label, or for a class of 10 rows or more against the others."""
+    """Return the `skill` of a number for the label, or for a class of 20 rows or more against the others."""
     found = [skill(values, y)]
     if y.dtype.kind != "f" and y.max() > 1:
-        often = np.flatnonzero(np.bincount(y) >= 10)
+        often = np.flatnonzero(np.bincount(y) >= 20)
         found += [skill(values, (y == code).astype(np.int64)) for code in often]
     return max(found)
 
 
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return rows whose label looks wrong, the likeliest first; none where they are no more than chance leaves.
+    """Return rows whose label looks wrong, the likeliest first; none where chance leaves as many.
 
     Confident learning: another class has at least the mean probability that its own rows give it, and the
     label far less, although most rows of that label are predicted right. Chance: `_SHARE` of the rows, by an

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import options, tables
-from usboost.cli.console import echo, exit_on_error, note, progress
+from usboost.cli.console import echo, exit_on_error, fitting, note, progress
 from usboost.fit.options import ImageOptions
 from usboost.table.spec import TableSpec
 
@@ -31,13 +31,12 @@ def check(
         # imported late, so that mistakes are reported without loading torch
         from usboost.check import check_table
         from usboost.check.beside import embeddings_of
-        from usboost.learners.networks import embeddings
         from usboost.learners.networks.backbones import Backbone
         from usboost.report.check_page import check_out, write_check
 
         if out is not None:
             check_out(out)
-        with progress("images") as show, embeddings.progress(show):
+        with fitting("checking"):
             found = embeddings_of(own, Backbone(images.backbone))
         with progress("checking") as show:
             findings = check_table(own, found, progress=show)
