@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from usboost.table.columns.column import Column, is_text, is_usable
+from usboost.table.columns.column import Column, is_text, is_usable, plain_type
 from usboost.table.user_table import UserTable, load
 
 LARGEST = 50
@@ -67,8 +67,10 @@ def texts_of(table: UserTable) -> dict[str, pd.Series]:
     """
     file, spec = table.file, table.spec
     named = {spec.label, spec.split, spec.weight, spec.group, spec.time}
-    names = [name for name in file.names if name not in named and is_usable(file.type_of(name))]
-    names = [name for name in names if name not in spec.image or is_text(file.type_of(name))]
+    types = {name: plain_type(file.type_of(name)) for name in file.names if name not in named}
+    names = [
+        name for name, kind in types.items() if is_text(kind) or name not in spec.image and is_usable(kind)
+    ]
     raw = load(file, names)
     columns = (Column(file, name, raw[name], missing=spec.missing) for name in names)
     return {each.name: each.texts().iloc[table.rows].reset_index(drop=True) for each in columns}
