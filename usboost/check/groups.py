@@ -69,7 +69,7 @@ def texts_of(table: UserTable) -> dict[str, pd.Series]:
     named = {spec.label, spec.split, spec.weight, spec.group, spec.time}
     types = {name: plain_type(file.type_of(name)) for name in file.names if name not in named}
     names = [
-        name for name, kind in types.items() if is_text(kind) or name not in spec.image and is_usable(kind)
+        name for name, kind in types.items() if is_text(kind) or (name not in spec.image and is_usable(kind))
     ]
     raw = load(file, names)
     columns = (Column(file, name, raw[name], missing=spec.missing) for name in names)
