@@ -94,8 +94,7 @@ def table_of(rng: np.random.Generator, fault: str = "", size: int = 0) -> tuple[
     frame = pd.DataFrame(
         {f"x{k}": rng.normal(size=ROWS) + (4 if fault == "labels" else 1) * (y == k) for k in range(4)}
     )
-    wrong = np.zeros(0, dtype=np.int64)
-    quality = np.full(ROWS, 85)
+    wrong, quality = np.zeros(0, dtype=np.int64), np.full(ROWS, 85)
     if fault == "groups":
         owner = np.arange(ROWS) // size
         y = rng.permutation(np.arange(ROWS // size) % CLASSES)[owner]
