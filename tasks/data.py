@@ -15,6 +15,7 @@ from tasks.folders import code_of, prepared_folder, raw_folder, work_folder
 from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
+from usboost.check.beside import warn_of_prepared
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
 from usboost.files import replacing, write_atomically
@@ -52,6 +53,8 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
 
             prepared = named(dataset).prepare(raw, settings, work, progress)
         store.write(prepared, folder)
+        if dataset == "user_table":
+            warn_of_prepared(prepared)
         write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)
 

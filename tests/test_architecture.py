@@ -25,6 +25,7 @@ LAYERS = (
     {"usboost"},
     {"usboost.report", "usboost.export"},
     {"usboost.fit", "usboost.testing"},
+    {"usboost.check"},
     {"usboost.models"},
     {"usboost.boosting"},
     {"usboost.table"},

@@ -106,7 +106,7 @@ def test_every_public_name_is_in_the_reference(site: Site) -> None:
 def test_every_option_of_the_command_is_in_the_reference(site: Site) -> None:
     text = site.text("reference/command-line.html")
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export", "demo"}
+    assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export", "demo", "check"}
     for name, command in commands.items():
         assert f'id="usboost-{name}"' in text
         options = [

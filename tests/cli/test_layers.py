@@ -82,7 +82,7 @@ def test_every_option_is_explained():
     from usboost.cli.app import app
 
     commands = typer.main.get_command(app).commands
-    assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export", "demo"}
+    assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export", "demo", "check"}
     for command in commands.values():
         assert command.help
         assert "\n" not in command.help.replace("\n\n", "")  # the terminal breaks the lines

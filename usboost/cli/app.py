@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from usboost.cli.check import check
 from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
 from usboost.cli.demo import demo
@@ -55,7 +56,7 @@ def usboost(
             )
 
 
-for command in (fit, compare, tune, predict, report, export, demo):
+for command in (check, fit, compare, tune, predict, report, export, demo):
     # each paragraph in one line, which the terminal breaks where it ends
     text = "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
     app.command(help=text, short_help=text.partition("\n")[0], cls=Command)(with_options(command))

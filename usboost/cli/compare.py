@@ -71,6 +71,7 @@ def compare(
         names = options.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
+        from usboost.check.beside import beside_fit
         from usboost.fit import compare_results as results
         from usboost.fit.compare import compare as compare_models
 
@@ -91,6 +92,8 @@ def compare(
                 running=show.running,
                 slow=note,
             )
+        for each in beside_fit(own, next(iter(models_to_fit.values()))(seed)):
+            note(f"{each}; see usboost check")
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         flags = {"settings": settings, "seed": seed or None}

@@ -119,6 +119,7 @@ def fit(
             catalogue.for_table(name, own.task)
             # imported late, so that mistakes are reported without loading torch
             from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
+            from usboost.check.beside import beside_fit
             from usboost.fit.build import fit as fit_table
             from usboost.fit.record import unfinished
 
@@ -144,6 +145,8 @@ def fit(
             if pressed.pressed or (time_limit is not None and limit.reached):
                 note("stopped before the fit had ended by itself; the best round so far is kept")
             echo_result(name, fitted)
+            for each in beside_fit(own, fitted.bundle.model):
+                note(f"{each}; see usboost check")
             echo(f"saved {out}")
             # other rows are read as these
             again = options.given_options({"import": imports, "images_root": spec.images_root})

@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.check.beside import beside_fit
 from usboost.data.value import find
 from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles
@@ -113,6 +114,8 @@ class _Multimodal(_FitAttributes):
             callbacks=[*(self.callbacks or ()), *limit],
             **vars(FitOptions.of(given, seed=seed)),
         )
+        for each in beside_fit(table, fitted.bundle.model):
+            warn(each)
         labels: dict[str, Any] = {}
         if table.classes and table.label_kind == "str":  # of one class what most rows have
             values = pd.Series([*np.asarray(y, dtype=object).ravel()], dtype=object).iloc[table.rows]

@@ -1,0 +1,217 @@
+"""What `usboost check` says: seeded faults are found, clean tables are left alone."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn import datasets
+from typer.testing import CliRunner
+
+from tests.conftest import refuses
+from usboost import MultimodalClassifier
+from usboost.check import Finding, check_table
+from usboost.check.beside import beside_fit, warn_of_prepared
+from usboost.check.groups import beyond_chance, shared, stems
+from usboost.check.scores import flattery, skill, wrong_labels
+from usboost.cli.app import app
+from usboost.errors import UsboostWarning
+from usboost.report.check_page import check_out
+from usboost.table.prepared import prepare
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
+
+
+def table_of(frame: pd.DataFrame, shuffled: bool = True, **options) -> UserTable:
+    frame = frame.sample(frac=1, random_state=0).reset_index(drop=True) if shuffled else frame
+    return read_table(FrameRows(frame), TableSpec("y", **options))
+
+
+def things(size: int, n: int = 300) -> pd.DataFrame:
+    """Rows of things, `size` of each, which share the label and nearly all numbers."""
+    rng = np.random.default_rng(size)
+    count = n // size
+    thing = np.repeat(np.arange(count), size)
+    numbers = rng.normal(size=(count, 4))[thing] + 0.1 * rng.normal(size=(n, 4))
+    y = np.where(rng.permutation(np.arange(count) % 2), "yes", "no")[thing]
+    return pd.DataFrame(numbers, columns=list("abcd")).assign(thing=thing, y=y)
+
+
+def fruits() -> pd.DataFrame:
+    """Two rows a fruit, of the same weight, which says next to nothing of the number to predict."""
+    rng = np.random.default_rng(0)
+    weight = np.repeat(rng.normal(150, 25, 150).round(2), 2)
+    colour = np.repeat(rng.normal(size=150), 2) + 0.3 * rng.normal(size=300)
+    return pd.DataFrame({"weight": weight, "colour": colour, "y": np.repeat(rng.normal(10, 1, 150), 2)})
+
+
+def noise(n: int = 300) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(n, 3)), columns=list("abc"))
+    effect, town = rng.normal(size=12), rng.integers(0, 12, n)
+    y = np.where(effect[town] + frame["a"] + rng.normal(size=n) > 0, "yes", "no")
+    return frame.assign(town=[f"town {k}" for k in town], age=rng.integers(20, 60, n), y=y)
+
+
+def kinds(found: list[Finding]) -> set[str]:
+    return {each.kind for each in found} - {"note"}
+
+
+@pytest.mark.parametrize("name", ["iris", "diabetes", "noise"])
+def test_a_clean_table_is_left_alone(name: str) -> None:
+    frame = noise() if name == "noise" else getattr(datasets, f"load_{name}")(as_frame=True).frame
+    found = check_table(table_of(frame.rename(columns={"target": "y"}), shuffled=False))
+    assert kinds(found) == set(), list(map(str, found))
+
+
+@pytest.mark.parametrize(("size", "where"), [(2, "column"), (5, "stem"), (30, "column")])
+def test_groups_that_nobody_named_are_found(size: int, where: str) -> None:
+    frame = things(size)
+    if where == "stem":
+        frame["file"] = [f"shots/thing_{thing}_{k % size}.png" for k, thing in enumerate(frame["thing"])]
+        frame = frame.drop(columns="thing")
+    else:
+        frame["thing"] = "t" + frame["thing"].astype(str)
+    table = table_of(frame, drop=("file",) if where == "stem" else ())
+    found = [each for each in check_table(table) if each.kind in ("groups", "decides")]
+    assert found, size
+    assert found[0].columns == (("file",) if where == "stem" else ("thing",))
+    assert found[0].flattery is not None
+    assert found[0].flattery.random > found[0].flattery.together + 0.1
+    y = table.labels
+    assert all(len(rows) > 1 and len(set(y[list(rows)])) == 1 for rows in found[0].examples)
+
+
+def test_two_rows_of_a_fruit_are_known_by_its_weight() -> None:
+    found = check_table(table_of(fruits()))
+    assert [each.columns for each in found] == [("weight",)]
+    assert "'weight'" in found[0].advice
+
+
+@pytest.mark.parametrize("as_number", [False, True])
+def test_places_that_decide_the_label(as_number: bool) -> None:
+    rng = np.random.default_rng(0)
+    place = rng.integers(0, 19, 400)
+    names = place if as_number else [f"p{k}" for k in place]
+    frame = pd.DataFrame({"place": names, "x": rng.normal(size=400), "y": [f"c{k % 4}" for k in place]})
+    found = check_table(table_of(frame))
+    assert [(each.kind, each.columns) for each in found] == [("decides", ("place",))]
+
+
+def test_rows_near_in_the_file_are_alike() -> None:
+    frame = things(25, 500).drop(columns="thing")
+    assert "groups" in kinds(check_table(table_of(frame, shuffled=False)))
+    assert kinds(check_table(table_of(frame))) == set()
+
+
+def test_a_group_that_is_named_is_not_said() -> None:
+    frame = things(5)
+    assert (
+        kinds(check_table(table_of(frame.assign(thing=frame["thing"].astype(str) + "x"), group="thing")))
+        == set()
+    )
+
+
+def test_a_missing_value_that_tells_the_label() -> None:
+    frame = noise()
+    frame.loc[frame["y"] == "yes", "b"] = np.nan
+    found = check_table(table_of(frame))
+    assert [(each.kind, each.columns) for each in found] == [("leak", ("b",))]
+
+
+def test_exchanged_labels_are_found() -> None:
+    x, y = datasets.load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    wrong = rng.permutation(900)[:27]
+    y = y[:900].copy()
+    y[wrong] = (y[wrong] + rng.integers(1, 10, 27)) % 10
+    frame = pd.DataFrame(x[:900]).add_prefix("x").assign(y=[f"digit {k}" for k in y])
+    [found] = [each for each in check_table(table_of(frame, shuffled=False)) if each.kind == "labels"]
+    said = {row for rows in found.examples for row in rows}
+    assert len(said & set(wrong.tolist())) >= max(0.5 * 27, 0.8 * len(said))
+
+
+def with_images(n: int = 90) -> pd.DataFrame:
+    """Images whose files are larger for one class, and twelve that are mirrored copies of others."""
+    rng = np.random.default_rng(0)
+    y, cells = np.arange(n) % 2, []
+    pixels = rng.integers(0, 255, (n, 4, 4, 3)).astype(np.uint8)
+    pixels[-12:] = pixels[:12, :, ::-1]
+    for each, code in zip(pixels, y):
+        image = Image.fromarray(each).resize((48, 48), Image.Resampling.BICUBIC)
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=95 if code else 40)
+        cells.append(out.getvalue())
+    return pd.DataFrame({"photo": cells, "x": rng.normal(size=n), "y": np.where(y, "yes", "no")})
+
+
+def test_the_command_writes_a_page_of_images(tmp_path: Path) -> None:
+    with_images().to_parquet(tmp_path / "rows.parquet")
+    arguments = ["check", str(tmp_path / "rows.parquet"), "--label", "y", "--image", "photo", "--size", "48"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "page.html")])
+    assert result.exit_code == 0, result.output
+    assert "number of bytes" in result.output
+    assert "near-equal" in result.output
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("data:image/jpeg") >= 12
+    assert "<script" not in page
+
+
+def test_a_page_must_be_html(tmp_path: Path) -> None:
+    refuses("html", check_out, tmp_path / "page.txt")
+
+
+def test_a_fit_and_a_prepared_table_say_it(tmp_path: Path) -> None:
+    frame = things(5).assign(thing=lambda each: "t" + each["thing"].astype(str))
+    assert [each for each in beside_fit(table_of(frame)) if "'thing'" in each]
+    with pytest.warns(UsboostWarning, match="'thing'"):
+        MultimodalClassifier("prior").fit(frame.drop(columns="y"), frame["y"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.warns(UsboostWarning, match="'thing'"):
+        warn_of_prepared(prepare(tmp_path / "rows.csv", TableSpec("y"), seed=0))
+
+
+@pytest.mark.parametrize("is_number", [False, True])
+def test_agreement_is_that_of_brute_force(is_number: bool) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 15, 40)
+    y = rng.normal(size=40) if is_number else rng.integers(0, 3, 40)
+    for row, found in enumerate(shared(y, codes)):
+        others = [k for k in range(40) if k != row and codes[k] == codes[row]]
+        each = [1 - (y[row] - y[k]) ** 2 / 2 if is_number else float(y[row] == y[k]) for k in others]
+        assert np.isnan(found) if not others else found == pytest.approx(np.mean(each))
+
+
+def test_chance_is_no_agreement() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 500)
+    assert beyond_chance(y, rng.integers(0, 100, 500))[1] < 4
+    assert beyond_chance(y, y * 50 + rng.integers(0, 50, 500))[0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("values", "what", "count"),
+    [
+        ([f"{k}{side}.jpg" for k in range(20) for side in "ab"], "the number", 20),
+        ([f"patient_{k}_{side}.png" for k in range(20) for side in ("left", "right")], "the beginning", 20),
+        ([f"day{k}/shot{j}.jpg" for k in range(8) for j in range(5)], "the folder", 8),
+    ],
+)
+def test_stems(values: list[str], what: str, count: int) -> None:
+    found = dict(stems(pd.Series(values)))
+    assert len(np.unique(found[what])) == count
+
+
+def test_quick_scores() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    assert skill(y + 0.1 * rng.normal(size=400), y) > 0.95
+    assert skill(rng.normal(size=400), y) < 0.3
+    assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64)) is None  # one group
+    sure = np.where(np.eye(2)[y] > 0, 0.97, 0.03)
+    sure[:10] = sure[:10, ::-1]
+    assert sorted(wrong_labels(sure, y).tolist()) == list(range(10))
+    assert len(wrong_labels(np.full((400, 2), 0.5), y)) == 0

@@ -1,0 +1,210 @@
+"""Groupings of rows that nobody named, and whether the rows of a group share the label.
+
+A grouping is a column, two columns together, the stem of a path or an identifier, all numbers of a row, or
+stretches of rows in the file or in time. Agreement is compared with labels exchanged at random, and that of
+equal numbers, which may tell of the label by their size, with the nearest row of another group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from usboost.table.columns.column import Column, is_text, is_usable, plain_type
+from usboost.table.user_table import UserTable, load
+
+LARGEST = 50
+"""Mean rows of a group of a column that is a feature; of larger ones a model learns as of any category."""
+
+STRETCHES = 10
+"""Parts of the rows in the order of the file, of each class, or in time."""
+
+_DRAWS, _ROWS = 40, 5000
+_NAMED = re.compile(
+    r"(?i)(.*[_\W])?(id|uid|key|subject|patient|person|user|customer|owner|family|house(hold)?|group|firm|company"
+    r"|school|place|site|plot|field|farm|station|camera|scene|clip|video|session|batch|slide|specimen|animal"
+    r"|tree|plant|fruit|unit|object|item)(s|[_\W]?(id|no|nr|name|key|code))?|.*(Id|ID)"
+)
+_TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|quarter|week|day)s?")
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of n rows: what they are in words, the column that they are of ("" of none), their codes, int64
+    (n,), equal in a group, their kind, and whether a model reads the column.
+
+    Kinds are "column", "columns", "stem", "number", "numbers", "order" and "time".
+    """
+
+    what: str
+    column: str
+    codes: np.ndarray
+    kind: str
+    is_read: bool = False
+
+    @property
+    def count(self) -> int:
+        """Return how many groups there are."""
+        return int(self.codes.max(initial=-1)) + 1
+
+    @property
+    def is_entity(self) -> bool:
+        """Return whether new rows may have other values: groups are small, or named as things are."""
+        small = self.count >= 20 and len(self.codes) <= LARGEST * self.count
+        named = self.kind in ("order", "time") or not self.is_read or bool(_NAMED.fullmatch(self.column))
+        return self.kind != "columns" and (small or (named and self.count >= 5))
+
+
+def texts_of(table: UserTable) -> dict[str, pd.Series]:
+    """Return the values of n rows as text, NaN where missing, of all columns but the label and those named.
+
+    Also of columns that were dropped or are no features, and of paths of images.
+    """
+    file, spec = table.file, table.spec
+    named = {spec.label, spec.split, spec.weight, spec.group, spec.time}
+    types = {name: plain_type(file.type_of(name)) for name in file.names if name not in named}
+    names = [
+        name for name, kind in types.items() if is_text(kind) or (name not in spec.image and is_usable(kind))
+    ]
+    raw = load(file, names)
+    columns = (Column(file, name, raw[name], missing=spec.missing) for name in names)
+    return {each.name: each.texts().iloc[table.rows].reset_index(drop=True) for each in columns}
+
+
+def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Grouping]:
+    """Yield what may be groups: not of one row each, nor few."""
+    numbers = [name for name, kind in table.kinds.items() if kind == "number"]
+    few: dict[str, np.ndarray] = {}
+    for name, values in texts.items():
+        found, is_read = codes_of(values), name in table.features
+        count = int(found.max(initial=-1)) + 1
+        if count < 3 or ((is_number := name in numbers) and (np.bincount(found)[found] > 1).mean() < 0.2):
+            continue
+        if count <= len(table) / 2 or is_number:
+            kind = "number" if is_number else "column"
+            yield Grouping(f"rows with the same {name!r}", name, found, kind, is_read)
+            if not is_number and count <= len(table) / 8:
+                few[name] = found
+        else:
+            for stem, codes in stems(values):
+                yield Grouping(f"rows with {stem} of {name!r}", name, codes, "stem", is_read)
+    for first, second in combinations(list(few)[:8], 2):
+        codes = codes_of(pd.Series(few[first] * (few[second].max() + 1) + few[second]))
+        if codes.max() < len(table) / 8:
+            yield Grouping(f"rows with the same {first!r} and {second!r}", "", codes, "columns", True)
+    if len(numbers) > 1:
+        codes = codes_of(table.features[numbers].apply(tuple, axis=1))
+        if (np.bincount(codes)[codes] > 1).mean() >= 0.005:
+            yield Grouping("rows whose numbers are all the same", "", codes, "numbers", True)
+
+
+def codes_of(values: pd.Series) -> np.ndarray:
+    """Return codes of values, int64 (n,); rows without a value are groups of one."""
+    codes = pd.factorize(values)[0].astype(np.int64)
+    codes[codes < 0] = codes.max(initial=-1) + 1 + np.arange((codes < 0).sum())
+    return codes
+
+
+def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield what values of paths and identifiers have in common, in words, and its codes.
+
+    Their folder; and their names without an end: the letter behind a number, or the last part or two.
+    """
+    texts = values.fillna("").astype(str).str.replace("\\", "/")
+    names = texts.str.rpartition("/")[2].str.replace(r"\.[A-Za-z]{2,4}$", "", regex=True)
+    part = r"[_\-. ]+[^_\-. ]+$"
+    cut = names.str.replace(part, "", regex=True)
+    found = {
+        "the folder": texts.str.rpartition("/")[0],
+        "the number": names.str.replace(r"(?<=\d)[A-Za-z]$", "", regex=True),
+        "the beginning": cut,
+        "the first parts": cut.str.replace(part, "", regex=True),
+    }
+    before: list[np.ndarray] = []
+    for what, stem in found.items():
+        codes = codes_of(stem.where(stem != ""))
+        sizes = np.bincount(codes)
+        fits = len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and (sizes[codes] > 1).mean() >= 0.01
+        if fits and not any(np.array_equal(codes, other) for other in before):
+            before.append(codes)
+            yield what, codes
+
+
+def stretches(table: UserTable) -> Iterator[Grouping]:
+    """Yield stretches of time, and of rows in the order of the file, if no column is in that order.
+
+    Those of the file are cut within each class, or tenth of a number, so that a file that is sorted by the
+    label has stretches of all.
+    """
+    n, is_sorted = len(table), False
+    for name, column in table.features.items():
+        if table.kinds[str(name)] == "text":
+            continue
+        values = column.cat.codes if isinstance(column.dtype, pd.CategoricalDtype) else column
+        ranks = values.rank(method="dense", na_option="bottom").to_numpy()
+        steps = np.diff(ranks)[np.diff(ranks) != 0]
+        # nearly all steps lead one way, or each value stands in about one run
+        one_way = len(steps) and max((steps > 0).mean(), (steps < 0).mean()) > 0.95
+        is_sorted |= bool(one_way or len(steps) <= 1.5 * ranks.max() < n / 2)
+        if table.kinds[str(name)] == "date" or (_TIMES.fullmatch(str(name)) and ranks.max() >= 2 * STRETCHES):
+            whole = np.floor((ranks - 1) / ranks.max() * STRETCHES)
+            yield Grouping(f"rows near in {name!r}", str(name), codes_of(pd.Series(whole)), "time", True)
+    if not is_sorted:
+        strata = table.labels
+        if not table.classes:
+            strata = np.argsort(np.argsort(table.labels, kind="stable")) * STRETCHES // n
+        ranks = pd.Series(strata).groupby(strata).cumcount().to_numpy()
+        whole = strata * STRETCHES + ranks * STRETCHES // np.bincount(strata)[strata]
+        yield Grouping("rows near in the file", "", codes_of(pd.Series(whole)), "order")
+
+
+def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return how alike the labels of each row and of the others of its group are, float64 (n,).
+
+    The mean of 1 where they are equal, or of numbers of variance 1, of 1 − (difference)² / 2; NaN for a row
+    alone. `y`: class codes, int64, or numbers, float64, (n,).
+    """
+    sizes = np.bincount(codes)[codes]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if y.dtype.kind == "f":
+            sums, squares = np.bincount(codes, weights=y)[codes], np.bincount(codes, weights=y**2)[codes]
+            apart = sizes * y**2 - 2 * y * sums + squares
+            return np.where(sizes > 1, 1 - apart / 2 / (sizes - 1), np.nan)
+        both = codes * (int(y.max()) + 1) + y
+        _, inverse, counts = np.unique(both, return_inverse=True, return_counts=True)
+        return np.where(sizes > 1, (counts[inverse] - 1) / (sizes - 1), np.nan)
+
+
+def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
+    """Return how much more than at random a group shares its label, 1 at most, and that in deviations of it.
+
+    At random: labels are exchanged among all rows 40 times.
+    """
+    rng, found = np.random.default_rng(0), shared(y, codes)
+    if np.isnan(found).all():
+        return 0.0, 0.0
+    drawn = [np.nanmean(shared(rng.permutation(y), codes)) for _ in range(_DRAWS)]
+    more = float(np.nanmean(found) - np.mean(drawn))
+    return more / max(1 - float(np.mean(drawn)), 1e-9), more / max(float(np.std(drawn)), 1e-9)
+
+
+def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> tuple[float, float]:
+    """Return the same of numbers (n, p), against the nearest row of another group; by at most 5,000 rows."""
+    from scipy.spatial import cKDTree
+
+    found = shared(y, codes)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(found)))[:_ROWS]
+    values = pd.DataFrame(numbers).rank(method="dense", pct=True).fillna(0).to_numpy()
+    # of each group one row is enough
+    first = np.unique(codes, return_index=True)[1]
+    near = cKDTree(values[first]).query(values[rows], k=2)[1]
+    at = np.where(codes[first[near[:, 0]]] == codes[rows], first[near[:, 1]], first[near[:, 0]])
+    other = 1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at]
+    more = pd.Series(found[rows] - other).groupby(codes[rows]).mean()
+    error = float(more.std(ddof=1)) / np.sqrt(len(more)) if len(more) > 1 else np.inf
+    return float((found[rows] - other).mean()), float(more.mean()) / max(error, 1e-9)

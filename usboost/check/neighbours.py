@@ -1,0 +1,160 @@
+"""Near-equal images: rows whose images are nearer to each other than images of different things get.
+
+The null has no constant of distance in it. Where density is about even around a row and images of different
+things have m degrees of freedom, the volumes V_1 < V_2 < … of the balls that reach a row's neighbours grow by
+uniform steps: V_k / V_{k+1} = (d_k / d_{k+1})^m has the distribution function x^k. So −k·m·ln(d_k / d_{k+1})
+is exponential of mean 1, whatever the density is. m is that of the table: the median of ln(d_2k / d_k) is
+ln 2 / m in balls large enough that a few copies of an image do not matter. Real density is not even; by how
+much longer that makes the tail is measured on the steps where copies cannot be, far from the row.
+A row has copies among its first k neighbours where the step behind them is improbable, with a false discovery
+rate of `LEVEL` among all rows (Benjamini and Hochberg's); of its steps the least probable one counts.
+Two images are a pair where both say so: a third image beside two copies has two neighbours that are one.
+
+Distances are those of embeddings, and, among the neighbours by these, of small pictures, as they are, turned
+by quarters, mirrored, or cut to their middle: a network sees a re-encoded picture as another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NEIGHBOURS, LEVEL = 40, 0.05
+"""Of each image, so that groups of up to so many are found; share of the pairs that may be none."""
+
+_AXES, _FITTED, _BLOCK = 128, 20_000, 2048
+_LEAST = 60  # images: of fewer nothing is known of how near different things are
+_LONGEST = 8.0  # times the tail of even density; where it is longer the null does not hold
+_EPSILON = 1e-3  # distance of equal images, which rounding makes of none
+_SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut off a side, steps looked at
+
+
+@dataclass(frozen=True)
+class Twins:
+    """Near-equal images among n rows: pairs of rows, int64 (p, 2), the first less than the second; the rows
+    that pairs connect, int64 (n,); and unit vectors of the embeddings, (n, k), 0 where there is no image."""
+
+    pairs: np.ndarray
+    groups: np.ndarray
+    units: np.ndarray
+
+
+def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images: Any = None) -> Twins:
+    """Find the near-equal images among embeddings (n, d).
+
+    `absent`: bool (n,), True where there is no image; `images`: these, to compare small pictures, too.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(embeddings)
+    there = np.arange(n) if absent is None else np.flatnonzero(~absent)
+    if len(there) < _LEAST:
+        return Twins(np.zeros((0, 2), dtype=np.int64), np.arange(n), np.zeros((n, 1), dtype=np.float32))
+    found = whitened(embeddings[there])
+    units = np.zeros((n, found.shape[1]), dtype=np.float32)
+    units[there] = found
+    distances, nearest = neighbours(found)
+    pairs = _mutual(distances, nearest)
+    if images is not None:
+        apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
+        order = np.argsort(apart, axis=1)[:, :_NEAREST]
+        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest)))
+        pairs = there[np.unique(np.concatenate([pairs, more]), axis=0)]
+    else:
+        pairs = there[pairs]
+    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
+    return Twins(pairs, connected_components(graph, directed=False)[1].astype(np.int64), units)
+
+
+def whitened(values: np.ndarray) -> np.ndarray:
+    """Return embeddings (n, d) as unit vectors of at most 128 principal axes that vary alike, float32."""
+    from sklearn.decomposition import PCA
+
+    rows = np.sort(np.random.default_rng(0).permutation(len(values))[:_FITTED])
+    made = PCA(min(_AXES, len(rows) // 4, values.shape[1]), whiten=True, random_state=0).fit(values[rows])
+    # in blocks, since n rows of d numbers are many
+    parts = [made.transform(values[k : k + _BLOCK]) for k in range(0, len(values), _BLOCK)]
+    out = np.concatenate(parts).astype(np.float32)
+    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
+
+
+def neighbours(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distances of the 40 nearest other rows of (n, d), rising, and these: float64, int64 (n, 40).
+
+    scikit-learn looks at a block of rows at a time.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(units) - 1), algorithm="brute").fit(units)
+    distances, found = near.kneighbors()
+    return distances.astype(np.float64), found
+
+
+def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
+    """Return images as 8 × 8 pixels, whole and cut to their middle: float32 (n, 2, C, 8, 8), of norm 1.
+
+    Each channel's mean is 0, so that brightness does not count.
+    """
+    import torch
+    from torch.nn.functional import interpolate
+
+    out = np.empty((len(rows), 2, images.channels, _SIDE, _SIDE), dtype=np.float32)
+    for start in range(0, len(rows), 256):
+        pixels = torch.from_numpy(images.decode(rows[start : start + 256])).float()
+        y, x = (round(_MARGIN * side) for side in (images.height, images.width))
+        middle = pixels[:, :, y : images.height - y, x : images.width - x]
+        both = torch.stack([interpolate(each, (_SIDE, _SIDE), mode="area") for each in (pixels, middle)], 1)
+        both = both - both.mean((3, 4), keepdim=True)
+        norm = both.square().sum((2, 3, 4), keepdim=True).sqrt()
+        out[start : start + 256] = (both / norm.clamp(min=1e-6)).numpy()
+    return out
+
+
+def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+    """Return the largest correlation of small pictures (n, 2, …) with those of some rows, float64 (n, k).
+
+    Over quarter turns, mirrored or not, both whole or one of them cut to its middle.
+    """
+    import torch
+
+    every, best = torch.from_numpy(pictures), np.empty(nearest.shape)
+    for start in range(0, len(nearest), 256):
+        others = every[torch.from_numpy(nearest[start : start + 256])].flatten(3)
+        own, found = every[start : start + 256], []
+        for turn in range(8):
+            turned = torch.rot90(own if turn < 4 else own.flip(4), turn % 4, (3, 4)).flatten(2)
+            found.append(torch.einsum("nzd,nkd->nkz", turned, others[:, :, 0]).amax(2))
+            found.append(torch.einsum("nd,nkd->nk", turned[:, 0], others[:, :, 1]))
+        best[start : start + 256] = torch.stack(found).amax(0).numpy()
+    return best
+
+
+def _mutual(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+    """Return the pairs (p, 2) of rows that are copies to each other; of distances that rise in each row."""
+    reach = first_gap(np.maximum(distances, _EPSILON))
+    rows, ranks = np.nonzero(np.arange(nearest.shape[1]) < reach[:, None])
+    ends = np.sort(np.stack([rows, nearest[rows, ranks]], axis=1), axis=1)
+    pairs, times = np.unique(ends, axis=0, return_counts=True)
+    return pairs[times == 2]
+
+
+def first_gap(distances: np.ndarray) -> np.ndarray:
+    """Return how many nearest others are copies of each row, int64 (n,); `distances`: rising, (n, k)."""
+    n, k = distances.shape
+    half = k // 4
+    spread = np.log(distances[:, 2 * half - 1] / distances[:, half - 1])
+    degrees = np.log(2) / max(float(np.median(spread)), 1e-6)
+    ranks = np.arange(1, k)
+    steps = np.log(distances[:, 1:] / distances[:, :-1]) * degrees * ranks
+    # of even density the quantile at 1 − 1/e⁴ of any step is 4
+    tail = max(1.0, float(np.median(np.quantile(steps[:, half:], 1 - np.exp(-4), axis=0))) / 4)
+    # a step behind k neighbours has the share 1 / (k · (k + 1)) of the level, and all rows are one family
+    scores = steps / tail - np.log(ranks * (ranks + 1))
+    best = np.sort(scores.max(axis=1))[::-1]
+    passed = np.flatnonzero(best >= np.log(n / LEVEL) - np.log(np.arange(1, n + 1)))
+    if not len(passed) or tail > _LONGEST:
+        return np.zeros(n, dtype=np.int64)
+    return np.where(scores.max(axis=1) >= best[passed[-1]], scores.argmax(axis=1) + 1, 0)

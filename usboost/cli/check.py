@@ -1,0 +1,49 @@
+"""``usboost check``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from usboost.cli import options, tables
+from usboost.cli.console import echo, exit_on_error, fitting, note, progress
+from usboost.fit.options import ImageOptions
+from usboost.table.spec import TableSpec
+
+
+def check(
+    table: options.TablePath,
+    spec: TableSpec,
+    images: ImageOptions,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="An .html file: each finding with six examples.")
+    ] = None,
+) -> None:
+    """Check a table before a model is fitted: does it make scores better than those of new rows?
+
+    Near-equal images, groups that nobody named, columns and files that give the label away, labels that look
+    wrong. A quick model says what each of these changes. No row is changed.
+    """
+    with exit_on_error():
+        own = tables.read(table, spec)
+        # imported late, so that mistakes are reported without loading torch
+        from usboost.check import check_table
+        from usboost.check.beside import embeddings_of
+        from usboost.learners.networks.backbones import Backbone
+        from usboost.report.check_page import check_out, write_check
+
+        if out is not None:
+            check_out(out)
+        with fitting("checking"):
+            found = embeddings_of(own, Backbone(images.backbone))
+        with progress("checking") as show:
+            findings = check_table(own, found, progress=show)
+        for each in findings:
+            (note if each.kind == "note" else echo)(str(each))
+        if not any(each.kind != "note" for each in findings):
+            echo("nothing was found that makes scores better than those of new rows")
+        if out is not None:
+            write_check(own, findings, out)
+            echo(f"written {out}")
