@@ -30,6 +30,7 @@ import pandas as pd
 from PIL import Image
 
 from usboost.check.groups import (
+    SHARED,
     Grouping,
     beyond_chance,
     beyond_nearest,
@@ -46,7 +47,7 @@ from usboost.evaluation.folds import Related, inner_folds
 from usboost.table.schema import leaks_target
 from usboost.table.user_table import UserTable
 
-DEVIATIONS, SHARED, DECIDED = 6.0, 0.2, 0.98
+DEVIATIONS, DECIDED = 6.0, 0.98
 WORSE, ERRORS, TELLS, EXACT = 0.03, 3.3, 0.5, 0.995
 EXAMPLES = 6
 KINDS = ("twins", "groups", "decides", "leak", "labels", "note")

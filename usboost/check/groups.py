@@ -21,8 +21,8 @@ from usboost.table.user_table import UserTable, load
 LARGEST = 50
 """Mean rows of a group of a column that is a feature; of larger ones a model learns as of any category."""
 
-STRETCHES = 10
-"""Parts of the rows in the order of the file, of each class, or in time."""
+STRETCHES, SHARED = 10, 0.2
+"""Parts of the rows in the order of the file, of each class, or in time; the least share beyond chance."""
 
 _DRAWS, _ROWS = 40, 5000
 _NAMED = re.compile(
@@ -183,14 +183,21 @@ def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
 def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
     """Return how much more than at random a group shares its label, 1 at most, and that in deviations of it.
 
-    At random: labels are exchanged among all rows 40 times.
+    At random two rows share what two rows drawn from all do; the deviation is that of labels exchanged 40
+    times, and is 0 where less than `SHARED` is.
     """
     rng, found = np.random.default_rng(0), shared(y, codes)
     if np.isnan(found).all():
         return 0.0, 0.0
+    counts = np.bincount(y) if y.dtype.kind != "f" else np.empty(0)
+    pairs = len(y) * (len(y) - 1)
+    chance = float(counts @ (counts - 1) / pairs) if len(counts) else 1 - float(np.var(y, ddof=1))
+    more = float(np.nanmean(found)) - chance
+    share = more / max(1 - chance, 1e-9)
+    if share < SHARED:
+        return share, 0.0
     drawn = [np.nanmean(shared(rng.permutation(y), codes)) for _ in range(_DRAWS)]
-    more = float(np.nanmean(found) - np.mean(drawn))
-    return more / max(1 - float(np.mean(drawn)), 1e-9), more / max(float(np.std(drawn)), 1e-9)
+    return share, more / max(float(np.std(drawn)), 1e-9)
 
 
 def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> tuple[float, float]:
