@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from usboost.errors import UsboostError
 from usboost.fit.bundle import Bundle
 from usboost.models.inspection.attribution import check_explainable, direction, shapley
 from usboost.table.columns.encoding import SUFFIX
+from usboost.table.rows import Rows
 from usboost.table.source import Source
 
 AGAINST = 64
@@ -64,6 +66,17 @@ def names_of(bundle: Bundle) -> tuple[str, ...]:
     return (*columns, f"images ({', '.join(form.columns)})")
 
 
+def owner_of(bundle: Bundle) -> Callable[[str], int]:
+    """Return the function from a column that a learner reads to the place in `names_of` that has it."""
+    owners = dict[str, int]()
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
+    for k, name in enumerate(bundle.card.columns):  # encoded columns by their own column
+        for part in several[name].names(name) if name in several else [name]:
+            owners |= {part: k, f"{part}{SUFFIX}": k}
+    images = len(names_of(bundle)) - 1
+    return lambda column: owners.get(column, owners.get(column.split("__", 1)[-1], images))
+
+
 def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarray) -> Explanations:
     """Return what each column adds to the margin of some rows' answers.
 
@@ -78,19 +91,10 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
     predicted : for the rows, as of `Bundle.predicted`.
     """
     check_explainable(bundle.model, bundle.card.model)
-    names, owners = names_of(bundle), dict[str, int]()
-    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
-    for k, name in enumerate(bundle.card.columns):  # encoded columns by their own column
-        for part in several[name].names(name) if name in several else [name]:
-            owners |= {part: k, f"{part}{SUFFIX}": k}
+    names, owner = names_of(bundle), owner_of(bundle)
     images = len(names) - 1
-
-    def owner(column: str) -> int:
-        return owners.get(column, owners.get(column.split("__", 1)[-1], images))
-
     found = shapley(bundle.model, views, reference, owner, len(names), images)
-    answers = bundle.codes(predicted) if bundle.card.classes else predicted
-    turn = direction(bundle.model, answers) / bundle.card.temperature
+    turn = _turn(bundle, predicted)
     values = np.einsum("npd,nd->np", found.values, turn)
     return Explanations(names, values, turn @ found.mean + getattr(bundle.model, "target_centre_", 0.0))
 
@@ -105,19 +109,39 @@ def explain_rows(bundle: Bundle, rows: Source, against: Source) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def margins(bundle: Bundle, views: Views, predicted: np.ndarray) -> np.ndarray:
+    """Return the margin of each row's answer, float64 (n,): what `explain` shares out, and its mean."""
+    f = bundle.model._f(views)
+    return np.einsum("nd,nd->n", f, _turn(bundle, predicted)) + getattr(bundle.model, "target_centre_", 0.0)
+
+
+def _turn(bundle: Bundle, predicted: np.ndarray) -> np.ndarray:
+    """Return the factors that turn f into the margin of each row's answer, float64 (n, D)."""
+    answers = bundle.codes(predicted) if bundle.card.classes else predicted
+    return direction(bundle.model, answers) / bundle.card.temperature
+
+
 def read_reference(bundle: Bundle, source: Source) -> Views:
     """Return rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
 
-    Raises `UsboostError` if it has fewer than `FEWEST` rows, or as `RowReader.read`.
+    Raises `UsboostError` as `read_rows`.
     """
-    views: Views | None = next((each.views for each in bundle.reader.read(source)), None)
-    n = 0 if views is None else len(views)
-    if views is None or n < FEWEST:
+    return reference_of(read_rows(bundle, source).views)
+
+
+def read_rows(bundle: Bundle, source: Source, more: Collection[str] = ()) -> Rows:
+    """Return the first rows of a table, as many as `RowReader.read` reads at a time.
+
+    Raises `UsboostError` if it has fewer than `FEWEST` rows, or as `RowReader.read`, which has `more`.
+    """
+    rows = next(iter(bundle.reader.read(source, more=more)), None)
+    n = 0 if rows is None else len(rows.views)
+    if rows is None or n < FEWEST:
         raise UsboostError(
             f"{source} has {n} row{'s' * (n != 1)}, too few to compare a row with: {FEWEST} are needed; name "
             f"a table that has more with `against`"
         )
-    return reference_of(views)
+    return rows
 
 
 def reference_of(views: Views) -> Views:
