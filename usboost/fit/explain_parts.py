@@ -21,11 +21,12 @@ import pandas as pd
 from usboost.data.images import Images
 from usboost.data.progress import Progress
 from usboost.data.views import Views
+from usboost.errors import UsboostError
 from usboost.fit.bundle import Bundle
-from usboost.fit.explain import explain, margins, read_reference
+from usboost.fit.explain import FEWEST, WHY, explain, margins, read_reference, read_rows, reference_of
 from usboost.learners.networks import embeddings
 from usboost.models.inspection.attribution import check_explainable
-from usboost.table.source import Source
+from usboost.table.source import FrameRows, Source
 
 GRID = 5
 """Squares along each side of an image."""
@@ -182,3 +183,26 @@ def explain_rows_by_parts(bundle: Bundle, rows: Source, against: Source) -> pd.D
         for batch in bundle.reader.read(rows)
     ]
     return pd.concat(found, ignore_index=True)
+
+
+def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: int) -> pd.DataFrame:
+    """Return answers to rows with a column `WHY`: `Parts.texts` of the first rows, None of the others.
+
+    Raises `UsboostError` if there are too few rows to compare one with, or as `explain`.
+
+    Parameters
+    ----------
+    first : rows to explain; with 0 the answers stay as they are.
+    """
+    if first <= 0:
+        return answers
+    if len(rows) < FEWEST:
+        raise UsboostError(
+            f"{len(rows)} rows are too few to explain one by; send at least {FEWEST}, which `explain` "
+            "compares the first ones with"
+        )
+    check_explainable(bundle.model, bundle.card.model)
+    views = read_rows(bundle, FrameRows(rows, mixed=True)).views
+    own = views[np.arange(min(first, len(views)))]
+    texts = explain_parts(bundle, own, reference_of(views), bundle.predicted(own)).texts()
+    return answers.assign(**{WHY: [*texts, *[None] * (len(answers) - len(texts))]})
