@@ -16,8 +16,9 @@ from tasks.serving.logged_model import signature
 from tests.conftest import ROOT, refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
-from usboost.fit.explain import read_rows
+from usboost.fit.explain import owner_of, read_rows
 from usboost.fit.explain_parts import GRID, _Game
+from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
 
 SIDE = 60
@@ -88,7 +89,7 @@ def test_a_column_that_decides_is_first():
     assert model.bundle_.model.left_out_ == ("U",)  # images that do not help are not read
     found = model.explain(frame.head(4), against=frame, parts=True)
     assert list(found) == ["size", "colour", "mean"]
-    np.testing.assert_allclose(found.sum(axis=1), model.predict(frame.head(4)), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found.sum(axis=1), model.predict(frame.head(4)), rtol=1e-6)
     assert (found.drop(columns="mean").abs().idxmax(axis=1) == "size").all()
 
 
@@ -148,6 +149,20 @@ def test_the_page_shows_bars_squares_and_the_nearest_rows(saved, tmp_path):
         labels = re.findall(r"<figcaption>row [\d,]+, (\w+)</figcaption>", item)
         assert len(labels) == 3 and labels.count(answers["label"][k]) >= 2
     assert ".html" in refused(*given, tmp_path / "r.txt")
+    stickers(12, seed=2).to_parquet(tmp_path / "scored.parquet")
+    accepted("report", model, tmp_path / "scored.parquet", "--out", tmp_path / "report.html")
+    explained = (tmp_path / "report.html").read_text().split("Single rows explained")[-1]
+    assert explained.count("what its squares add") == explained.count('<p class="column">') > 0
+
+
+def test_a_row_is_nearest_to_itself_in_what_weighs(saved):
+    bundle, frame = MultimodalClassifier.load(saved[0]).bundle_, stickers(12, seed=3)
+    frame.loc[1, ["photo", "colour"]] = frame.loc[0, ["photo", "colour"]]
+    views = read_rows(bundle, FrameRows(frame.drop(columns="kind"), mixed=True)).views
+    weights = {"all": np.ones((12, 3)), "photo": np.tile([0.0, 0.0, 1.0], (12, 1))}
+    far = {k: unlikeness(bundle.model, views, views, owner_of(bundle), each) for k, each in weights.items()}
+    assert (np.diag(far["all"]) < 1e-9).all() and far["all"][0, 1] > 1e-3  # their sizes differ
+    assert far["photo"][0, 1] < 1e-9 and (far["photo"][0, 2:] > 1e-3).all()
 
 
 @pytest.mark.filterwarnings("ignore:.*An input example")

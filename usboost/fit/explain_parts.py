@@ -38,6 +38,11 @@ _REFERENCE = 4  # of the rows to compare with every such one is taken where imag
 _BYTES = 1 << 26  # of the pixels of covered images at a time
 
 
+def cuts_of(length: int) -> np.ndarray:
+    """Return where so many pixels are cut into squares, int64 (GRID + 1,)."""
+    return np.linspace(0, length, GRID + 1).round().astype(np.int64)
+
+
 @dataclass(frozen=True)
 class Parts:
     """Shares of all parts in the answers of n rows.
@@ -153,7 +158,7 @@ class _Game:
         (pixels,), rng = images.decode(), np.random.default_rng(0)
         covered = np.empty_like(pixels)
         covered[:] = np.rint(pixels.mean(axis=(1, 2)))[:, None, None]
-        cuts = [np.linspace(0, length, GRID + 1).round().astype(int) for length in pixels.shape[1:]]
+        cuts = [cuts_of(length) for length in pixels.shape[1:]]
         orders = [rng.permutation(GRID * GRID) for _ in range(ORDERS // 2)]
         orders = [each[::step] for each in orders for step in (1, -1)]
         size = max(1, _BYTES // ((GRID * GRID + 1) * pixels.nbytes))

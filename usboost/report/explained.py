@@ -18,7 +18,7 @@ from usboost.evaluation.ranking import number
 from usboost.files import write_atomically
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import AGAINST, FEWEST, owner_of, read_rows, reference_of
-from usboost.fit.explain_parts import GRID, Parts, explain_parts
+from usboost.fit.explain_parts import GRID, Parts, cuts_of, explain_parts
 from usboost.fit.predict import Scored
 from usboost.models import catalogue
 from usboost.models.inspection.attribution import check_explainable, unlikeness
@@ -155,8 +155,8 @@ def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[
         shares.append((name, "its squares" if read else "no image", float(own.sum())))
         if read:
             pixels = views[view].decode(slice(k, k + 1))[0]
-            at = [(np.arange(length) * GRID // length) for length in pixels.shape[1:]]
-            heat = Image.fromarray(np.array(model_figures.overlay(pixels, -own[np.ix_(*at)])))
+            at = [np.repeat(np.arange(GRID), np.diff(cuts_of(length))) for length in pixels.shape[1:]]
+            heat = model_figures.overlay(pixels, -own[np.ix_(*at)])  # what falls when covered adds
             least = _WRITTEN * np.abs(own).max()
             cells = [signed(each) if each and abs(each) >= least else "" for each in own.ravel()]
             photo = heat.width > 256
