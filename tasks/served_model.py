@@ -40,7 +40,7 @@ class ServedModel(PythonModel):
         with 400 and the sentence alone, if the rows cannot be predicted.
         """
         try:
-            from usboost.fit.explain_parts import with_why
+            from usboost.fit.explain import with_why
 
             rows, asked = pd.DataFrame(model_input), params or {}
             found = self.bundle.predict(rows, sets=bool(asked.get("sets", False)), tell=log.warning)

@@ -16,8 +16,7 @@ from tasks.serving.logged_model import signature
 from tests.conftest import ROOT, refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
-from usboost.fit.explain import owner_of, read_rows
-from usboost.fit.explain_parts import GRID, _Game
+from usboost.fit.explain import GRID, _Game, owner_of, read_rows
 from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
 

@@ -20,7 +20,6 @@ from usboost.fit import bundle as bundles
 from usboost.fit.build import fit as fit_table
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import explain_rows
-from usboost.fit.explain_parts import explain_rows_by_parts
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.fit.parameters import check_parameters, column_of, frame_of, seed_of
 from usboost.models import catalogue
@@ -215,7 +214,7 @@ class _Multimodal(_FitAttributes):
         frame, root = self._frame(X), self._root()
         other = frame if against is None else self._frame(against)
         sources = [FrameRows(each, root, mixed=True) for each in (frame, other)]
-        found = (explain_rows_by_parts if parts else explain_rows)(self.bundle_, *sources)
+        found = explain_rows(self.bundle_, *sources, parts=parts)
         found.index = frame.index
         return found
 

@@ -17,8 +17,17 @@ from usboost.errors import UsboostError
 from usboost.evaluation.ranking import number
 from usboost.files import write_atomically
 from usboost.fit.bundle import Bundle
-from usboost.fit.explain import AGAINST, FEWEST, owner_of, read_rows, reference_of
-from usboost.fit.explain_parts import GRID, Parts, cuts_of, explain_parts
+from usboost.fit.explain import (
+    AGAINST,
+    FEWEST,
+    GRID,
+    Parts,
+    cuts_of,
+    explain_parts,
+    owner_of,
+    read_rows,
+    reference_of,
+)
 from usboost.fit.predict import Scored
 from usboost.models import catalogue
 from usboost.models.inspection.attribution import check_explainable, unlikeness
