@@ -106,7 +106,7 @@ def images(_: Path) -> None:
         peak = repeats * 2 * len(a) ** 3 / (time.monotonic() - began)
     share = speed * counter.get_total_flops() / 8 / peak
     say("images of 160 pixels embedded a second", f"{speed:,.0f}")
-    say("their operations, of a matrix product's in float32", f"{share:.1%} of {peak / 1e12:.1f} TFLOP/s")
+    say("their operations, of a matrix product's in float32", f"{share:.1%} of {peak / 1e12:.2f} TFLOP/s")
 
 
 def fit_kept(folder: Path | None) -> tuple[Any, Any]:
