@@ -81,6 +81,10 @@ test-long: $(READY) ## the tests that take minutes: grids on every runner, worke
 bench: $(READY) ## measure speed and memory, as ratios (USBOOST_DATA: the real census files)
 	python -m benchmarks.speed.bench
 
+.PHONY: gpu-check
+gpu-check: $(READY) ## what needs a GPU, in ten minutes: predictions, seconds, memory, a killed fit, the pool gpu
+	python -m benchmarks.speed.gpu_check
+
 .PHONY: headline
 headline: $(READY) ## README's table by the present code (hours; USBOOST_DATA: the raw files)
 	python -m benchmarks.study.headline run "$(USBOOST_DATA)" headline

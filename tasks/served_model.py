@@ -31,14 +31,18 @@ class ServedModel(PythonModel):
     ) -> pd.DataFrame:
         """One row per input row: ``label`` and ``p_<class>``, or ``prediction``, ``low`` and ``high``.
 
-        The parameter ``sets`` adds ``set``, see `Bundle.sets`.
+        The parameter ``sets`` adds ``set``, see `Bundle.sets`; ``explain``, how many of the first rows are
+        explained, adds ``why``, see `with_why`.
 
         What could not be read or was not in training is logged. Raises `Refused`, which the server answers
         with 400 and the sentence alone, if the rows cannot be predicted.
         """
         try:
-            sets = bool((params or {}).get("sets", False))
-            return self.bundle.predict(pd.DataFrame(model_input), sets=sets, tell=log.warning)
+            from usboost.fit.explain import with_why
+
+            rows, asked = pd.DataFrame(model_input), params or {}
+            found = self.bundle.predict(rows, sets=bool(asked.get("sets", False)), tell=log.warning)
+            return with_why(self.bundle, rows, found, int(asked.get("explain", 0)))
         except UsboostError as error:
             raise Refused(str(error)) from None
         except Exception as error:

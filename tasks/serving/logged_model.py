@@ -96,7 +96,7 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
 
     Columns are of any type, as a table's are: MLflow would refuse whole numbers where a model reads numbers,
     and dates that are no text. None is required: the model itself says what a request lacks. A request's
-    parameter ``sets`` asks for the sets of classes, too.
+    parameter ``sets`` asks for the sets of classes, too, and ``explain`` for that many rows' explanations.
     """
     names = [*card.columns, *(card.images.columns if card.images else ())]
     inputs: list[Any] = [ColSpec(AnyType(), name, required=False) for name in names]
@@ -104,10 +104,10 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
     if card.classes:
         outputs = [ColSpec(_TYPES[card.label_kind], "label")]
         outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
-    asked: dict[str, Any] = {}
+    asked = [ParamSpec("explain", "long", 0)]
     if card.least is not None:
-        asked["params"] = ParamSchema([ParamSpec("sets", "boolean", False)])
-    return mlflow.models.ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs), **asked)
+        asked.append(ParamSpec("sets", "boolean", False))
+    return mlflow.models.ModelSignature(Schema(inputs), Schema(outputs), ParamSchema(asked))
 
 
 _TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}

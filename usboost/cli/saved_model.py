@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,8 +49,16 @@ def predict(
         Path | None,
         typer.Option(
             "--against",
-            help="Table whose rows --explain compares each row with.",
+            help="Table whose rows --explain and --explain-page compare each row with, such as the training "
+            "table, which a saved model does not hold; the page then shows the 3 nearest of its first 4,096.",
             show_default="the same table",
+        ),
+    ] = None,
+    explain_page: Annotated[
+        Path | None,
+        typer.Option(
+            "--explain-page",
+            help="An .html file: the first 12 rows explained by columns and squares of images, in one unit.",
         ),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
@@ -65,6 +73,13 @@ def predict(
         loaded = _loaded(model, table, imports)
         from usboost.fit.predict import predict as predict_table
 
+        if explain_page is not None:
+            from usboost.report.explained import write_page
+
+            more: dict[str, Any] = {"strict": strict, "images_root": images_root}
+            with progress("explaining") as show:
+                n = write_page(loaded, table, explain_page, against=against, progress=show, **more)
+            echo(f"written {explain_page}: {n} rows explained")
         with progress("predicting") as show:
             done = predict_table(
                 loaded,
@@ -76,7 +91,7 @@ def predict(
                 images_root=images_root,
                 sets=sets,
                 explained=explain,
-                against=against,
+                against=against if explain or not explain_page else None,
                 progress=show,
             )
         tables.note_rows(done, done.rows, done.without)

@@ -207,7 +207,7 @@ class _Multimodal(_FitAttributes):
         found.index = frame.index
         return found
 
-    def explain(self, X: Any, against: Any = None) -> pd.DataFrame:
+    def explain(self, X: Any, against: Any = None, *, parts: bool = False) -> pd.DataFrame:
         """Return what each column adds to the margin of each row's answer, with X's index.
 
         Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds; of
@@ -220,16 +220,19 @@ class _Multimodal(_FitAttributes):
         ----------
         X : as of `predict_frame`.
         against : rows of the same columns that each is compared with, of which 64 are drawn; by default X.
+        parts : share out what the images add over 5 × 5 squares of each; seconds for each image.
 
         Returns
         -------
-        A column for each one that the model reads, one for all images, and ``mean``, the margin's mean over
-        the rows compared with. A row's sum is its margin.
+        A column for each one that the model reads, one for all images, or each square (``photo 1,2``: the
+        second of the first line), and ``mean``, the margin's mean over the rows compared with. A row's sum is
+        its margin.
         """
         check_is_fitted(self, "bundle_")
         frame, root = self._frame(X), self._root()
         other = frame if against is None else self._frame(against)
-        found = explain_rows(self.bundle_, *(FrameRows(each, root, mixed=True) for each in (frame, other)))
+        sources = [FrameRows(each, root, mixed=True) for each in (frame, other)]
+        found = explain_rows(self.bundle_, *sources, parts=parts)
         found.index = frame.index
         return found
 

@@ -21,8 +21,9 @@ from usboost.models.inspection.inspect import view_contributions
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.report import blocks, importance, members, model_figures
 from usboost.report.blocks import Section, html
+from usboost.report.explained import explained_block
 from usboost.report.figures import data_uri, to_svg
-from usboost.report.rows import Maps, explained_block, worst_block
+from usboost.report.rows import Maps, worst_block
 from usboost.table.columns.slices import read_slices
 from usboost.table.notes import notes_of_rows
 from usboost.table.source import TableFile, require
@@ -147,7 +148,7 @@ def render(
         rounds = html("learning", curve=curve, contributions=learners, best_round=best_round, start=start)
     shuffled = importance.permutation_block(bundle, views, scored.labels[rows])
     mistakes = worst_block(bundle, scored, maps)
-    single = explained_block(bundle, scored, maps, with_note=not mistakes)
+    single = explained_block(bundle, scored, with_note=not mistakes)
     kind = "Misclassified rows of the highest loss" if card.classes else "Rows of the largest error"
     sections += [
         Section("importance", "Permutation importance", shuffled, "Permutation importance"),

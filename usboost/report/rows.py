@@ -1,4 +1,4 @@
-"""Rows of a model's report: those predicted worst, and three explained, with images as they are read."""
+"""Rows of a model's report: those predicted worst, with images as they are read; three worth a look."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.progress import Progress
-from usboost.errors import UsboostError
 from usboost.evaluation.ranking import number, number_of_label
 from usboost.fit.bundle import Bundle
-from usboost.fit.explain import AGAINST, FEWEST, explain, reference_of
 from usboost.fit.predict import Scored
 from usboost.learners.networks.backbones import Backbone
-from usboost.models.inspection.attribution import SHARE, Occlusion, check_explainable, occlusions
+from usboost.models.inspection.attribution import SHARE, Occlusion, occlusions
 from usboost.models.inspection.inspect import worst_samples
 from usboost.report import model_figures
 from usboost.report.blocks import html
 from usboost.table.images import ImageReader
 
 SIDE = 256  # pixels of the longer side of an image of the table; a larger one is scaled to it
-WORST, EXPLAINED_COLUMNS = 12, 8
-"""Rows shown of those predicted worst, and columns shown of a row that is explained."""
+WORST = 12
+"""Rows shown of those predicted worst."""
 
 _VALUES = 8  # columns shown of a row that is predicted worst
 
@@ -76,7 +74,7 @@ def images_of(
     return out
 
 
-def _note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
+def images_note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     """Return a note on how all images are read and maps are drawn; empty for a model without images."""
     form = bundle.reader.images
     if form is None:
@@ -121,21 +119,21 @@ def _shown(
     pixels = images.decode(slice(row, row + 1))[0]
     plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
     found |= {
-        "original": _uri(small, is_photo=small.size != (width, height)),
+        "original": image_uri(small, is_photo=small.size != (width, height)),
         "original_size": f"{width:,} × {height:,}",
-        "read": _uri(plain, is_photo=plain.width > SIDE),
+        "read": image_uri(plain, is_photo=plain.width > SIDE),
         "read_size": f"{plain.width:,} × {plain.height:,}",
         "heat": None,
     }
     if occlusion is not None:
         mean = occlusion.heat()
         ends = (f"{value + 0.0:+.3f}".replace("-", "−") for value in (-mean.max(), -mean.min()))
-        found["heat"] = _uri(model_figures.overlay(pixels, mean), is_photo=plain.width > SIDE)
+        found["heat"] = image_uri(model_figures.overlay(pixels, mean), is_photo=plain.width > SIDE)
         found["change"] = " to ".join(ends)
     return found
 
 
-def _uri(image: Image.Image, *, is_photo: bool) -> str:
+def image_uri(image: Image.Image, *, is_photo: bool) -> str:
     """Return an image within a page: PNG keeps each pixel, a JPEG of one with many is far smaller."""
     kind, encoded = "jpeg" if is_photo else "png", io.BytesIO()
     image.save(encoded, kind.upper(), **({"quality": 85} if is_photo else {}))
@@ -168,7 +166,7 @@ def worst_block(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     """Return the block of `worst`; empty where there are none."""
     if not (found := worst(bundle, scored, maps)):
         return ""
-    note = _note(bundle, scored, maps)
+    note = images_note(bundle, scored, maps)
     return html("worst", rows=found, classes=bundle.card.classes, note=note, wide=maps.drawn)
 
 
@@ -200,43 +198,6 @@ def value_of(value: Any) -> str:
     if re.fullmatch(r"-?[0-9]+\.[0-9]{5,}(e-?[0-9]+)?", text):
         text = f"{float(text):g}"
     return text if len(text) <= 80 else f"{text[:79]}…"
-
-
-def explained_block(bundle: Bundle, scored: Scored, maps: Maps, *, with_note: bool) -> Markup | str:
-    """Return the block of `three_rows` explained; empty for a model that cannot be, or for very few rows."""
-    try:
-        check_explainable(bundle.model, bundle.card.model)
-    except UsboostError:
-        return ""
-    if len(scored) < FEWEST:
-        return ""
-    classes, chosen = bundle.card.classes, three_rows(bundle, scored)
-    rows = np.array([row for _, row in chosen])
-    found = explain(bundle, scored.views[rows], reference_of(scored.views), scored.predicted[rows])
-    write = (lambda value: f"{value:.2f}".replace("-", "−")) if classes else number
-    images, largest = images_of(bundle, scored, rows.tolist(), maps), np.abs(found.values).max() or 1.0
-    shown = []
-    for k, (kind, row) in enumerate(chosen):
-        columns, others = found.largest(k, EXPLAINED_COLUMNS), len(found.names) - EXPLAINED_COLUMNS
-        if others > 0:
-            rest = float(found.values[k].sum()) - sum(value for _, value in columns)
-            columns.append((f"{others:,} others", rest))
-        bars = [
-            {
-                "name": name,
-                "value": value_of(scored.frame[name].iloc[row]) if name in bundle.card.columns else "",
-                "adds": ("+" if value >= 0 else "−") + write(abs(value)),
-                "sign": "adds" if value >= 0 else "takes",
-                "width": f"{100 * abs(value) / largest:.1f}",
-            }
-            for name, value in columns
-        ]
-        ends = {"mean": write(found.mean[k]), "margin": write(found.mean[k] + found.values[k].sum())}
-        about = {"kind": kind, "number": int(scored.rows[row]) + 1, "images": images.get(row, [])}
-        shown.append({**about, **answer(bundle, scored, row), **ends, "columns": bars})
-    note, against = _note(bundle, scored, maps) if with_note else "", min(AGAINST, len(scored))
-    given = {"rows": shown, "classes": classes, "note": note, "against": against}
-    return html("explained", **given, wide=maps.drawn)
 
 
 def three_rows(bundle: Bundle, scored: Scored) -> list[tuple[str, int]]:

@@ -105,6 +105,34 @@ def shapley(
     return Contributions(values, mean)
 
 
+def unlikeness(
+    model: BoostedWeakLearners, views: Views, others: Views, owner: Callable[[str], int], weights: np.ndarray
+) -> np.ndarray:
+    """Return how far each of m other rows is from each of n rows in what the model reads, float64 (n, m).
+
+    The squared difference in standard deviations of the others, of categories whether they differ, as a mean
+    over the columns that an owner has, times its weight. Images that a network reads as pixels count nothing.
+
+    Parameters
+    ----------
+    owner : as of `shapley`.
+    weights : float64 (n, owners).
+    """
+    found = np.zeros((len(views), len(others)))
+    for part in _parts(model, views, others):
+        read, against = part.read, part.reference
+        if isinstance(read, Table) and isinstance(against, Table):
+            spread = against.numeric.std(axis=0, dtype=np.float64)
+            scale = np.where(spread > 0, spread, 1.0)
+            owners = np.array([owner(name) for name in read.names])
+            for row in range(len(views)):
+                numeric = np.square((against.numeric - read.numeric[row]) / scale)
+                apart = np.hstack([numeric, against.codes != read.codes[row]])
+                for each in set(owners.tolist()):
+                    found[row] += weights[row, each] * apart[:, owners == each].mean(axis=1)
+    return found
+
+
 def check_explainable(model: Any, name: str) -> None:
     """Refuse a model that is no sum of what is known. Raises UsboostError; `name` is what it is called."""
     if not isinstance(model, BoostedWeakLearners):

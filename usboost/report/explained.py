@@ -1,0 +1,204 @@
+"""Rows explained by their parts, for people: bars of columns beside the images with their squares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from PIL import Image
+
+from usboost.data.images import Images
+from usboost.data.progress import Progress
+from usboost.data.views import Views
+from usboost.errors import UsboostError
+from usboost.evaluation.ranking import number
+from usboost.files import write_atomically
+from usboost.fit.bundle import Bundle
+from usboost.fit.explain import (
+    AGAINST,
+    FEWEST,
+    GRID,
+    Parts,
+    cuts_of,
+    explain_parts,
+    owner_of,
+    read_rows,
+    reference_of,
+)
+from usboost.fit.predict import Scored
+from usboost.models import catalogue
+from usboost.models.inspection.attribution import check_explainable, unlikeness
+from usboost.report import blocks, model_figures
+from usboost.report.blocks import Section, html, listed
+from usboost.report.rows import Maps, answer, image_uri, images_note, three_rows, value_of
+from usboost.table.source import TableFile, require
+
+COLUMNS, ROWS, NEAREST = 8, 12, 3
+"""Columns shown of a row that is explained, rows of a page, and rows of another table beside each."""
+
+_WRITTEN = 1 / 3  # of the largest square: those that are larger have their numbers
+
+
+def explained_block(bundle: Bundle, scored: Scored, *, with_note: bool) -> Markup | str:
+    """Return the block of `three_rows` explained; empty for a model that cannot be, or for very few rows."""
+    try:
+        check_explainable(bundle.model, bundle.card.model)
+    except UsboostError:
+        return ""
+    if len(scored) < FEWEST:
+        return ""
+    chosen = three_rows(bundle, scored)
+    rows = np.array([row for _, row in chosen])
+    views = scored.views[rows]
+    parts = explain_parts(bundle, views, reference_of(scored.views), scored.predicted[rows])
+    shown = []
+    for k, (kind, row) in enumerate(chosen):
+        about = {"kind": kind, "number": int(scored.rows[row]) + 1, **answer(bundle, scored, row)}
+        shown.append({**about, **_shares(bundle, views, parts, k, scored.frame.iloc[row])})
+    note = images_note(bundle, scored, Maps()) if with_note else ""
+    return _block(bundle, shown, min(AGAINST, len(scored)), note)
+
+
+def write_page(
+    bundle: Bundle,
+    table: Path,
+    out: Path,
+    *,
+    against: Path | None = None,
+    strict: bool = False,
+    images_root: Path | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Write a page that explains the first `ROWS` rows of a table; return how many they are.
+
+    Raises `UsboostError` if the page cannot be written there, or as `usboost.fit.predict.predict`.
+
+    Parameters
+    ----------
+    out : an ``.html`` file; appears when it is complete.
+    against : the table whose first rows these are compared with, by default the same; of another one the
+        `NEAREST` rows are shown beside each row.
+    strict, images_root : as of `usboost.fit.predict.predict`.
+    progress : called with (rows done, rows).
+    """
+    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
+        raise UsboostError(f"{out} must be an .html file")
+    check_explainable(bundle.model, bundle.card.model)
+    file = TableFile.open(table, images_root)
+    require(file, bundle.reader.needed)
+    own = next(iter(bundle.reader.read(file, batch=ROWS, strict=strict)), None)
+    if own is None:
+        raise UsboostError(f"{table} has no rows")
+    others = file if against is None else TableFile.open(against, images_root)
+    label = [bundle.card.label] if bundle.card.label in others.names else []
+    compared = read_rows(bundle, others, more=label)
+    predicted, raw = bundle.predicted(own.views), own.raw.to_pandas()
+    parts = explain_parts(bundle, own.views, reference_of(compared.views), predicted, progress)
+    answers, classes = bundle.answers(predicted), bundle.card.classes
+    with_sets = bool(classes) and bundle.card.least is not None
+    sets = bundle.sets(predicted) if with_sets else np.zeros((len(raw), 0), dtype=bool)
+    near = np.zeros((len(raw), 0), dtype=np.int64)
+    if against is not None:
+        weights = [*parts.columns.values(), sum(each.sum(axis=(1, 2)) for each in parts.squares.values())]
+        weights = np.abs(np.column_stack(np.broadcast_arrays(*weights)))
+        far = unlikeness(bundle.model, own.views, compared.views, owner_of(bundle), weights)
+        near = np.argsort(far, axis=1, kind="stable")[:, :NEAREST]
+    labels = compared.raw[bundle.card.label].to_pylist() if label else []
+    shown = []
+    for k in range(len(raw)):
+        predicted_text = str(answers.iloc[k, 0]) if classes else number(predicted[k])
+        likely = f"{predicted[k].max():.3f}" if classes and bundle.card.threshold is None else ""
+        about = {"kind": "", "number": own.first + k + 1, "predicted": predicted_text, "p_predicted": likely}
+        held = [classes[each] for each in np.flatnonzero(sets[k])] if with_sets else []
+        alike = [
+            {
+                "number": int(row) + 1,
+                "label": value_of(labels[row]) if label else "",
+                "images": [_read(compared.views, view, int(row)) for view in _views_of(bundle).values()],
+            }
+            for row in near[k]
+        ]
+        more = {"truth": predicted_text, "p_truth": "", "colour": "", "set": listed(held) if held else ""}
+        shown.append({**about, **more, **_shares(bundle, own.views, parts, k, raw.iloc[k]), "near": alike})
+    body = _block(bundle, shown, min(AGAINST, len(compared.views)), "", near=near.shape[1] > 0)
+    title = f"Why {catalogue.title(bundle.card.model)} answers so: {bundle.card.label}"
+    intro = html("explained_intro", n=len(raw), table=table.name, compared=Path(str(others)).name)
+    made = html("model_made_from", card=bundle.card, table=table.name)
+    write_atomically(out, blocks.page(title, intro, [Section("rows", "Rows", body)], made).encode())
+    return len(raw)
+
+
+def _block(
+    bundle: Bundle, rows: list[dict[str, Any]], against: int, note: Markup | str, *, near: bool = False
+) -> Markup:
+    given = {"classes": bundle.card.classes, "note": note, "against": against, "grid": GRID, "near": near}
+    colours = {"adds": model_figures.RISES, "takes": model_figures.FALLS}
+    rows = [{"set": "", "near": [], **row} for row in rows]
+    return html("explained", rows=rows, pictures=any(row["images"] for row in rows), colours=colours, **given)
+
+
+def _views_of(bundle: Bundle) -> dict[str, str]:
+    """Return the view of each column of images."""
+    form = bundle.reader.images
+    return {} if form is None else dict(zip(form.columns, form.names, strict=True))
+
+
+def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bars of a row, the largest first, its images with their squares, its mean and margin.
+
+    `k`: the row's position in `views` and `parts`; `values`: as the table has them.
+    """
+    write = (lambda value: f"{value:.2f}".replace("-", "−")) if bundle.card.classes else number
+
+    def signed(value: float) -> str:
+        return ("+" if value >= 0 else "−") + write(abs(value))
+
+    shares = [(name, value_of(values[name]), float(each[k])) for name, each in parts.columns.items()]
+    pictures = []
+    for name, squares in parts.squares.items():
+        view, own = _views_of(bundle)[name], squares[k]
+        read = _read(views, view, k)
+        shares.append((name, "its squares" if read else "no image", float(own.sum())))
+        if read:
+            pixels = views[view].decode(slice(k, k + 1))[0]
+            at = [np.repeat(np.arange(GRID), np.diff(cuts_of(length))) for length in pixels.shape[1:]]
+            heat = model_figures.overlay(pixels, -own[np.ix_(*at)])  # what falls when covered adds
+            least = _WRITTEN * np.abs(own).max()
+            cells = [signed(each) if each and abs(each) >= least else "" for each in own.ravel()]
+            photo = heat.width > 256
+            pictures.append(
+                {"name": name, "read": read, "heat": image_uri(heat, is_photo=photo), "cells": cells}
+            )
+    shares.sort(key=lambda share: -abs(share[2]))
+    rest = shares[COLUMNS + len(parts.squares) :]
+    shares = shares[: COLUMNS + len(parts.squares)]
+    total = sum(value for *_, value in (*shares, *rest))
+    if rest:
+        shares.append((f"{len(rest):,} others", "", sum(value for *_, value in rest)))
+    largest = max((abs(value) for *_, value in shares), default=0.0) or 1.0
+    bars = [
+        {
+            "name": name,
+            "value": text,
+            "adds": signed(value),
+            "sign": "adds" if value >= 0 else "takes",
+            "width": f"{100 * abs(value) / largest:.1f}",
+        }
+        for name, text, value in shares
+    ]
+    mean = float(parts.mean[k])
+    return {"columns": bars, "images": pictures, "mean": write(mean), "margin": write(mean + total)}
+
+
+def _read(views: Views, view: str, row: int) -> str:
+    """Return the image of a row as it is read, as a data URI; empty without one."""
+    images = views[view]
+    assert isinstance(images, Images)  # as a user's tables are read
+    if images.absent is not None and images.absent[row]:
+        return ""
+    pixels = images.decode(slice(row, row + 1))[0]
+    plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    return image_uri(plain, is_photo=plain.width > 256)
