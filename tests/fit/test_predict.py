@@ -182,8 +182,7 @@ def test_paths_that_all_lead_nowhere_are_refused_and_the_earlier_file_stays(mode
     assert out.read_bytes() == before
     assert "column 'image'" in refused("report", model, table, "--out", tmp_path / "r.html")
     accepted("predict", model, table, "--out", out, "--images-root", demo.parent)
-    with pytest.warns(UserWarning, match="5 paths of images lead to no file in column 'image', .*0.png"):
-        bundle.load(model).predict(FrameRows(frame, tmp_path))
+    refuses(r"no path in column 'image' .*0\.png", bundle.load(model).predict, FrameRows(frame, tmp_path))
 
 
 def test_an_output_is_replaced_whole_or_not_at_all(plain, tmp_path):

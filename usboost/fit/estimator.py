@@ -118,7 +118,8 @@ class _Multimodal(_FitAttributes):
             warn(each)
         labels: dict[str, Any] = {}
         if table.classes and table.label_kind == "str":  # of one class what most rows have
-            values = pd.Series([*np.asarray(y, dtype=object).ravel()], dtype=object).iloc[table.rows]
+            given = y if isinstance(y, pd.Series) else np.asarray(y, dtype=object).ravel()
+            values = pd.Series([*given], dtype=object).iloc[table.rows]
             by_class = values.groupby(table.labels).agg(lambda each: each.value_counts(sort=True).index[0])
             if by_class.map(lambda each: isinstance(each, (str, bytes))).all():
                 labels = dict(zip(table.classes, by_class, strict=True))
