@@ -10,13 +10,14 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from ruamel.yaml import YAML
 
 from tasks import tracking
 from tasks.fits import models
 from tasks.folders import prepared_folder, task_of, tuning_folder
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
-from tasks.settings import Settings, editor
+from tasks.settings import Settings
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
 from usboost.datasets.store import is_user_table
@@ -105,7 +106,7 @@ def overrides(path: Path) -> list[str]:
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
     """Put a settings file into params.yaml, whose comments and lines stay."""
-    file = editor()
+    file = YAML()
     document = file.load(params)
     for name, chosen in read_settings(path).items():
         if document["models"].get(name) is None:

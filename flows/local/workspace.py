@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import typer
 import yaml as plain_yaml
+from ruamel.yaml import YAML
 
 from flows.local import runtime, servers
 from tasks import settings as params
@@ -66,7 +67,7 @@ def make(
     seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
-    new, editor = not (folder / "params.yaml").exists(), params.editor()
+    new, editor = not (folder / "params.yaml").exists(), YAML()
     document = editor.load(((ROOT if new else folder) / "params.yaml").read_text(encoding="utf-8"))
     name = document["profile"] = profile or document["profile"]
     if name not in document["profiles"]:
