@@ -46,11 +46,9 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
         # on a terminal a bar; silent elsewhere
         with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
             shown = bar.add_task(f"preparing {dataset}", total=None)
-
-            def progress(done: int, total: int) -> None:
-                bar.update(shown, completed=done, total=total)
-
-            prepared = named(dataset).prepare(raw, settings, work, progress)
+            prepared = named(dataset).prepare(
+                raw, settings, work, lambda done, total: bar.update(shown, completed=done, total=total)
+            )
         store.write(prepared, folder)
         write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)

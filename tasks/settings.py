@@ -15,14 +15,9 @@ from usboost.models.entry import Entry
 from usboost.models.losses import LOSSES
 from usboost.table.spec import TableSpec
 
-BROUGHT = ("iris", "digits_rows", "pendigits", "gunpoint")
-"""The datasets that a library or an archive brings in every profile."""
-
-DATASETS = ("ci_a", "ci_b", "ct", "mi", "digits", "user_table", *BROUGHT)
-"""The datasets by name; `tasks.catalog` says where they come from."""
-
-LIKE = {"digits": "mi"}
-"""Datasets that have the sections `table1` and `table2` of another, which they stand in for."""
+BROUGHT = ("iris", "digits_rows", "pendigits", "gunpoint")  # by a library or an archive, in every profile
+DATASETS = ("ci_a", "ci_b", "ct", "mi", "digits", "user_table", *BROUGHT)  # see tasks.catalog
+LIKE = {"digits": "mi"}  # datasets that have the sections table1 and table2 of another, whose place they take
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]

@@ -20,7 +20,6 @@ from tasks.pages import mlflow_pages
 from tasks.settings import Settings
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
-from usboost.datasets.store import is_user_table
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import check_metric, metric_name, number
 from usboost.files import write_atomically
@@ -32,8 +31,7 @@ from usboost.fit.workers import SearchTask
 from usboost.models.entry import read_settings
 from usboost.table.prepared import read_prepared
 
-NAMED = "mlflow.json"
-"""The file that names the MLflow run of a search or of a trial, in its folder."""
+NAMED = "mlflow.json"  # names the MLflow run of a search or of a trial, in its folder
 
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}-search")
@@ -154,7 +152,7 @@ def _task(
     folder = prepared_folder(dataset)
     if store.read_card(folder).get("folds"):
         raise UsboostError(f"{dataset} has folds and no validation rows; tune a dataset with a split")
-    if is_user_table(store.read_card(folder)):
+    if store.is_user_table(store.read_card(folder)):
         table = read_prepared(folder)
         part = FitData.of(table, search_folds(table, 0, seed)[0])
     else:  # the validation rows stop fits and score them
