@@ -14,8 +14,7 @@ from typing import Any, Literal
 from tasks.folders import raw_folder
 from tasks.settings import Settings, UserTableSettings
 from usboost.data.progress import Progress
-from usboost.datasets import census, imagenet, sequences
-from usboost.datasets import covertype as ct
+from usboost.datasets import census, covertype, imagenet, sequences
 from usboost.datasets.image_files import identity
 from usboost.datasets.sources import RemoteFile, find_source, sha256
 from usboost.datasets.store import Prepared
@@ -26,8 +25,7 @@ from usboost.table.files import digest
 from usboost.table.source import TableFile
 from usboost.table.spec import SIZE
 
-POINTER = "source.json"
-"""Stands in a raw folder for files that are too large to copy: where they are, and a digest."""
+POINTER = "source.json"  # stands in for raw files that are too large to copy: where they are, and a digest
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,6 @@ def _copy(folder: Path, settings: Settings, cache: Path, *, source: str, files: 
     place = find_source(source, files, folder=own_folder(), cache=cache)
     for file in files:
         shutil.copyfile(place / file.name, folder / file.name)
-
-
-def _point(folder: Path, target: Path, digest: str) -> None:
-    (folder / POINTER).write_text(json.dumps(_pointer(target, digest)))
 
 
 def _pointer(target: Path, digest: str) -> dict[str, str]:
@@ -92,14 +86,15 @@ def _census(
 ) -> Prepared:
     sizes = settings.data_of(split)
     train, test = (raw / file.name for file in census.FILES)
-    rows, tolerance = sizes.elimination_rows, sizes.elimination_tolerance
-    return census.prepare(train, test, split=split, rows=rows, tolerance=tolerance, **_made(settings))
+    chosen: dict[str, Any] = {"rows": sizes.elimination_rows, "tolerance": sizes.elimination_tolerance}
+    return census.prepare(train, test, split=split, **chosen, **_made(settings))
 
 
 def _ct(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
     sizes = settings.data_of("ct")
-    rows, size = (sizes.rows_train if settings.profile == "paper" else None), sizes.image_size or ct.SIZE
-    return ct.prepare(raw, rows=rows, image_size=size, **_with_images(settings, work, progress))
+    rows = sizes.rows_train if settings.profile == "paper" else None
+    size = sizes.image_size or covertype.SIZE
+    return covertype.prepare(raw, rows=rows, image_size=size, **_with_images(settings, work, progress))
 
 
 def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
@@ -112,7 +107,7 @@ def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
             "that USBOOST_DATA names"
         )
     listed = sorted((path.name, path.stat().st_size) for path in place.iterdir())
-    _point(folder, place, repr(listed))
+    (folder / POINTER).write_text(json.dumps(_pointer(place, repr(listed))))
 
 
 def _mi(
@@ -121,9 +116,8 @@ def _mi(
     sizes = settings.data_of(dataset)
     wanted = {"train": sizes.rows_train, "val": sizes.rows_test, "test": sizes.rows_test}
     limits = {split: rows for split, rows in wanted.items() if rows} if settings.profile == "paper" else None
-    chosen: dict[str, Any] = {"size": sizes.image_size, "dog_share": sizes.dog_share, "limits": limits}
-    chosen["dataset"] = dataset
-    return imagenet.prepare(_raw(raw), **chosen, **_with_images(settings, work, progress))
+    chosen = {"dataset": dataset, "limits": limits, **_with_images(settings, work, progress)}
+    return imagenet.prepare(_raw(raw), size=sizes.image_size, dog_share=sizes.dog_share, **chosen)
 
 
 def _only_in_the_demo(folder: Path, settings: Settings, cache: Path) -> None:
@@ -185,16 +179,14 @@ def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
 
 
 def _further(raw: Path, settings: Settings, work: Path, progress: Progress | None, *, name: str) -> Prepared:
-    seed, profile = settings.seed, settings.profile
     if name == "iris":
-        x, y = sequences.iris()
-        return sequences.prepare_table(x, y, dataset=name, profile=profile, seed=seed, folds=5)
+        return sequences.prepare_table(*sequences.iris(), dataset=name, folds=5, **_made(settings))
     if name == "digits_rows":
-        split = sequences.digits_rows(seed=seed)
+        split = sequences.digits_rows(seed=settings.seed)
     else:
         split = sequences.pendigits(raw) if name == "pendigits" else sequences.ts_split(raw, "GunPoint")
     digests = {path.name: sha256(path) for path in sorted(raw.iterdir())}
-    return sequences.prepare(split, dataset=name, profile=profile, seed=seed, sources=digests)
+    return sequences.prepare(split, dataset=name, sources=digests, **_made(settings))
 
 
 _GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_"
@@ -207,7 +199,7 @@ _copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
 DATASETS: dict[str, Dataset] = {
     "ci_a": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_a")),
     "ci_b": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_b")),
-    "ct": Dataset(ct.write_demo, partial(_copy, source="covertype", files=ct.FILES), _ct),
+    "ct": Dataset(covertype.write_demo, partial(_copy, source="covertype", files=covertype.FILES), _ct),
     "mi": Dataset(imagenet.write_demo, _obtain_imagenet, _mi),
     "digits": Dataset(imagenet.write_demo, _only_in_the_demo, partial(_mi, dataset="digits")),
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),

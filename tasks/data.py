@@ -47,11 +47,9 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
         # on a terminal a bar; silent elsewhere
         with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
             shown = bar.add_task(f"preparing {dataset}", total=None)
-
-            def progress(done: int, total: int) -> None:
-                bar.update(shown, completed=done, total=total)
-
-            prepared = named(dataset).prepare(raw, settings, work, progress)
+            prepared = named(dataset).prepare(
+                raw, settings, work, lambda done, total: bar.update(shown, completed=done, total=total)
+            )
         store.write(prepared, folder)
         if dataset == "user_table":
             warn_of_prepared(prepared)

@@ -8,11 +8,8 @@ from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.evaluation.task import TASKS, Task
 
-RESULTS = Path("data/results")
-"""A folder for each dataset, in it one for each model, in it one for each seed."""
-
-REPORTS = Path("reports")
-"""Of all datasets: tables, pages, figures, and the curves that `dvc plots` draws."""
+RESULTS = Path("data/results")  # a folder for each dataset, in it one for each model, in it one for each seed
+REPORTS = Path("reports")  # of all datasets: tables, pages, figures, and the curves that `dvc plots` draws
 
 
 def raw_folder(dataset: str) -> Path:

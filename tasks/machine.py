@@ -12,8 +12,6 @@ from typing import Any
 
 from usboost.errors import UsboostError
 
-LEASE_SECONDS = 60  # a killed training's slot is free again after this
-
 
 def thread_share(workers: int) -> int:
     """Return the threads of each of `workers` fits side by side; OMP_NUM_THREADS where a user has set it."""
@@ -70,7 +68,7 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
     # suppressed: another training has just made it
     with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
         client.upsert_global_concurrency_limit_by_name(name, slots)
-    with concurrency(name, occupy=1, strict=True, lease_duration=LEASE_SECONDS):
+    with concurrency(name, occupy=1, strict=True, lease_duration=60):  # seconds until a killed holder's ends
         yield
 
 
@@ -92,10 +90,5 @@ def locked(lock: Path, *, wait: bool) -> Iterator[bool]:
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
     """Prefect's `retry_condition_fn`: a network may come back; a user's mistake stays one."""
-    try:
-        state.result()
-    except UsboostError as error:
-        return isinstance(error.__cause__, OSError)
-    except Exception:
-        return True
-    return False
+    error = state.result(raise_on_failure=False)
+    return not isinstance(error, UsboostError) or isinstance(error.__cause__, OSError)

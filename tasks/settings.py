@@ -2,10 +2,9 @@
 
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from ruamel.yaml import YAML
 
 from usboost.errors import UsboostError, choices
 from usboost.files.registry import import_parts
@@ -16,22 +15,9 @@ from usboost.models.entry import Entry
 from usboost.models.losses import LOSSES
 from usboost.table.spec import TableSpec
 
-DATASETS = (
-    "ci_a",
-    "ci_b",
-    "ct",
-    "mi",
-    "digits",
-    "user_table",
-    "iris",
-    "digits_rows",
-    "pendigits",
-    "gunpoint",
-)
-"""The datasets by name; `tasks.catalog` says where they come from."""
-
-LIKE = {"digits": "mi"}
-"""Datasets that have the sections `table1` and `table2` of another, which they stand in for."""
+BROUGHT = ("iris", "digits_rows", "pendigits", "gunpoint")  # by a library or an archive, in every profile
+DATASETS = ("ci_a", "ci_b", "ct", "mi", "digits", "user_table", *BROUGHT)  # see tasks.catalog
+LIKE = {"digits": "mi"}  # datasets that have the sections table1 and table2 of another, whose place they take
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -342,7 +328,7 @@ class Settings(Section):
 
     def generated(self, dataset: str) -> bool:
         """Return whether a dataset's raw files are generated: in the demo, unless a library brings them."""
-        return self.profile == "demo" and dataset not in ("iris", "digits_rows", "pendigits", "gunpoint")
+        return self.profile == "demo" and dataset not in BROUGHT
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)
@@ -363,10 +349,7 @@ class Settings(Section):
         return _entry(self.table2, "table2", LIKE.get(dataset, dataset))
 
 
-T = TypeVar("T")
-
-
-def _entry(section: dict[str, T], key: str, name: str) -> T:
+def _entry(section: dict[str, Any], key: str, name: str) -> Any:
     if name not in section:
         raise UsboostError(f"params.yaml has no {key}.{name}; it has {', '.join(section)}")
     return section[name]
@@ -390,22 +373,6 @@ def model_names(path: Path) -> list[str]:
     return [*catalogue.CATALOGUE, *(n for n in own or {} if n.removeprefix("_") not in catalogue.CATALOGUE)]
 
 
-def editor() -> YAML:
-    """Return what reads and writes params.yaml with its comments, as DVC does: only what is set changes."""
-    yaml = YAML()
-    yaml.default_flow_style = False
-    return yaml
-
-
-def _keys(of: type[BaseModel], below: list[str]) -> list[str]:
-    """Return the keys of the section at these keys, whose names in a mapping of sections may be any."""
-    for name in below:
-        if name in of.model_fields:
-            kinds = (of.model_fields[name].annotation, *get_args(of.model_fields[name].annotation))
-            of = next((each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)), of)
-    return list(of.model_fields)
-
-
 def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
     """Check the parsed YAML; its settings. The modules that it names are imported from `imports`, if any."""
     try:
@@ -417,8 +384,13 @@ def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None 
         first = error.errors()[0]
         where = f"{path}: {'.'.join(map(str, first['loc']))}"
         if first["type"] == "extra_forbidden":
-            known = _keys(Settings, [str(each) for each in first["loc"][:-1]])
-            raise UsboostError(f"{where}: no such key; {choices(str(first['loc'][-1]), known)}") from None
+            section: Any = Settings
+            for name in first["loc"][:-1]:  # in a mapping of sections the names may be any
+                if field := section.model_fields.get(name):
+                    kinds = (field.annotation, *get_args(field.annotation))
+                    section = next((each for each in kinds if hasattr(each, "model_fields")), section)
+            known = choices(str(first["loc"][-1]), list(section.model_fields))
+            raise UsboostError(f"{where}: no such key; {known}") from None
         raise UsboostError(f"{where}: {first['msg']}") from None
     except UsboostError as error:
         raise UsboostError(f"{path}: {error}") from None

@@ -12,9 +12,8 @@ from typing import Any
 import mlflow
 import numpy as np
 import pandas as pd
+from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Metric, Param, Run, RunTag
-from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
 
 from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
@@ -24,15 +23,12 @@ from usboost.datasets import store
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
-SUPERSEDED = "superseded"
-"""The tag of a run that does not count."""
-
+SUPERSEDED = "superseded"  # the tag of a run that does not count
 FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
 TIMES = ("step", "fit", "wait", "sum", "total")
 """Beside those of the weak learners' fits; the others are next to nothing."""
-RISK = mlflow_pages.of_round("risk_train")  # every round has it
 
 
 class Unlogged(UsboostError):
@@ -164,15 +160,9 @@ def log_files(run_id: str, folder: Path, name: str) -> None:
 
 def log_parameters(run_id: str, parameters: Mapping[str, Any]) -> None:
     """Log all parameters, nested ones by dotted names."""
-
-    def params(given: Mapping[str, Any], prefix: str) -> Iterator[Param]:
-        for key, value in given.items():
-            if isinstance(value, Mapping):
-                yield from params(value, f"{prefix}{key}.")
-            else:
-                yield Param(mlflow_pages.key_of(f"{prefix}{key}"), str(value)[:500])
-
-    MlflowClient().log_batch(run_id, params=list(params(parameters, "")))
+    flat = mlflow_pages.flat(parameters).items()
+    params = [Param(mlflow_pages.key_of(key), str(value)[:500]) for key, value in flat]
+    MlflowClient().log_batch(run_id, params=params)
 
 
 def log_estimator(run_id: str, estimator: Any, **more: Any) -> None:
@@ -228,7 +218,8 @@ class MLflowCallback(Callback):
 
     def on_resume(self, rounds: Sequence[Round]) -> bool:
         started = time.perf_counter()
-        steps = {logged.step for logged in self._client.get_metric_history(self.run_id, RISK)}
+        risk = mlflow_pages.of_round("risk_train")  # every round has it
+        steps = {logged.step for logged in self._client.get_metric_history(self.run_id, risk)}
         self.earlier = sum(round_.seconds["total"] for round_ in rounds)
         for round_ in rounds:
             self._add(round_, known=round_.index in steps)

@@ -10,16 +10,16 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from ruamel.yaml import YAML
 
 from tasks import tracking
 from tasks.fits import models
 from tasks.folders import prepared_folder, task_of, tuning_folder
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
-from tasks.settings import Settings, editor
+from tasks.settings import Settings
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
-from usboost.datasets.store import is_user_table
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import check_metric, metric_name, number
 from usboost.files import write_atomically
@@ -31,8 +31,7 @@ from usboost.fit.workers import SearchTask
 from usboost.models.entry import read_settings
 from usboost.table.prepared import read_prepared
 
-NAMED = "mlflow.json"
-"""The file that names the MLflow run of a search or of a trial, in its folder."""
+NAMED = "mlflow.json"  # names the MLflow run of a search or of a trial, in its folder
 
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}-search")
@@ -105,7 +104,7 @@ def overrides(path: Path) -> list[str]:
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:
     """Put a settings file into params.yaml, whose comments and lines stay."""
-    file = editor()
+    file = YAML()
     document = file.load(params)
     for name, chosen in read_settings(path).items():
         if document["models"].get(name) is None:
@@ -153,7 +152,7 @@ def _task(
     folder = prepared_folder(dataset)
     if store.read_card(folder).get("folds"):
         raise UsboostError(f"{dataset} has folds and no validation rows; tune a dataset with a split")
-    if is_user_table(store.read_card(folder)):
+    if store.is_user_table(store.read_card(folder)):
         table = read_prepared(folder)
         part = FitData.of(table, search_folds(table, 0, seed)[0])
     else:  # the validation rows stop fits and score them

@@ -17,9 +17,6 @@ from tasks.machine import locked
 from tasks.settings import as_key
 from usboost.errors import UsboostError, print_readably, rewrite_options
 
-DRAIN_SECONDS = 10
-LOOPBACK = ("127.0.0.1", "localhost")
-
 T = TypeVar("T")
 
 _FINISHED: list[bool] = []
@@ -59,7 +56,7 @@ def configure() -> None:
         os.environ.setdefault(name, value)
     for name in ("no_proxy", "NO_PROXY"):  # a proxy for the world outside does not reach our own servers
         known = [host for host in os.environ.get(name, "").split(",") if host]
-        os.environ[name] = ",".join(dict.fromkeys([*known, *LOOPBACK]))
+        os.environ[name] = ",".join(dict.fromkeys([*known, "127.0.0.1", "localhost"]))
     if "MLFLOW_TRACKING_URI" not in os.environ:
         server = address("mlflow") if log_of("mlflow").exists() else None
         os.environ["MLFLOW_TRACKING_URI"] = server or mlflow_store()
@@ -120,6 +117,6 @@ def prefect_api() -> Iterator[None]:
         try:
             yield
         finally:  # task records travel as events: send the last ones while the server is surely there
-            drained = EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+            drained = EventsWorker.drain_all(timeout=10)
             if isinstance(drained, tuple) and drained[1]:
                 print("some task records have not reached the Prefect server", file=sys.stderr)

@@ -25,9 +25,7 @@ from usboost.files import write_atomically
 runtime.configure()
 
 PREFECT = (sys.executable, "-m", "prefect")
-WORKERS = ("cpu-1", "gpu-1")
-"""The workers by name, one for each work pool."""
-
+WORKERS = ("cpu-1", "gpu-1")  # by name, one for each work pool
 PASSWORDS = ("PREFECT_API_AUTH_STRING", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
 SHORTEST = 12  # characters; MLflow takes no shorter password
 AUTH = """[mlflow]
@@ -63,13 +61,12 @@ def is_online(prefect: str, worker: str) -> bool:
     from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    path = f"/work_pools/{worker.rpartition('-')[0]}/workers/filter"
     with temporary_settings({PREFECT_API_URL: prefect}), get_client(sync_client=True) as client:
         try:
-            found = client.request("POST", path, json={}).json()  # type: ignore[arg-type]
+            found = client.read_workers_for_work_pool(worker.rpartition("-")[0])
         except Exception:  # there is no such pool yet
             return False
-    return any(each["name"] == worker and each["status"] == "ONLINE" for each in found)
+    return any(each.name == worker and each.status == "ONLINE" for each in found)
 
 
 def passwords(folder: Path) -> dict[str, str]:

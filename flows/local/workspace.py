@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import typer
 import yaml as plain_yaml
+from ruamel.yaml import YAML
 
 from flows.local import runtime, servers
 from tasks import settings as params
@@ -34,14 +35,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 IGNORED = "/data/\n/reports/\n/.usboost/\n/dvc_plots/\n"
 COPIED = ("params.yaml", "dvc.yaml", ".dvcignore", "prefect.yaml")
-OWN = "  # your own\n"
-"""Ends the lines of dvc.yaml that name a user's table and images."""
+OWN = "  # your own\n"  # ends the lines of dvc.yaml that name a user's table and images
 
 CODE = ("flows", "tasks", "usboost")
 """Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
-
-FIXED = ("2wl_fix", "2wl2o_fix")
-"""The papers' models whose steps are fixed and short: they take hundreds of rounds."""
 
 app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
 
@@ -66,7 +63,7 @@ def make(
     seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
-    new, editor = not (folder / "params.yaml").exists(), params.editor()
+    new, editor = not (folder / "params.yaml").exists(), YAML()
     document = editor.load(((ROOT if new else folder) / "params.yaml").read_text(encoding="utf-8"))
     name = document["profile"] = profile or document["profile"]
     if name not in document["profiles"]:
@@ -74,8 +71,8 @@ def make(
     run, sizes = document["run"], document["profiles"][name]
     if datasets:
         run["datasets"] = datasets
-    if new and name == "paper":
-        run["models"] += [each for each in FIXED if each not in run["models"]]
+    if new and name == "paper":  # has the models, too, whose short steps take hundreds of rounds
+        run["models"] += [each for each in ("2wl_fix", "2wl2o_fix") if each not in run["models"]]
         run["models_of"].pop("user_table", None)
     if name == "paper" and "ci_a" in run["datasets"]:
         run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])

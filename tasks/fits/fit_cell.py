@@ -32,7 +32,6 @@ from tasks.serving.logged_model import log_model
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.views import Views
 from usboost.datasets import store
-from usboost.datasets.store import is_user_table
 from usboost.evaluation.intervals import margin_of
 from usboost.fit.bundle import Bundle, bundle_of, example_of
 from usboost.fit.table_fit import TableFit
@@ -133,10 +132,9 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
         page.log(f"{what}, {cost['fit_seconds']:.1f} s")
         found = {**cost, "best_round": cost["rounds"], "scores": scores}
     else:
-        rows = {split: card["splits"].get(split, {}).get("rows", 0) for split in SPLITS}
-        counts = ", ".join(f"{n:,} {split}" for split, n in rows.items())
+        counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
-        fitted = (_fit_table if is_user_table(card) else _fit_splits)(cell, run_id, kept)
+        fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, kept)
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
         cost = {"rounds": len(rounds), "best_round": fitted.best_round, "fit_seconds": fitted.seconds}
         page.log(f"best round {fitted.best_round} of {len(rounds)}, {fitted.seconds:.1f} s")
@@ -165,8 +163,7 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
             found["gbm"] = json.loads(alone.read_text())
     page.log(page.scores_in_words(found["scores"]))
     of |= {"profile": card["profile"], "fingerprint": cell.fingerprint, "processor": machine.processor()}
-    record = {**of, **found}
-    record["made"] = mlflow_pages.made_by(run_id)
+    record = {**of, **found, "made": mlflow_pages.made_by(run_id)}
     (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
     rounds.to_parquet(out / TRACE, index=False)
     return record

@@ -15,8 +15,7 @@ from usboost.models.estimator import ViewsEstimator
 from usboost.table import demo as user_demo
 from usboost.table.images import ImageColumns
 
-USER_TABLE = "user_table"
-"""A user's table among the datasets."""
+USER_TABLE = "user_table"  # a user's table among the datasets
 
 
 def build(

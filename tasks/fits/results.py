@@ -25,14 +25,9 @@ from usboost.report.results import dataset_name, read_trace
 
 RECORD, TRACE, ROWS = "record.json", "trace.parquet", "rows.parquet"
 
-ARTIFACT = "cell"
-"""The folder of an MLflow run that holds its cell's record, for a results folder elsewhere."""
-
-METRICS = ("f1", "log_loss", "rmse", "r2")
-"""The scores that lines of the terminal have, as far as a task has them."""
-
-LOSSES = ("log_loss", "rmse")
-"""The scores that DVC compares, and that tell how far a model is ahead of the prior."""
+ARTIFACT = "cell"  # the folder of an MLflow run that holds its cell's record, for a results folder elsewhere
+METRICS = ("f1", "log_loss", "rmse", "r2")  # of the terminal's lines, as far as a task has them
+LOSSES = ("log_loss", "rmse")  # what DVC compares, and what tells how far a model is ahead of the prior
 
 CURVES = {"score": ("f1_val", "rmse_val"), "epsilon": ("epsilon",), "delta": ("delta",)}
 """The columns of a trace that are a curve, of which a fit has one at most."""

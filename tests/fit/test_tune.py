@@ -325,4 +325,4 @@ def test_mistakes_of_the_command(path: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone.yaml"
     assert f"{gone} is missing" in refused("fit", path, *table, "--settings", gone)
     gone.write_text("models: [crossed]")
-    assert "has no key `models`" in refused("compare", path, "--label", "kind", "--settings", gone)
+    assert "has no key .models." in refused("compare", path, "--label", "kind", "--settings", gone)

@@ -223,6 +223,6 @@ def fit(
     model = on_device(model, chosen.device)
     fitted = TableFit(table, model, name, callbacks=callbacks or (), keep=keep, **answers).run()
     spec = table.spec
-    given = {**vars(spec), **vars(images or ImageOptions()), **vars(chosen), "images": spec.image or None}
+    given = {**vars(spec), **vars(images or ImageOptions()), **vars(chosen), "image": spec.image or None}
     given["drop"] = [*spec.drop, *([spec.weight] if spec.weight else [])]
     return replace(fitted, bundle=fitted.bundle.fitted_with({"model": name, **given}))
