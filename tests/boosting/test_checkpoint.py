@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save
 from sklearn.base import clone
 
-from tests.conftest import contents, make_views, reloaded
+from tests.conftest import contents, make_views, refuses, reloaded
 from tests.small_models import network, two_branches
 from usboost import Backbone, Callback, Checkpoint, EarlyBoostClassifier, Images, TreeLearner, UsboostError
 from usboost.boosting.steps import Bayes
@@ -228,8 +228,7 @@ def test_another_fits_checkpoint_is_refused_and_left_alone(tmp_path, monkeypatch
         y = np.roll(y, 1)
     if change == "code":
         monkeypatch.setattr("usboost.boosting.checkpoint.code_digest", lambda *_: "other")
-    with pytest.raises(UsboostError, match="checkpoint of another fit"):
-        other.fit(views, y)
+    refuses("checkpoint of another fit", other.fit, views, y)
     assert contents(tmp_path) == before
 
 
@@ -297,8 +296,7 @@ def test_no_code_comes_from_a_checkpoint(tmp_path, file):
     folder = tmp_path / "kept"
     clone(model).set_params(checkpoint=folder, n_rounds=3).fit(views, y)
     (folder / file).write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(UsboostError, match=file):
-        clone(model).set_params(checkpoint=folder, n_rounds=3).fit(views, y)
+    refuses(file, clone(model).set_params(checkpoint=folder, n_rounds=3).fit, views, y)
     assert not marker.exists()
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import refuses
 from usboost.boosting.steps import Bayes, Fixed, Newton, step_rule
-from usboost.errors import UsboostError
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.regression import Squared
 
@@ -115,7 +115,5 @@ def test_fixed_and_names():
     np.testing.assert_array_equal(step_rule("fixed", value=0.1).search(None, 2, 0), [0.1, 0.1])
     assert step_rule("newton") == Newton()
     assert Fixed().value == 0.1
-    with pytest.raises(UsboostError, match="unknown step rule 'golden'"):
-        step_rule("golden")
-    with pytest.raises(UsboostError, match="bounces"):
-        step_rule("bayes", bounces=3)
+    refuses("unknown step rule 'golden'", step_rule, "golden")
+    refuses("bounces", step_rule, "bayes", bounces=3)

@@ -10,6 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_iris
 from sklearn.neighbors import KNeighborsRegressor
 
+from tests.conftest import refuses
 from tests.tables import two
 from usboost import (
     BoostedNetworkClassifier,
@@ -24,7 +25,6 @@ from usboost import (
 from usboost.data.images import MODES
 from usboost.data.nodes import TableNodes
 from usboost.datasets.image_files import sized
-from usboost.errors import UsboostError
 from usboost.export.images import image_input
 from usboost.files.onnx_graph import Graph
 from usboost.learners.tree import Tree
@@ -203,8 +203,7 @@ def test_a_learner_without_a_form_is_refused_by_its_name() -> None:
     x, y = rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 2
     views = two(x[:, :2], x[:, 2:])
     model = TwoWeakLearnerClassifier({"U": KNeighborsRegressor(3)}, n_rounds=2, patience=None).fit(views, y)
-    with pytest.raises(UsboostError, match="KNeighborsRegressor"):
-        predicted(model, views)
+    refuses("KNeighborsRegressor", predicted, model, views)
     learners = {"S": TreeLearner(max_depth=1)}
     model = TwoWeakLearnerClassifier(learners, n_rounds=2, patience=None).fit(views, y)
 
@@ -213,5 +212,4 @@ def test_a_learner_without_a_form_is_refused_by_its_name() -> None:
             return prepared
 
     model.stages_ = [replace(stage, learners={"S": Own()}) for stage in model.stages_]
-    with pytest.raises(UsboostError, match=r"Own, of the learner 'S', has no ONNX form"):
-        predicted(model, views)
+    refuses(r"Own, of the learner 'S', has no ONNX form", predicted, model, views)

@@ -11,7 +11,7 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, UsboostError
 from usboost.table.notes import Gaps
@@ -53,8 +53,7 @@ def test_an_empty_column_is_said_and_refused(column: str, model: Path, tmp_path:
     predict = ("predict", model, tmp_path / "t.csv", "--out", tmp_path / "p.csv")
     assert sentence in accepted(*predict).stderr
     assert sentence in refused(*predict, "--strict")
-    with pytest.raises(UsboostError, match=f"column '{column}'"):
-        MultimodalClassifier.load(model).predict_frame(rows, strict=True)
+    refuses(f"column '{column}'", MultimodalClassifier.load(model).predict_frame, rows, strict=True)
 
 
 def test_formulas_without_values_and_a_failed_join_are_said(model: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from tests.conftest import reloaded
+from tests.conftest import refuses, reloaded
 from tests.tables import one
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.errors import Unsuited, UsboostError
@@ -325,8 +325,7 @@ def test_a_file_that_says_less_is_refused(gone, tmp_path):
     assert document["whole"] == {"lgbm": 1, "linear": 1}
     del document[gone]
     path.write_text(json.dumps(document))
-    with pytest.raises(UsboostError, match=f"is not a usboost model: KeyError\\('{gone}'\\)"):
-        persistence.load(tmp_path / "model")
+    refuses(f"is not a usboost model: KeyError\\('{gone}'\\)", persistence.load, tmp_path / "model")
 
 
 def test_members_of_before_are_read(tmp_path):
@@ -361,8 +360,7 @@ def test_fewer_rows_than_folds():
     rows = [0, 1, 100, 177]
     model = EnsembleRegressor({"prior": PriorBaselineRegressor()}, folds=5).fit(WINE[rows], Y[rows] * 1.0)
     assert len(model.fits_["prior"]) == 4
-    with pytest.raises(UsboostError, match="one row only"):
-        EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit(WINE[:1], Y[:1] * 1.0)
+    refuses("one row only", EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit, WINE[:1], Y[:1] * 1.0)
 
 
 @pytest.mark.parametrize("fast", [False, True])
@@ -387,8 +385,7 @@ def test_fits_to_other_rows_too_are_added_later(fast):
         again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
         again.fit(WINE, Y)
         np.testing.assert_array_equal(added.predict_proba(WINE), again.predict_proba(WINE))
-    with pytest.raises(UsboostError, match="refit_full=False"):
-        model.add_full_refits(WINE, names)
+    refuses("refit_full=False", model.add_full_refits, WINE, names)
 
 
 def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
@@ -469,8 +466,7 @@ def test_a_changed_file_of_a_member_is_seen(tmp_path: Path):
     document = json.loads(path.read_text())
     for change in ({"linear": 0.5}, {"linear": -1.0, "forest": 2.0}, {"gone": 1.0}):
         path.write_text(json.dumps({**document, "weights": change}))
-        with pytest.raises(UsboostError, match="weights are not those of its members"):
-            persistence.load(tmp_path / "model")
+        refuses("weights are not those of its members", persistence.load, tmp_path / "model")
     path.write_text(json.dumps(document))
     part = next((tmp_path / "model").glob("m0-0/*.safetensors"))
     part.write_bytes(part.read_bytes()[:-1] + b"x")

@@ -9,8 +9,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from tests.conftest import refuses
 from tests.small_models import boosting
-from usboost import LightGBMBaseline, SplitColumns, Table, TreeLearner, UsboostError, Views
+from usboost import LightGBMBaseline, SplitColumns, Table, TreeLearner, Views
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 
 
@@ -46,12 +47,9 @@ def test_columns_given_by_number_or_name() -> None:
         ({"U": [0], "S": [4]}, "gives view 'S' column 4"),
         ({"U": [0], "S": []}, "gives view 'S' no column"),
     ):
-        with pytest.raises(UsboostError, match=said):
-            SplitColumns(boosting(), views).fit(frame, y)
-    with pytest.raises(UsboostError, match="not a StandardScaler"):
-        SplitColumns(StandardScaler()).fit(X, y)
-    with pytest.raises(UsboostError, match=r"usboost\.models\.split_columns"):
-        boosting().fit(X, y)
+        refuses(said, SplitColumns(boosting(), views).fit, frame, y)
+    refuses("not a StandardScaler", SplitColumns(StandardScaler()).fit, X, y)
+    refuses(r"usboost\.models\.split_columns", boosting().fit, X, y)
 
 
 def test_pipelines_and_searches_over_a_matrix() -> None:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tasks import settings
-from usboost.errors import UsboostError
+from tests.conftest import refuses
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 
@@ -59,32 +59,26 @@ def test_a_mistake_names_the_key(tmp_path, change, said):
     changed = document()
     change(changed)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(UsboostError, match=f"params.yaml: {said}"):
-        settings.load(tmp_path / "params.yaml")
+    refuses(f"params.yaml: {said}", settings.load, tmp_path / "params.yaml")
 
 
 def test_a_missing_or_broken_file(tmp_path):
-    with pytest.raises(UsboostError, match="is missing"):
-        settings.load(tmp_path / "params.yaml")
+    refuses("is missing", settings.load, tmp_path / "params.yaml")
     (tmp_path / "params.yaml").write_text("a: [1")
-    with pytest.raises(UsboostError, match="not valid YAML"):
-        settings.load(tmp_path / "params.yaml")
+    refuses("not valid YAML", settings.load, tmp_path / "params.yaml")
 
 
 def test_unknown_names():
     loaded = settings.load(PARAMS)
-    with pytest.raises(UsboostError, match=r"no models\.9wl"):
-        loaded.model("9wl")
-    with pytest.raises(UsboostError, match=r"no table1\.ci_z"):
-        loaded.networks_of("ci_z")
+    refuses(r"no models\.9wl", loaded.model, "9wl")
+    refuses(r"no table1\.ci_z", loaded.networks_of, "ci_z")
 
 
 @pytest.mark.parametrize("place", ["models", "models_of"])
 def test_a_run_names_models_that_are_known(place):
     changed = document()
     changed["run"][place] = ["9wl"] if place == "models" else {"iris": ["9wl"]}
-    with pytest.raises(UsboostError, match=r"^params.yaml: params.yaml has no models\.9wl, nor has the cat"):
-        settings.parse(changed)
+    refuses(r"^params.yaml: params.yaml has no models\.9wl, nor has the cat", settings.parse, changed)
 
 
 def test_a_dataset_may_have_models_of_its_own():
@@ -116,5 +110,4 @@ def test_a_misspelt_key_is_told_what_is_meant(key, said):
     for name in sections:
         section = section[name]
     section[last] = 1
-    with pytest.raises(UsboostError, match=said):
-        settings.parse(document)
+    refuses(said, settings.parse, document)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from flows.local import workspace
 from tasks import settings
+from tests.conftest import refuses
 from tests.flows.conftest import DATA, Workspace
 from usboost.errors import UsboostError
 from usboost.models import catalogue
@@ -130,8 +131,7 @@ def test_a_persons_table_that_is_not_there(tmp_path, words, said):
 
 
 def test_an_unknown_profile(tmp_path):
-    with pytest.raises(UsboostError, match="no profile 'test'"):
-        workspace.make(tmp_path / "paper", profile="test")
+    refuses("no profile 'test'", workspace.make, tmp_path / "paper", profile="test")
 
 
 def test_values_set_by_dotted_keys(tmp_path):
@@ -146,8 +146,7 @@ def test_values_set_by_dotted_keys(tmp_path):
 
 @pytest.mark.parametrize("key", ["boosting.patients", "nothing.at.all", "device.cpu", "models.mine"])
 def test_a_key_that_is_not_there(tmp_path, key):
-    with pytest.raises(UsboostError, match=f"no key {key}"):
-        workspace.make(tmp_path / "w", profile="paper", changes={key: 1})
+    refuses(f"no key {key}", workspace.make, tmp_path / "w", profile="paper", changes={key: 1})
 
 
 def test_set_needs_a_value():
@@ -155,8 +154,7 @@ def test_set_needs_a_value():
         "device": "cpu",
         "user_table.drop": ["a", "b"],
     }
-    with pytest.raises(UsboostError, match="gives no value"):
-        workspace._changes(["device"])
+    refuses("gives no value", workspace._changes, ["device"])
 
 
 def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):

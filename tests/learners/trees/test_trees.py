@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.conftest import make_views
+from tests.conftest import make_views, refuses
 from usboost import Table, UsboostError
 from usboost.learners.base import Target
 from usboost.learners.tree_learner import LightGBMTrainer, TreeLearner
@@ -103,8 +103,7 @@ def test_rounds_do_not_depend_on_each_other():
 def test_mistakes():
     with pytest.raises(UsboostError, match="no tree engine"):
         TreeLearner(engine="oak").trainer(TreeLearner().prepare(make_views()[0]["S"]), 1)
-    with pytest.raises(UsboostError, match="a tree reads tables"):
-        TreeLearner().prepare(np.zeros(3))
+    refuses("a tree reads tables", TreeLearner().prepare, np.zeros(3))
 
 
 def test_lightgbm_is_still_silent(capfd):
