@@ -195,7 +195,6 @@ def test_a_patience_that_grows_is_kept(tmp_path):
 
 
 def test_scores_are_the_sum_of_the_rounds_wherever_the_state_was_written(tmp_path, monkeypatch):
-    """State after every round, after some, and never: all give the same fit."""
     model, (views, y) = MODELS["2wl"]
     whole = outcome(clone(model).fit(views, y), views)
     asked = itertools.count()
@@ -276,7 +275,6 @@ def test_a_full_disk_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_killed_eight_times_at_random_moments(tmp_path, warm):
-    """SIGKILL of a real training process, anywhere; what it ends with hashes as if nothing had happened."""
     words = ["-m", "benchmarks.robustness.kill", "--kills", "8", "--ranks", "0", "--folder", str(tmp_path)]
     done = warm.run(words, ROOT, {**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -285,7 +283,6 @@ def test_killed_eight_times_at_random_moments(tmp_path, warm):
 
 @pytest.mark.parametrize("file", ["identity.json", "round-000002.safetensors", "state.safetensors"])
 def test_no_code_comes_from_a_checkpoint(tmp_path, file):
-    """A pickle in the place of each file is refused, and not run."""
     marker = tmp_path / "ran"
 
     class Bomb:

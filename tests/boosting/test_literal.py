@@ -252,7 +252,6 @@ def test_one_view_with_fixed_steps_is_logitboost():
     stumps = {"S": TreeLearner(max_depth=1, min_samples_leaf=1, engine="sklearn")}
     fitted = boosted(learners=stumps, step="fixed", step_settings={"value": 1.0}, n_rounds=5)
     fitted.fit(Views(S=Table.from_numeric(x)), y)
-
     score = np.zeros(len(y))  # half the log-odds
     for _ in range(5):
         p = 1 / (1 + np.exp(-2 * score))

@@ -90,7 +90,6 @@ def test_a_function_of_constant_learners_is_the_mapping() -> None:
 
 
 def test_a_round_sees_no_view_but_its_own() -> None:
-    """Frames to come may hold anything, even nothing a learner could read."""
     views, y = data()
     learner = TreeLearner(engine="sklearn")
     plain = loop(lambda t: {f"frame {t}": learner}, 2).run(views, y)

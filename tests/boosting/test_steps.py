@@ -74,7 +74,6 @@ def test_newton_is_no_worse_than_bayes_and_bayes_comes_close():
 
 
 def test_bayes_stands_still_rather_than_make_it_worse():
-    """With directions that only hurt, every positive step is worse than none."""
     rng = np.random.default_rng(0)
     loss = CodewordExponential.simplex(2)
     y = rng.integers(0, 2, 40)

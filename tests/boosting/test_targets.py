@@ -150,7 +150,6 @@ def test_trimming_needs_weights_and_a_share():
 
 @pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])
 def test_learners_do_not_see_what_is_left_out(engine):
-    """A network and a tree fitted with rows left out are those fitted to the other rows alone."""
     views, _ = make_views(n=300)
     coarse = views["S"].numeric.round()  # the same bins with and without the rows
     views = views.with_view("S", replace(views["S"], numeric=coarse))

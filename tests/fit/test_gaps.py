@@ -1,7 +1,5 @@
 """A column that is lost on the way to a prediction, or lacks far more than in training, is said."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

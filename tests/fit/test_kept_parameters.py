@@ -1,7 +1,5 @@
 """A model that was loaded is fitted again as it was fitted: its parameters are kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

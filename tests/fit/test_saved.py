@@ -72,7 +72,6 @@ def said_of(folder: Path, split: str) -> np.ndarray:
 
 
 def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
-    """Gaps in numbers, categories and images as files: as the prepared rows, through the command line."""
     table = pd.read_csv(own / "table.csv")
     assert table.loc[table["split"] == "val", "weight"].isna().any()
     done = accepted(
@@ -129,7 +128,6 @@ def test_served_rows_are_those_of_the_table(own, caplog):
 
 
 def test_the_example_is_a_row_of_the_table(own):
-    """What `raw_rows` makes of prepared rows has the gaps of the table, and gives the same answer."""
     loaded = bundle.load(own / "bundle")
     frame = store.read_frame(own / "prepared", "val")
     assert frame["weight"].isna().any()
@@ -149,7 +147,6 @@ def test_the_example_is_a_row_of_the_table(own):
 
 
 def test_a_papers_dataset_is_a_bundle_too(tmp_path):
-    """Its views have columns of their own and no number may be missing."""
     census.write_demo(tmp_path / "raw", rows_train=300, rows_test=120, seed=0)
     train, test = (tmp_path / "raw" / file.name for file in census.FILES)
     made = census.prepare(train, test, split="ci_a", seed=0, profile="demo")

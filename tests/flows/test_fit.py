@@ -99,7 +99,6 @@ def test_every_task_runner_gives_the_same_numbers(by_runner, runner):
 @pytest.mark.long
 @pytest.mark.slow
 def test_mlflow_and_prefect_know_each_other(by_runner, pages):
-    """One finished run per fit; Prefect's records are complete; links lead both ways."""
     for runner, workspace in by_runner.items():
         mine = runs(workspace).set_index("tags.cell")
         assert sorted(mine.index) == sorted(CELLS)

@@ -80,7 +80,6 @@ def test_no_step_of_a_fine_grid_is_better(name: str, seed: int) -> None:
     ties=st.booleans(),
 )
 def test_the_quantile_step_is_the_linear_programs(alpha: float, n_steps: int, seed: int, ties: bool) -> None:
-    """Also where many residuals and outputs are equal, as trees' are."""
     rng, n = np.random.default_rng(seed), 40
     y, directions = rng.normal(size=(n, 1)), [rng.normal(size=(n, 1)) for _ in range(n_steps)]
     if ties:

@@ -49,9 +49,7 @@ def literal(rule: EarlyTrigger, x: np.ndarray, length: int) -> tuple[Any, int]:
 
 @settings(max_examples=30)
 @given(**settings_of_triggers, length=st.integers(1, 6))
-def test_each_sample_is_decided_as_by_hand(
-    which: tuple[int, str], by: str, threshold: float, length: int
-) -> None:
+def test_decisions_are_as_by_hand(which: tuple[int, str], by: str, threshold: float, length: int) -> None:
     rule = trigger(which, by, threshold)
     X, _ = sequences(which[0], n=8, seed=5)
     labels, decisions = rule.predict(X[:, :length])
@@ -63,9 +61,7 @@ def test_each_sample_is_decided_as_by_hand(
 
 @settings(max_examples=30)
 @given(**settings_of_triggers, uneven=st.booleans())
-def test_frame_by_frame_is_all_at_once(
-    which: tuple[int, str], by: str, threshold: float, uneven: bool
-) -> None:
+def test_by_frame_is_all_at_once(which: tuple[int, str], by: str, threshold: float, uneven: bool) -> None:
     rule = trigger(which, by, threshold)
     X, _ = sequences(which[0], n=20, seed=6)
     lengths = np.random.default_rng(0).integers(1, 7, 20) if uneven else np.full(20, 6)

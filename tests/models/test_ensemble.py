@@ -159,7 +159,6 @@ class Slow(Callback):
 
 
 def test_a_member_far_behind_is_fitted_to_one_fold_alone(tmp_path):
-    """One that has no weight either, but is level, is fitted to all."""
     linear = LinearBaseline(("S",))
     model = EnsembleClassifier({"prior": PriorBaseline(), "linear": linear, "again": linear}, folds=3)
     model.fit(WINE, Y)
@@ -308,7 +307,6 @@ class Left(Callback):
 
 
 def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
-    """A first one is made where there is time for it, a second one where some is left then."""
     monkeypatch.setattr("usboost.models.methods.ensemble.SPARE", 1e6)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(NOISY, Z)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
@@ -365,7 +363,6 @@ def test_fewer_rows_than_folds():
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_fits_to_other_rows_too_are_added_later(fast):
-    """As far as the fits to folds went; these and the weights stay."""
     names, rows = np.array(["red", "rose", "white"])[Y], np.arange(0, len(Y), 2)
     given = {"folds": 3, "fast_predict": fast}
     model = EnsembleClassifier(members(), **given, refit_full=False).fit(WINE[rows], names[rows])

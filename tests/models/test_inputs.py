@@ -17,7 +17,6 @@ def images(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
 
 
 def test_components_are_those_of_the_rows_fitted_to() -> None:
-    """Against the eigenvectors of the covariance."""
     x = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32) * [5, 4, 3, 2, 1] + 7
     projection = Projection.fit(Table.from_numeric(x), 2)
     vectors = np.linalg.eigh(np.cov(x.T))[1][:, ::-1][:, :2]

@@ -152,7 +152,6 @@ def test_worst_samples_are_the_surest_mistakes():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_informative_columns_as_pandas_and_scikit_learn_have_it(seed: int) -> None:
-    """Column by column: pandas' tenths, scikit-learn's mutual information."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(30, 300))
     y = rng.integers(0, 3, n)

@@ -53,7 +53,6 @@ def test_a_class_of_one_sample(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_columns_that_say_nothing(name):
-    """Constant columns in both views: every model gives the classes' shares, or near them."""
     _, y = make_views(2, n=200)
     nothing = Table.from_numeric(np.zeros((200, 3)))
     model = MODELS[name](validation_fraction=0.2).fit(Views(U=nothing, S=nothing), y)

@@ -125,7 +125,6 @@ def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
 
 
 def test_a_package_more_is_one_entry(tmp_path, monkeypatch):
-    """Its file is what it writes itself, and a callback hears of its fit."""
     (tmp_path / "means.py").write_text(MEANS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "means", raising=False)

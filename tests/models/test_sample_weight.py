@@ -331,7 +331,6 @@ def test_of_some_candidates_the_best_by_weight_is_kept(model: Any, name: str) ->
 
 @pytest.mark.parametrize("weighs", ["none", "training", "validation", "both"])
 def test_an_estimator_that_does_not_stop_learns_from_all_rows_as_they_count(weighs: str) -> None:
-    """Rows without weights beside others that have some count once each."""
     own, of_stop = (weighs in each for each in (("training", "both"), ("validation", "both")))
     given = HEAVY[FIT] if own else None, HEAVY[STOP] if of_stop else None
     model = fit(ScikitBaseline(LogisticRegression(C=0.1)), 3, FIT, STOP, *given)
@@ -344,7 +343,6 @@ def test_an_estimator_that_does_not_stop_learns_from_all_rows_as_they_count(weig
 
 
 def test_ridge_regressions_leave_rows_out_as_wholes() -> None:
-    """A row that stands for five is left out as five: by a fit without it, for every row and penalty."""
     penalties, n = (30.0, 3.0, 0.3, 0.03), 90
     views, weights = VIEWS[:n], COUNTS[:n].astype(float)
     model = RidgeBaseline(penalties=penalties).fit(views, Z[:n], None, weights)
@@ -404,7 +402,6 @@ def test_a_view_is_left_out_by_what_rows_count_for() -> None:
 
 
 def test_a_starts_folds_are_drawn_by_the_models_seed() -> None:
-    """What the first round is fitted to are the losses of these folds."""
     start, risks = LinearBaseline(penalties=(0.03,), validation_fraction=0), []
     for seed in (3, 4):
         settings = {"loss": "cross_entropy", "n_rounds": 1, "shrinkage": 1e-9, "validation_fraction": 0}

@@ -199,9 +199,7 @@ def test_backbone_weights(tmp_path: Path, bombs: list[bytes], ending: str) -> No
         refuses("is not a state dict of tensors", read_weights, "resnet50", str(path))
 
 
-def test_backbone_weights_in_torchvisions_cache(
-    tmp_path: Path, bombs: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchvisions_cache(tmp_path: Path, bombs: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "checkpoints" / "vgg16-397923af.pth"
     path.parent.mkdir()
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))

@@ -102,9 +102,7 @@ def test_scores_are_of_all_shards_held_out_rows(tmp_path: Path, monkeypatch: pyt
         (("--label", "sort"), "has no column 'sort'"),
     ],
 )
-def test_what_cannot_be_done_on_shards_is_refused(
-    words: tuple[str, ...], sentence: str, tmp_path: Path
-) -> None:
+def test_what_shards_cannot_do_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     # all but what only the table can tell is told before it is read
     rows = written(tmp_path / "rows", frame()) if "column" in sentence else tmp_path / "none"
     assert sentence in refused("fit", rows, "--label", "y", *words, "--shards", 4, "--out", tmp_path / "m")

@@ -51,7 +51,7 @@ def table(folder: Path | None) -> pd.DataFrame:
         pytest.param("crossed", False, marks=pytest.mark.long),
     ],
 )
-def test_two_ranks_make_the_model_of_one_process(
+def test_one_model_of_ranks(
     model: str, as_paths: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

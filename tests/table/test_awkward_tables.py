@@ -619,9 +619,7 @@ def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.zip"])
-def test_a_compressed_table_of_too_many_values(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compressed_table_too_large(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_of_user, "LARGEST", 100_000)
     pack = gzip.compress if name.endswith("gz") else zipped()
     (tmp_path / name).write_bytes(pack(b"x,y\n" + b"1,a\n2,b\n" * 100_000))

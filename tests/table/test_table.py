@@ -200,9 +200,7 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
         ([1, 2, 4, 8, 16, 32] * 7, "regression"),
     ],
 )
-def test_whole_numbers_are_classes_where_they_are_few_or_codes(
-    tmp_path: Path, labels: list[Any], task: str
-) -> None:
+def test_whole_numbers_are_classes_if_few_or_codes(tmp_path: Path, labels: list[Any], task: str) -> None:
     frame = pd.DataFrame({"y": labels, "x": np.arange(len(labels)) % 7 + 0.5})
     frame.to_parquet(tmp_path / "t.parquet")
     found = read(tmp_path / "t.parquet")

@@ -168,7 +168,6 @@ def test_the_paper_profile_has_the_papers_layers_for_a_persons_table():
     ("task", "name"), [(task, name) for task in TASKS for name in catalogue.compared(False, task)]
 )
 def test_a_persons_table_gets_the_command_lines_models(task, name):
-    """Full size, early stopping and all; only where embeddings are kept is another place."""
 
     def parameters(model):
         found = model.get_params()

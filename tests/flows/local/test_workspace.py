@@ -52,7 +52,6 @@ def test_dvc_changes_only_what_is_set(tmp_path, change):
 
 
 def test_a_workspaces_files_are_its_own(tmp_path, capsys):
-    """Comments stay; an edit is kept, committed or not, and what differs from the checkout's is said."""
     folder = workspace.make(tmp_path / "w")
     path = folder / "params.yaml"
     assert path.read_text().count("#") == (workspace.ROOT / "params.yaml").read_text().count("#")
@@ -77,7 +76,6 @@ def test_a_workspaces_files_are_its_own(tmp_path, capsys):
 
 
 def test_a_workspace_for_a_persons_table(tmp_path):
-    """The models that `usboost compare` offers, and nothing of the papers' data."""
     write_demo(tmp_path / "parts", rows_train=9, rows_test=3, seed=0)
     words = ["make", str(tmp_path / "w"), "--profile", "user", "--table", str(tmp_path / "parts/table.csv")]
     words += ["--label", "batch", "--image", "image", "--split", "split", "--drop", "line"]
@@ -211,7 +209,6 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     clone.run("make", *installed, "run")
     assert clone.run("git", "status", "--porcelain").stdout == ""
     assert (clone.folder / "workspace/reports/index.html").is_file()
-
     made = Workspace(clone.folder / "workspace", tmp_path / "clone/.usboost")
     made.environment = clone.environment
     assert made.run("git", "status", "--porcelain").stdout == ""
@@ -226,7 +223,6 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     drawn = json.loads(made.run("dvc", "plots", "diff", "--json").stdout)["data"]
     (steps,) = drawn["reports/curves/epsilon/ci_b-2wl.csv"]
     assert {"HEAD", "workspace"} <= set(steps["revisions"])
-
     again = clone.run("make", *installed, "run")  # which keeps what the experiment has set
     assert "keeps its own params.yaml, other than the checkout's" in again.stdout
     assert yaml.safe_load((made.folder / "params.yaml").read_text())["models"]["_2wl"] == {"shrinkage": 0.3}

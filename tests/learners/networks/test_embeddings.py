@@ -118,7 +118,6 @@ def test_each_image_is_embedded_once(tmp_path: Path) -> None:
 
 
 def test_a_network_is_built_once_for_rows_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a server gets them, of whom some have no image."""
     built, whole = [], Backbone._whole
     monkeypatch.setattr(Backbone, "_whole", lambda self, spec: built.append(spec) or whole(self, spec))
     pixels = photographs(64).pixels
@@ -159,9 +158,7 @@ def test_rows_without_a_image_are_zeros(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", [False, "off"])
-def test_without_a_cache_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool | str
-) -> None:
+def test_no_cache_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool | str) -> None:
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "own"))
     assert counted(small(chosen), noise())[1] == 40
     assert counted(small(chosen), noise())[1] == 40

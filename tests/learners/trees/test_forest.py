@@ -86,7 +86,6 @@ def test_stacked_networks_are_networks_one_by_one(hidden, n_networks, n_outputs,
 @pytest.mark.parametrize("depth", [1, 4, 10])
 @pytest.mark.parametrize("block", [7, 100_000])
 def test_walking_ends_in_the_leaves_that_testing_every_node_gives(monkeypatch, depth, block):
-    """Numbers, NaN among them, and categories, with codes never seen."""
     monkeypatch.setattr(tree_module, "_BLOCK_ROWS", block)
     fitted, prepared = grown(4, depth, n_outputs=2, n=3000)
     matrix = prepared.matrix[:500].copy(order="F")
