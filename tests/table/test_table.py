@@ -83,7 +83,7 @@ def read(path: Path, **options: Any) -> UserTable:
     [
         ([b"x"] * N, "column 'v' is of type binary"),
         ([[1, 2]] * N, "column 'v' is of type list"),
-        ([{"a": 1}] * N, "column 'v' is of type struct"),
+        ([{"a": 1}] * N, "column 'v' is of type struct<a: int64>; turn it into numbers or drop it"),
         ([0.0] * 6 + [np.inf] + [0.0] * 33, "row 7: column 'v' holds infinity or a number too large"),
         ([0.0] * 39 + [1e39], "row 40: column 'v' holds infinity or a number too large"),
     ],

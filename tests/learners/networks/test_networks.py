@@ -315,8 +315,7 @@ def test_spoilt_model_folders_are_refused(spoil, tmp_path):
     views, y = make_views(n=60)
     save(TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y), tmp_path / "model")
     spoil(tmp_path / "model")
-    with pytest.raises(UsboostError):
-        load(tmp_path / "model")
+    refuses(".", load, tmp_path / "model")
 
 
 def change(folder, edit):
