@@ -98,7 +98,6 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
     own = read_prepared(tmp_path / "prepared")
     fit(own, "2wl", rounds=3).bundle.save(tmp_path / "bundle")
     loaded = bundle.load(tmp_path / "bundle")
-    assert loaded.card.images is not None
     assert loaded.card.images.form.names == ["U:front", "U:back"]
     accepted("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
     found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]

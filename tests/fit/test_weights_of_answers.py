@@ -159,7 +159,6 @@ def test_a_fit_to_all_rows_has_the_weights_of_both_parts(class_weight: Any) -> N
 
 def test_a_comparison_stops_on_rows_as_they_count() -> None:
     own, models = table("label", weight="w"), list[LinearBaseline]()
-    assert own.weights is not None
 
     def build(seed: int) -> LinearBaseline:
         models.append(LinearBaseline(("S",), penalties=(0.1,)))
@@ -201,7 +200,6 @@ def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
     assert own.weights is not None and own.groups is not None
     for fold in search_folds(own, 3, 0):
         part, train, held, scored = FitData.of(own, fold), fold.train, fold.val, fold.test
-        assert part.related is not None
         np.testing.assert_array_equal(part.related.groups, own.groups[train])
         np.testing.assert_array_equal(part.groups, own.groups[scored])
         for rows, (views, labels, weights) in zip(

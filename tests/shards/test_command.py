@@ -123,7 +123,6 @@ def test_other_commands_do_not_run_as_ranks(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_pages_command_under_torchrun(more: tuple[str, ...], tmp_path: Path) -> None:
     page = (ROOT / "docs/deploy.md").read_text()
     command = re.search(r"^torchrun (--nproc-per-node) 4 -m usboost (fit .*?) +#", page, re.M)
-    assert command is not None
     words = [w for w in shlex.split(command[2].replace("--label kind", "")) if w not in ("--out", "model")]
     table = frame() if "--split" in more else frame().drop(columns="split")
     written(tmp_path / "rows", table)
