@@ -1,4 +1,4 @@
-"""KEEP"""
+"""One form of a fitted model, whoever wrote it: earlier commits, the pipeline, served rows; fitted again."""
 
 import base64
 import json
