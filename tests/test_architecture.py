@@ -1,7 +1,5 @@
 """Imports run downwards only, without a circle, and the library does not know who watches it."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from functools import cache

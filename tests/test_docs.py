@@ -155,6 +155,5 @@ def test_every_parameter_has_its_row() -> None:
 
 
 def test_params_yaml_has_what_it_promises() -> None:
-    """Every section that the page describes is in the file, with a comment or a name that explains it."""
     document = yaml.safe_load((ROOT / "params.yaml").read_text())
     assert {key.split(".")[0] for key in keys(Settings)} == set(document)

@@ -103,7 +103,6 @@ def test_every_number_is_where_it_says(page: str, said: dict[tuple[str, str], li
 
 
 def test_no_number_of_the_readme_is_elsewhere() -> None:
-    """All of its scores are in that table."""
     found = re.search(r"^## Does it work\?\n(.*?)^## ", (ROOT / "README.md").read_text(), re.M | re.S)
     assert found
     text = re.sub(r"\]\([^)]*\)|`[^`]*`", "", found[1])
@@ -148,7 +147,6 @@ def test_bold_differences_are_those_beyond_noise_by_holms_method() -> None:
 
 
 def test_the_pages_are_short() -> None:
-    """A reader finds what is claimed, how sure it is and how it was measured."""
     words = {page: len(page.read_text().split()) for page in [ROOT / "docs/results.md", *PAGES.glob("*.md")]}
     assert sum(words.values()) <= 9000
     assert words[ROOT / "docs/results.md"] <= 1000

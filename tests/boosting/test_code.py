@@ -134,7 +134,6 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
     (tmp_path / "own_helper.py").write_text("def twice(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(tmp_path)
     own_learner = importlib.import_module("own_learner")
-
     model = TwoWeakLearnerClassifier({"S": own_learner.Mine()})
     found = closure(modules_of(model))
     assert found["own_learner"] == tmp_path / "own_learner.py"
@@ -197,7 +196,6 @@ model = LightGBMBaseline(n_trees=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FITS)
 def test_all_that_a_fit_loads_is_in_its_closure(tmp_path, warm, name):
-    """Also what is imported in a function or by its name, with checkpoints kept and resumed from."""
     code = f"""
 import sys
 import numpy as np

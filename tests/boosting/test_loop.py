@@ -113,7 +113,6 @@ def test_searched_steps_never_raise_the_risk(n_classes, target):
 
 
 def test_reported_risk_and_scores_are_those_of_the_stages():
-    """What the loop keeps incrementally equals predicting from scratch with all stages."""
     views, y = two_views(3)
     held, y_held = two_views(3, seed=1)
     model = TwoWeakLearnerClassifier(

@@ -1,20 +1,36 @@
-"""What a round starts from, reports and leaves, with an exact linear learner that says what it was given."""
+"""What a round starts from, reports and leaves; callbacks that stop a fit keep what was fitted so far."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import Ridge
 
-from usboost import Table, UsboostError, Views
-from usboost.boosting.callbacks import EarlyStopping, History, improves
+from tests.conftest import refuses
+from usboost import Table, Views
+from usboost.boosting.callbacks import (
+    TOGETHER,
+    Callback,
+    EarlyStopping,
+    History,
+    Interrupt,
+    TimeLimit,
+    improves,
+)
 from usboost.boosting.loop import StagewiseLoop, fit_error
 from usboost.boosting.rounds import Round
 from usboost.boosting.steps import Bayes, Fixed, Newton
 from usboost.boosting.targets import Gradient, SecondOrder
 from usboost.learners.base import Target
+from usboost.learners.estimators import RegressorLearner
 from usboost.losses.exponential import CodewordExponential
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 
 
 class Linear:
@@ -136,7 +152,6 @@ def test_patience_is_counted_from_the_best_round() -> None:
     [(3, 13), ((3, 0.0), 13), ((3, 0.2), 13), ((3, 0.5), 15), ((7, 0.5), 17), ((0, 0.35), 14), (None, None)],
 )
 def test_patience_may_grow_with_the_rounds(patience, stops) -> None:
-    """The best round is the tenth; before it each round is better than the one before."""
     stopping = EarlyStopping("risk_val", patience)
     stopping.on_fit_begin(None)
     values = [1.0 / k for k in range(1, 11)] + [1.0] * 10
@@ -148,8 +163,7 @@ def test_patience_may_grow_with_the_rounds(patience, stops) -> None:
 
 def test_a_patience_below_nothing_is_refused() -> None:
     for patience in ((-1, 0.2), (3, -0.1), (3, 0.2, 1)):
-        with pytest.raises(UsboostError, match="patience"):
-            EarlyStopping("risk_val", patience)
+        refuses("patience", EarlyStopping, "risk_val", patience)
 
 
 def test_bayes_asks_as_often_as_the_paper_says() -> None:
@@ -186,3 +200,66 @@ def test_gains_that_are_small_together_count_as_rest() -> None:
         assert stopping.best_round == len(risks)
     slowly = EarlyStopping("risk_val", 5, 1e-3)
     assert not any(slowly.on_round(Round(k, None, {"risk_val": 1 - 3e-4 * k}, {})) for k in range(1, 200))
+
+
+X, Y = make_classification(200, 6, random_state=0)
+
+
+class Each(Callback):
+    """Does something after each round."""
+
+    def __init__(self, work) -> None:
+        self.work = work
+
+    def on_round(self, round_: Round) -> bool:
+        self.work(round_.index)
+        return False
+
+
+def fitted(*callbacks: Callback, rounds: int = 6) -> BoostedNetworkClassifier:
+    model = BoostedNetworkClassifier(learner=RegressorLearner(Ridge()), n_rounds=rounds, callbacks=callbacks)
+    return model.fit(X, Y)
+
+
+def press(index: int) -> None:
+    if index == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_keeps_the_rounds_so_far():
+    before, said = signal.getsignal(signal.SIGINT), []
+    model = fitted(Each(press), Interrupt(lambda: said.append("ends")))
+    assert len(model.stages_) == 2 and said == ["ends"]
+    np.testing.assert_array_equal(model.predict_proba(X), fitted(rounds=2).predict_proba(X))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_again_stops_at_once():
+    before, within = signal.getsignal(signal.SIGINT), []
+
+    def later(index: int) -> None:
+        if index == 2:
+            time.sleep(TOGETHER)
+            within.append(index)
+            press(index)
+
+    with pytest.raises(KeyboardInterrupt):
+        fitted(Each(press), Each(later), Interrupt())
+    assert signal.getsignal(signal.SIGINT) is before and within == [2]
+
+
+def test_quick_presses_are_one():
+    model = fitted(Each(press), Each(press), Each(press), Interrupt())
+    assert len(model.stages_) == 2
+
+
+def test_a_fit_ends_in_time():
+    limit = TimeLimit(0.6)
+    model = fitted(Each(lambda index: time.sleep(0.25)), limit, rounds=50)
+    assert limit.reached and 1 <= len(model.stages_) <= 2
+
+
+def test_one_round_always_runs_and_time_that_is_not_used_up_stops_nothing():
+    assert len(fitted(TimeLimit(0.0)).stages_) == 1
+    limit = TimeLimit(1000.0)
+    assert len(fitted(limit).stages_) == 6 and not limit.reached

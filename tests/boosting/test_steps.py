@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import refuses
 from usboost.boosting.steps import Bayes, Fixed, Newton, step_rule
-from usboost.errors import UsboostError
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.regression import Squared
 
@@ -74,7 +74,6 @@ def test_newton_is_no_worse_than_bayes_and_bayes_comes_close():
 
 
 def test_bayes_stands_still_rather_than_make_it_worse():
-    """With directions that only hurt, every positive step is worse than none."""
     rng = np.random.default_rng(0)
     loss = CodewordExponential.simplex(2)
     y = rng.integers(0, 2, 40)
@@ -115,7 +114,5 @@ def test_fixed_and_names():
     np.testing.assert_array_equal(step_rule("fixed", value=0.1).search(None, 2, 0), [0.1, 0.1])
     assert step_rule("newton") == Newton()
     assert Fixed().value == 0.1
-    with pytest.raises(UsboostError, match="unknown step rule 'golden'"):
-        step_rule("golden")
-    with pytest.raises(UsboostError, match="bounces"):
-        step_rule("bayes", bounces=3)
+    refuses("unknown step rule 'golden'", step_rule, "golden")
+    refuses("bounces", step_rule, "bayes", bounces=3)

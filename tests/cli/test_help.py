@@ -147,9 +147,7 @@ def test_no_bar_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_no_word_is_broken_at_the_end_of_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_word_is_broken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     text = "accuracy 0.9578, " * 8 + "a-word-with-hyphens and/a/path/that/is/longer/than/the/line/may/be"
     monkeypatch.setenv("COLUMNS", "40")
     echo(f"\n{text}")

@@ -1,8 +1,11 @@
-"""Every mistake is one sentence on stderr that names what is wrong, exit code 1, and nothing is lost."""
+"""Every mistake is one sentence on stderr, exit code 1, in any encoding, and nothing is lost."""
 
 import json
+import os
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +87,6 @@ def test_images_that_are_not_there(demo, tmp_path):
     told = accepted(*fit, "--out", tmp_path / "m").stderr
     assert "2 of 120 rows have no image" in told and f"'image', {tmp_path / 'images/00003.png'}" in told
     assert sum(json.loads((tmp_path / "m/card.json").read_text())["rows"].values()) == 120
-
     (tmp_path / "images/00005.png").write_bytes(b"no image")
     said = refused(*fit, "--out", tmp_path / "m2")
     assert said.startswith(f"{path}, row 6, '00005.png'") and "--skip-unreadable" in said
@@ -103,7 +105,6 @@ def test_only_a_model_is_replaced(table, tmp_path):
     (folder / "thesis.txt").write_text("years of work")
     assert refused(*fit, folder).startswith(f"{folder} exists and is not, or not only, a model")
     assert "is a file" in refused(*fit, folder / "thesis.txt")
-
     model = tmp_path / "model"
     accepted(*fit, model)
     before = (model / "card.json").read_text()
@@ -214,3 +215,51 @@ def test_a_table_to_try_is_drawn_once(tmp_path, monkeypatch):
     assert all((Path("parts") / image).is_file() for image in frame["image"])
     assert said.splitlines()[-1].strip() == "usboost fit parts/table.csv --label batch --image image"
     assert "parts/table.csv is there already" in refused("demo", "parts")
+
+
+ENVIRONMENTS = {
+    "cp1252": ({"PYTHONIOENCODING": "cp1252"}, ["größe", "±"]),
+    "ascii": ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, [r"gr\xf6\xdfe", "+/-"]),
+}
+
+
+def printed(tmp_path: Path, environment: dict[str, str], *words: str) -> tuple[int, bytes]:
+    code = "from usboost.errors import print_readably; import sys\nprint_readably()\nprint(sys.argv[1])"
+    command = ["-c", code] if len(words) == 1 else ["-m", "usboost"]
+    done = subprocess.run(
+        [sys.executable, *command, *words],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("encoding", ENVIRONMENTS)
+def test_a_comparison_is_printed(encoding: str, tmp_path: Path) -> None:
+    n = 40
+    table = pd.DataFrame({"größe": range(n), "farbe": ["日本", "blå"] * (n // 2)})
+    table["y"] = ["groß" if k % 3 else "klein ≤ 3" for k in range(n)]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    environment, wanted = ENVIRONMENTS[encoding]
+    options = ("--label", "y", "--models", "prior,logistic", "--folds", "2", "--by", "accuracy")
+    code, output = printed(tmp_path, environment, "compare", "t.csv", *options)
+    assert code == 0, output
+    assert [word for word in wanted if word.encode(encoding) not in output] == [], output
+
+
+@pytest.mark.parametrize(
+    ("text", "ascii_", "cp1252"),
+    [("−3 ≤ ε", r"-3 <= \u03b5", r"-3 <= \u03b5"), ("½ × 日…", r"\xbd x \u65e5...", "½ × \\u65e5…")],
+)
+def test_signs_are_written_as_near_as_can_be(text: str, ascii_: str, cp1252: str, tmp_path: Path) -> None:
+    chosen = {
+        "ascii": ascii_,
+        "cp1252": cp1252,
+        "utf-8": text,
+        "ascii:replace": text.encode("ascii", "replace").decode(),
+    }
+    for encoding, expected in chosen.items():
+        _, output = printed(tmp_path, {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}, text)
+        assert output.decode(encoding.partition(":")[0]).strip() == expected

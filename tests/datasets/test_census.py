@@ -87,9 +87,7 @@ def test_fields_are_read_as_a_literal_reader_does(demo: Path, lines: list[bytes]
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\n\n\n"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_plain_and_gzipped_files_and_line_ends_read_alike(
-    demo: Path, lines: list[bytes], tmp_path: Path, ending: bytes, zipped: bool
-) -> None:
+def test_all_read_alike(demo: Path, lines: list[bytes], tmp_path: Path, ending: bytes, zipped: bool) -> None:
     between = b"\r\n" if ending == b"\r\n" else b"\n"
     text = between.join(lines) + ending
     path = tmp_path / "file"
@@ -154,9 +152,7 @@ BROKEN: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("prepared", [False, True])
-def test_a_broken_file_is_named_with_its_line(
-    demo: Path, lines: list[bytes], tmp_path: Path, name: str, prepared: bool
-) -> None:
+def test_lines_are_named(demo: Path, lines: list[bytes], tmp_path: Path, name: str, prepared: bool) -> None:
     change, message = BROKEN[name]
     # A repeated line before the wrong one: the line named is that of the file, not of the distinct ones.
     text = b"\n".join(change([lines[0], lines[0], *lines[1:]]))

@@ -89,7 +89,6 @@ def test_equal_arguments_give_equal_datasets_for_any_number_of_workers(
     assert all((tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes() for file in files)
     n = sum(len(frame) for frame in made.splits.values())
     assert calls[0] == (0, n) and calls[-1] == (n, n) and calls == sorted(calls)
-
     other = prepare(raw, tmp_path / "w", seed=6)
     assert not other.splits["train"].equals(made.splits["train"])
 
@@ -147,7 +146,6 @@ def _change(path: Path, line: int, field: int, value: str | None) -> None:
 def test_read_equals_a_literal_reading(small: Path) -> None:
     lines = [line.split(",") for line in small.read_text().splitlines()]
     frame, labels = covertype.read(small)
-
     assert frame.shape == (300, 54)
     assert list(frame) == list(covertype.FEATURES)
     assert {str(t) for t in frame.dtypes[:10]} == {"float32"}
@@ -160,9 +158,7 @@ def test_read_equals_a_literal_reading(small: Path) -> None:
 def test_read_takes_gzip_and_any_line_end(small: Path, tmp_path: Path, end: bytes) -> None:
     zipped = tmp_path / "zipped"
     zipped.write_bytes(gzip.compress(small.read_bytes().replace(b"\n", end)))
-
     frame, labels = covertype.read(zipped)
-
     pd.testing.assert_frame_equal(frame, covertype.read(small)[0])
     np.testing.assert_array_equal(labels, covertype.read(small)[1])
 
@@ -184,29 +180,20 @@ def test_read_takes_gzip_and_any_line_end(small: Path, tmp_path: Path, end: byte
         (55, "", "line 7: the label must be 1 to 7, not ''"),
     ],
 )
-def test_read_names_the_wrong_line_and_column(
-    small: Path, field: int, value: str | None, message: str
-) -> None:
+def test_wrong_lines_and_columns_are_named(small: Path, field: int, value: str | None, message: str) -> None:
     _change(small, 7, field, value)
-
     with pytest.raises(UsboostError) as caught:
         covertype.read(small)
-
     assert str(small) in str(caught.value)
     assert message in str(caught.value)
 
 
-def test_read_refuses_a_row_in_no_area(small: Path) -> None:
+def test_read_refuses_a_row_in_no_area_and_a_blank_line(small: Path) -> None:
+    lines = small.read_text().splitlines()
     for field in range(11, 15):
         _change(small, 9, field, "0")
-
     refuses(r"line 9: exactly one of wilderness_area_1 \.\.", covertype.read, small)
-
-
-def test_read_refuses_a_blank_line_in_the_middle(small: Path) -> None:
-    lines = small.read_text().splitlines()
     small.write_text("\n".join([*lines[:4], "", *lines[4:]]))
-
     refuses("line 5: 1 fields instead of 55", covertype.read, small)
 
 
@@ -230,9 +217,7 @@ def test_three_largest_keeps_the_most_frequent(y: list[int]) -> None:
     frame = pd.DataFrame({"position": range(len(y))})
     ranked = sorted(set(y), key=lambda k: (-y.count(k), k))
     expected = sorted(ranked[:3])
-
     kept, labels, classes = covertype.three_largest(frame, y)
-
     assert classes == tuple(expected)
     assert kept["position"].tolist() == [i for i, k in enumerate(y) if k in expected]
     assert labels.tolist() == [expected.index(k) for k in y if k in expected]
@@ -248,7 +233,6 @@ def test_three_largest_refuses_too_few_classes_and_other_lengths() -> None:
 @given(n=st.integers(10, 500), seed=st.integers(0, 2**32))
 def test_split_cuts_every_row_once(n: int, seed: int) -> None:
     parts = covertype.split_80_10_10(n, seed)
-
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(n))
     assert len(parts["train"]) == int(n * 8 / 10)
     assert len(parts["val"]) == n // 10
@@ -257,7 +241,6 @@ def test_split_cuts_every_row_once(n: int, seed: int) -> None:
 
 def test_split_has_the_paper_s_sizes_and_depends_on_the_seed() -> None:
     parts = covertype.split_80_10_10(530_895, seed=0)
-
     assert [len(parts[name]) for name in ("train", "val", "test")] == [424_716, 53_089, 53_090]
     assert (
         covertype.split_80_10_10(100, 0)["val"].tolist() != covertype.split_80_10_10(100, 1)["val"].tolist()
@@ -272,7 +255,6 @@ def test_split_has_the_paper_s_sizes_and_depends_on_the_seed() -> None:
 )
 def test_switch_labels_switches_exactly_the_rate(y: list[int], rate: float, seed: int) -> None:
     noisy = switch_labels(y, rate, n_classes=4, seed=seed)
-
     assert sum(noisy != np.array(y, dtype=int)) == round(rate * len(y))
     assert set(noisy.tolist()) <= {0, 1, 2, 3}
 
@@ -281,7 +263,6 @@ def test_switch_labels_is_uniform_over_rows_and_other_classes() -> None:
     y = np.repeat([0, 1, 2], 30_000)
     noisy = switch_labels(y, seed=11)
     table = pd.crosstab(y, noisy).to_numpy()
-
     assert (y != noisy).sum() == 8_100
     # Each of the six off-diagonal cells is binomial(30000, 0.045): 1350 with a standard deviation of 36.
     assert np.abs(table[~np.eye(3, dtype=bool)] - 1350).max() < 4 * 36
@@ -300,9 +281,7 @@ def test_switch_labels_refuses_what_cannot_be() -> None:
         refuses(message, switch_labels, y, **options, seed=0)
 
 
-def test_demo_is_real_rows_and_the_same_bytes_for_the_same_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_is_real_rows_by_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, again, other = (
         covertype.write_demo(tmp_path / name, rows_train=150, rows_test=50, seed=seed)
         for name, seed in (("a", 1), ("b", 1), ("c", 2))

@@ -127,26 +127,21 @@ def test_every_validation_layout_is_read_alike(tmp_path: Path) -> None:
     expected = sorted((wnid, f"{name}.JPEG") for name, wnid in VAL.items() if wnid in groups)
     assert len(expected) > 300
     refuses("has no images in val", validation, tree, folder, groups)
-
     for name, wnid in VAL.items():
         (folder / "val" / wnid).mkdir(parents=True, exist_ok=True)
         (folder / "val" / wnid / f"{name}.JPEG").write_bytes(b"")
     assert seen(validation(tree, folder, groups)) == expected
-
     shutil.rmtree(folder / "val")
     flat(folder)
     refuses(r"no labels found for the images in .*val:", validation, tree, folder, groups)
-
     truth(folder / "ILSVRC2012_validation_ground_truth.txt")
     refuses(r"not in sorted order; put meta\.mat beside it", validation, tree, folder, groups)
     meta(folder / "meta.mat")
     assert seen(validation(tree, folder, groups)) == expected
-
     rows = [f"{name},{wnid} 1 2 3 4 {wnid} 5 6 7 8 \n" for name, wnid in VAL.items()]
     (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(rows))
     (folder / "meta.mat").unlink()
     assert seen(validation(tree, folder, groups)) == expected
-
     (folder / "val" / "ILSVRC2012_val_00009999.JPEG").write_bytes(b"")
     refuses(r"val_00009999\.JPEG .*has no label in LOC_val_solution\.csv", validation, tree, folder, groups)
 

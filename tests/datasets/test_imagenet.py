@@ -128,9 +128,7 @@ def test_each_row_has_its_image(raw: Path, made: Prepared, tmp_path: Path) -> No
             np.testing.assert_array_equal(views["U"].pixels[row], expected)
 
 
-def test_equal_arguments_give_equal_files_and_another_seed_others(
-    raw: Path, made: Prepared, tmp_path: Path
-) -> None:
+def test_arguments_and_the_seed_give_the_files(raw: Path, made: Prepared, tmp_path: Path) -> None:
     store.write(made, tmp_path / "a")
     store.write(prepare(raw, tmp_path / "w"), tmp_path / "b")
     files = [path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*")]

@@ -116,9 +116,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     d=st.integers(1, 3),
     seed=st.integers(0, 1000),
 )
-def test_ts_round_trip(
-    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], d: int, seed: int
-) -> None:
+def test_ts_returns(tmp_path_factory: pytest.TempPathFactory, lengths: list[int], d: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = [rng.normal(size=(length, d)) for length in lengths]
     labels = rng.choice(["up", "down"], len(parts))

@@ -57,12 +57,9 @@ def _is_ellipse(mask: np.ndarray) -> bool:
 
 
 @given(seed=SEEDS, size=SIZES, label=st.integers(0, 2), n=st.one_of(st.none(), st.integers(1, 10)))
-def test_each_region_of_ink_is_one_shape_of_the_class(
-    seed: int, size: int, label: int, n: int | None
-) -> None:
+def test_each_region_of_ink_is_one_of_the_class(seed: int, size: int, label: int, n: int | None) -> None:
     image = shapes.draw(label, np.random.default_rng(seed), size, n)
     regions = _regions(image)
-
     assert image.dtype == np.uint8
     assert image.shape == (size, size)
     assert len(regions) == n if n else 1 <= len(regions) <= 10
@@ -95,7 +92,6 @@ def test_class_0_holds_the_four_kinds_in_equal_shares() -> None:
         assert abs(mask.mean() - fill) < 0.12
         assert max(mask.shape) >= 10
         assert kind == "triangle" or min(mask.shape) >= 10
-
     # Binomial(400, 1/4): 100 with a standard deviation of 8.7.
     assert min(counts.values()) > 65, counts
 
@@ -104,7 +100,6 @@ def test_the_number_of_shapes_is_uniform() -> None:
     counts = np.bincount(
         [len(_regions(shapes.draw(2, shapes.image_rng(0, i), 32))) for i in range(1500)], minlength=11
     )
-
     assert counts[0] == 0
     assert scipy.stats.chisquare(counts[1:]).pvalue > 0.001
 
@@ -120,7 +115,6 @@ def test_sizes_and_places_follow_random_shapes() -> None:
         ink = shapes.draw(2, shapes.image_rng(0, i), n_shapes=1) < 255
         rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
         ours.append((rows[0], columns[0], len(rows), len(columns)))
-
     for measure in range(4):
         assert scipy.stats.ks_2samp(np.array(ours)[:, measure], np.array(theirs)[:, measure]).pvalue > 0.001
 
@@ -146,7 +140,6 @@ def test_draw_refuses_what_it_cannot_draw() -> None:
 @settings(max_examples=30)
 def test_decoding_gives_back_the_drawing(seed: int, size: int, label: int) -> None:
     image = shapes.draw(label, np.random.default_rng(seed), size)
-
     np.testing.assert_array_equal(_decoded(shapes.encode(image)), image)
 
 

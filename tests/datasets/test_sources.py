@@ -59,9 +59,7 @@ def test_a_folder_that_holds_only_some_files_is_passed_over(server: Server, tmp_
 
 
 @pytest.mark.parametrize("level", [None, 1, 9])
-def test_the_content_is_what_the_digest_is_of(
-    server: Server, fetch: Callable[..., Path], level: int | None
-) -> None:
+def test_the_digest_is_of_the_content(server: Server, fetch: Callable[..., Path], level: int | None) -> None:
     body = CONTENT if level is None else gzip.compress(CONTENT, level)
     server.answers = [(200, body, None)]
     place = fetch()
@@ -81,9 +79,7 @@ BODIES = [b"another content", gzip.compress(b"another", mtime=0), gzip.compress(
 
 
 @pytest.mark.parametrize("body", BODIES, ids=["plain", "zipped", "cut short"])
-def test_wrong_content_is_final_and_not_kept(
-    server: Server, fetch: Callable[..., Path], tmp_path: Path, body: bytes
-) -> None:
+def test_wrong_is_final(server: Server, fetch: Callable[..., Path], tmp_path: Path, body: bytes) -> None:
     server.answers = [(200, body, None)]
     with pytest.raises(UsboostError, match=r"raw\.gz") as caught:
         fetch()

@@ -115,9 +115,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, where: str) -> Prepared:
 
 
 @pytest.mark.parametrize("where", ["values", "card", "place"])
-def test_a_failure_leaves_the_earlier_folder_or_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_a_failure_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     before, made = contents(folder), failing(monkeypatch, where)
     for place in (folder, folder.parent / "new"):
         with pytest.raises((pa.ArrowException, TypeError, OSError)):
@@ -127,9 +125,7 @@ def test_a_failure_leaves_the_earlier_folder_or_nothing(
     assert len(read(folder, "train")[1]) == 40
 
 
-def test_a_folder_that_comes_neither_in_nor_back_is_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_comes_not_in_nor_back_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, replace = contents(folder), Path.replace
 
     def once(self: Path, target: Path) -> Path:

@@ -127,9 +127,7 @@ def test_few_rows_and_certain_ones_are_no_error():
         ([0.0, 0, 0], 0.0),
     ],
 )
-def test_where_numbers_come_near_0_and_never_below_it_that_is_their_end(
-    labels: list[float], floor: float | None
-):
+def test_where_numbers_come_near_0_and_never_below_it_ends(labels: list[float], floor: float | None):
     assert floor_of(np.array(labels, dtype=np.float64)) == floor
 
 

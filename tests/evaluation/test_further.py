@@ -1,4 +1,4 @@
-"""Scores by scikit-learn's names, against scikit-learn's own scorers."""
+"""Scores by scikit-learn's names, against its own scorers, and those of groups of rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import average_precision_score, get_scorer, make_scorer
 
-from usboost.errors import UsboostError
+from tests.conftest import refuses
 from usboost.evaluation.ranking import LOWER_IS_BETTER, NAMES, RANKING, SCIKIT, check_metric
-from usboost.evaluation.task import TASKS
+from usboost.evaluation.task import ALL, TASKS, score_slices, table_of, table_of_models
 
 OF_CLASSES = [
     *("accuracy", "balanced_accuracy", "average_precision", "neg_log_loss", "neg_brier_score"),
@@ -100,8 +100,7 @@ def test_every_name_is_known_printed_and_ranked_the_right_way_round() -> None:
     assert SCIKIT.keys() <= {*OF_CLASSES, *OF_TWO, *OF_NUMBERS}
     for name in [*OF_CLASSES, *OF_TWO, *OF_NUMBERS]:
         assert name.startswith("neg_") == (SCIKIT.get(name, name) in LOWER_IS_BETTER), name
-    with pytest.raises(UsboostError, match=r"'neg_f1'.* accuracy, f1, auc"):
-        check_metric("neg_f1", RANKING["classification"])
+    refuses(r"'neg_f1'.* accuracy, f1, auc", check_metric, "neg_f1", RANKING["classification"])
     for task, scores in RANKING.items():
         y = np.arange(4) % 2
         predicted = np.full((4, 2), 0.5) if task == "classification" else np.ones(4)
@@ -113,3 +112,45 @@ def test_a_class_that_is_missing_leaves_the_others_recall() -> None:
     found = TASKS["classification"].ranked(np.array([0, 1, 1]), p)
     assert found["balanced_accuracy"] == 0.75 and found["recall_macro"] == 0.5
     assert np.isnan(found["pr_auc"])
+
+
+RNG = np.random.default_rng(0)
+
+
+def test_classes():
+    labels, codes = RNG.integers(0, 2, 200), RNG.integers(0, 3, 200)
+    predicted = RNG.dirichlet([1, 1], 200)
+    weight = RNG.uniform(0.5, 2, 200)
+    task = TASKS["classification"]
+    found = score_slices(task, labels, predicted, ["a", "b", "c", "nobody"], codes, weight)
+    assert [each.name for each in found] == [ALL, "a", "b", "c"]
+    for k, each in enumerate(found[1:]):
+        rows = codes == k
+        assert each.rows == rows.sum()
+        assert each.scores == task.intervals(labels[rows], predicted[rows], weight[rows])
+    assert found[0].scores == task.intervals(labels, predicted, weight)
+
+
+def test_f1_of_several_classes_is_left_out_and_small_groups_say_so():
+    labels, predicted = np.arange(90) % 3, RNG.dirichlet([1, 1, 1], 90)
+    found = score_slices(
+        TASKS["classification"], labels, predicted, ["a", "b"], (np.arange(90) > 9).astype(int)
+    )
+    table = table_of(found)
+    assert list(table["columns"]) == ["rows", "accuracy", "auc", "log_loss"]
+    assert [row["cells"]["rows"] for row in table["rows"]] == [("90", ""), ("10", "few"), ("80", "")]
+    one = score_slices(TASKS["classification"], labels, predicted, ["class 0"], np.where(labels, -1, 0))[1]
+    assert table_of([one])["rows"][0]["cells"]["auc"] == ("–", "")
+
+
+def test_numbers_of_several_models():
+    y, codes = RNG.normal(size=60), np.arange(60) % 2
+    models = {name: y + RNG.normal(size=60) for name in ("good", "bad")}
+    found = {
+        name: score_slices(TASKS["regression"], y, predicted, ["even", "odd"], codes)
+        for name, predicted in models.items()
+    }
+    table = table_of_models(found, "rmse")
+    assert list(table["columns"]) == ["rows", "good", "bad"]
+    odd = np.sqrt(np.square(models["bad"] - y)[1::2].mean())
+    assert table["rows"][2]["name"] == "odd" and table["rows"][2]["cells"]["bad"][0] == f"{odd:.4f}"

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tests.conftest import refuses
 from tests.fit.conftest import accepted, refused
-from usboost.errors import UsboostError
 from usboost.export.folder import FILES, digest_of_folder, export
 from usboost.fit import build, bundle
 from usboost.fit.build import ImageOptions
@@ -213,8 +213,7 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit, match="column 'in come' is missing"):
         script(tmp_path / "export").main(tmp_path / "few.csv", tmp_path / "out.csv")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(UsboostError, match=r"usboost\[onnx\]"):
-        export(bundle.load(tmp_path / "model"), tmp_path / "other")
+    refuses(r"usboost\[onnx\]", export, bundle.load(tmp_path / "model"), tmp_path / "other")
 
 
 def test_the_script_needs_three_packages() -> None:

@@ -10,6 +10,7 @@ from PIL import Image
 from sklearn.datasets import load_iris
 from sklearn.neighbors import KNeighborsRegressor
 
+from tests.conftest import refuses
 from tests.tables import two
 from usboost import (
     BoostedNetworkClassifier,
@@ -24,7 +25,6 @@ from usboost import (
 from usboost.data.images import MODES
 from usboost.data.nodes import TableNodes
 from usboost.datasets.image_files import sized
-from usboost.errors import UsboostError
 from usboost.export.images import image_input
 from usboost.files.onnx_graph import Graph
 from usboost.learners.tree import Tree
@@ -128,18 +128,7 @@ def test_a_tree_of_xgboosts_json() -> None:
     assert np.array_equal(tree_of(grown).predict(table.matrix())[:, 0], expected)
 
 
-SIZES = (
-    (100, 70),
-    (70, 100),
-    (32, 32),
-    (5, 200),
-    (200, 5),
-    (1, 1),
-    (31, 301),
-    (33, 64),
-    (64, 128),
-    (96, 129),
-)
+SIZES = ((100, 70), (70, 100), (32, 32), (5, 200), (200, 5), (1, 1), (31, 301), (33, 64), (96, 129))
 
 
 @pytest.mark.parametrize(("aspect", "channels"), [("crop", 3), ("pad", 1), ("stretch", 3)])
@@ -203,8 +192,7 @@ def test_a_learner_without_a_form_is_refused_by_its_name() -> None:
     x, y = rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 2
     views = two(x[:, :2], x[:, 2:])
     model = TwoWeakLearnerClassifier({"U": KNeighborsRegressor(3)}, n_rounds=2, patience=None).fit(views, y)
-    with pytest.raises(UsboostError, match="KNeighborsRegressor"):
-        predicted(model, views)
+    refuses("KNeighborsRegressor", predicted, model, views)
     learners = {"S": TreeLearner(max_depth=1)}
     model = TwoWeakLearnerClassifier(learners, n_rounds=2, patience=None).fit(views, y)
 
@@ -213,5 +201,4 @@ def test_a_learner_without_a_form_is_refused_by_its_name() -> None:
             return prepared
 
     model.stages_ = [replace(stage, learners={"S": Own()}) for stage in model.stages_]
-    with pytest.raises(UsboostError, match=r"Own, of the learner 'S', has no ONNX form"):
-        predicted(model, views)
+    refuses(r"Own, of the learner 'S', has no ONNX form", predicted, model, views)

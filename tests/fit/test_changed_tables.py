@@ -89,7 +89,7 @@ HAVE_NONE = {"none", "text"}
 def test_times_are_read_in_the_zone_of_the_fit_or_said(first: str) -> None:
     hours = LOCAL.dt.hour
     frame = pd.DataFrame({"t": FORMS[first], "z": NOISE})
-    model = MultimodalClassifier("lgbm", refit=False, rounds=20).fit(frame, (hours >= 9) & (hours < 17))
+    model = MultimodalClassifier("lgbm", refit=False, rounds=5).fit(frame, (hours >= 9) & (hours < 17))
     right = model.predict_proba(frame)
     for name, times in FORMS.items():
         found, said = told(lambda times=times: model.predict_proba(frame.assign(t=times)))

@@ -190,10 +190,7 @@ def test_mistakes_are_one_sentence(tumours, change, message):
 
 @pytest.mark.parametrize("model", ["lgbm", "logistic", "forest", "baseline", "leaf_dnn"])
 def test_fitted_again_to_all_rows(tumours, model):
-    """The same as a fit of so many rounds to all rows: no row is held out.
-
-    `linear_trees` asks folds of so few rows, see test_fold_rounds.
-    """
+    """`linear_trees` asks folds of so few rows, see test_fold_rounds."""
     frame, y = tumours
     first = MultimodalClassifier(model, rounds=6, refit=False).fit(frame, y)
     again = MultimodalClassifier(model, rounds=6).fit(frame, y)

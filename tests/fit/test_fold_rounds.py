@@ -62,7 +62,6 @@ def folds_of(table: UserTable) -> list[tuple[FitData, np.ndarray]]:
 
 @pytest.mark.parametrize("make", [classes, numbers_to_predict])
 def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
-    """Each length is fitted from scratch here, and scored on what it predicts."""
     table = make()
     found = chosen(table, started(table, rounds=3))
     assert found.model.n_rounds == found.best_round_

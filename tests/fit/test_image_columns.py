@@ -91,7 +91,6 @@ def _base64(data: bytes | None) -> str | None:
 
 
 def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp_path: Path) -> None:
-    """Prepared with gaps, fitted, saved: the table's rows get what the prepared ones get."""
     made = user_table.prepare(
         pairs, TableSpec(label="batch", image=["front", "back"], size=32), seed=0, work=tmp_path / "work"
     )
@@ -99,7 +98,6 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
     own = read_prepared(tmp_path / "prepared")
     fit(own, "2wl", rounds=3).bundle.save(tmp_path / "bundle")
     loaded = bundle.load(tmp_path / "bundle")
-    assert loaded.card.images is not None
     assert loaded.card.images.form.names == ["U:front", "U:back"]
     accepted("predict", tmp_path / "bundle", pairs, "--out", tmp_path / "p.parquet")
     found = pd.read_parquet(tmp_path / "p.parquet").iloc[:, 1:]
@@ -123,7 +121,6 @@ def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None
 
 
 def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:
-    """Sizes and missing images against the table."""
     frame = pd.read_parquet(pairs).head(12)
     classes = sorted(frame["batch"].unique())
     frame["batch"] = frame["batch"].map(dict(zip(classes, classes[1:] + classes[:1], strict=True)))
@@ -184,9 +181,7 @@ LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("crossed", "2wl_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear_trees", "baseline", *LONG])
-def test_every_model_says_where_it_looks(
-    name: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_models_look(name: str, demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "cache"))
     forget()  # else it would be found in memory, not written
     words = (*ROLES, "--model", name, "--rounds", 2, "--out", tmp_path / "m")

@@ -156,9 +156,7 @@ def of(number: int, score: float, draws: Sequence[float], state: State = "finish
     noise=st.floats(0.001, 0.2),
     higher_is_better=st.booleans(),
 )
-def test_the_best_is_taken_if_its_gain_is_beyond_noise(
-    own: float, gain: float, noise: float, higher_is_better: bool
-) -> None:
+def test_gains_beyond_noise_are_taken(own: float, gain: float, noise: float, higher_is_better: bool) -> None:
     sign = -1 if higher_is_better else 1
     spread = noise * np.random.default_rng(0).standard_normal(DRAWS)
     trials = [of(0, own, [own] * DRAWS), of(1, own - sign * gain, list(own - sign * gain + spread))]

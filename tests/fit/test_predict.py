@@ -89,7 +89,6 @@ def test_images_as_bytes_are_the_images_as_paths(model, demo, tmp_path):
 
 
 def test_the_library_says_the_same(plain, tmp_path):
-    """Against the views made of the whole frame by the card, in a few lines."""
     model, table = plain
     loaded = bundle.load(model)
     frame = pd.read_parquet(table).drop(columns="kind")
@@ -101,7 +100,6 @@ def test_the_library_says_the_same(plain, tmp_path):
 
 @pytest.mark.parametrize("name", catalogue.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
-    """The saved folder's probabilities on the validation rows give the score that the card tells."""
     table = read_table(demo, TableSpec(label="batch", image="image", drop=["split"], size=32))
     fitted = fit(table, name, rounds=2, seed=3, calibrate=False, refit=False)
     fitted.bundle.save(tmp_path / "model")

@@ -124,7 +124,6 @@ class AsksAt(Callback):
     ("callback", "fits"), [(AsksAt(1), 1), (AsksAt(2), 2), (AsksAt(9, left=0.0), 1), (AsksAt(9), 2)]
 )
 def test_the_first_fit_is_kept_where_one_is_cut_short_or_there_is_no_time(callback, fits):
-    """Never a fit to all rows that was not finished."""
     frame = numbers(150)
     model = MultimodalClassifier("lgbm", rounds=12, callbacks=[callback])
     model.fit(frame.drop(columns="kind"), frame["kind"])

@@ -53,7 +53,6 @@ def large(html: str) -> dict[str, str]:
 
 
 def test_large_are_the_scores_of_rows_that_the_model_has_not_seen(model, demo, fresh, tmp_path):
-    """Of the training table they are those of the rows that were held out, and small those of all rows."""
     run("report", model, demo, "--out", tmp_path / "own.html")
     run("report", model, fresh, "--out", tmp_path / "fresh.html")
     loaded = bundle.load(model)

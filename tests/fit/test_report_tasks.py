@@ -90,7 +90,6 @@ def test_a_label_that_is_whole_has_no_digits_after_the_point():
 
 
 def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
-    """By shuffling the column in the raw rows, before it is encoded, missing values and all."""
     loaded = bundle.load(priced / "m")
     scored = score_table(loaded, priced / "new.csv", "price")
     found = {

@@ -1,18 +1,22 @@
-"""One form of a fitted model, whoever wrote it: bundles of earlier commits, of the pipeline, served rows."""
+"""One form of a fitted model, whoever wrote it: earlier commits, the pipeline, served rows; fitted again."""
 
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from mlflow.models.utils import _enforce_schema
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
 
 from tasks.served_model import ServedModel
 from tasks.serving import logged_model
 from tests.conftest import refuses
 from tests.fit.conftest import accepted
+from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.datasets import census, store
 from usboost.errors import UsboostError
 from usboost.fit import bundle
@@ -72,7 +76,6 @@ def said_of(folder: Path, split: str) -> np.ndarray:
 
 
 def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
-    """Gaps in numbers, categories and images as files: as the prepared rows, through the command line."""
     table = pd.read_csv(own / "table.csv")
     assert table.loc[table["split"] == "val", "weight"].isna().any()
     done = accepted(
@@ -131,7 +134,6 @@ def test_served_rows_are_those_of_the_table(own, caplog):
 
 
 def test_the_example_is_a_row_of_the_table(own):
-    """What `raw_rows` makes of prepared rows has the gaps of the table, and gives the same answer."""
     loaded = bundle.load(own / "bundle")
     frame = store.read_frame(own / "prepared", "val")
     assert frame["weight"].isna().any()
@@ -151,7 +153,6 @@ def test_the_example_is_a_row_of_the_table(own):
 
 
 def test_a_papers_dataset_is_a_bundle_too(tmp_path):
-    """Its views have columns of their own and no number may be missing."""
     census.write_demo(tmp_path / "raw", rows_train=300, rows_test=120, seed=0)
     train, test = (tmp_path / "raw" / file.name for file in census.FILES)
     made = census.prepare(train, test, split="ci_a", seed=0, profile="demo")
@@ -172,3 +173,71 @@ def test_a_papers_dataset_is_a_bundle_too(tmp_path):
     number = next(name for name, kind in loaded.card.columns.items() if kind == "number")
     with pytest.raises(UsboostError, match=f"numeric column '{number}' holds 1 missing"):
         loaded.predict(rows.assign(**{number: rows[number].mask(rows.index == 3)}))
+
+
+RNG = np.random.default_rng(0)
+SHOP = RNG.integers(1, 12, 200)
+Y = np.where((SHOP % 3 == 1) ^ (RNG.uniform(size=200) < 0.15), 1, 0)
+X = pd.DataFrame({"shop": SHOP, "z": RNG.normal(size=200), "leak": Y + RNG.normal(size=200) * 0.1})
+ROLES = {"categorical": "shop", "drop": "leak", "missing": ("-1", "x")}
+
+
+@pytest.mark.filterwarnings("ignore::usboost.UsboostWarning")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"threshold": 0.3, "class_weight": "balanced", "calibrate": False, "rounds": 7},
+        {"threshold": "f1", "class_weight": {np.int64(1): 2, 0: 1.5}, "refit": False, "positive": 1},
+        {"model": None, "preset": "fast", "time_limit": np.float64(600), "random_state": None, "rounds": 3},
+        {"images_root": Path(), "callbacks": [], "drop": ["leak"], "group": "z", "fast_predict": False},
+    ],
+)
+def test_all_parameters_but_those_of_the_process(given: dict[str, Any], tmp_path: Path) -> None:
+    model = MultimodalClassifier(**{"model": "logistic", **ROLES, **given}).fit(X, Y)
+    model.save(tmp_path / "m")
+    loaded = MultimodalClassifier.load(tmp_path / "m")
+    before, after = model.get_params(), loaded.get_params()
+    if isinstance(by_label := before["class_weight"], dict):  # as labels are named
+        before["class_weight"] = {str(label): weight for label, weight in by_label.items()}
+    for name in before.keys() - {"callbacks", "images_root", "random_state"}:
+        kept = before[name]
+        assert after[name] == (list(kept) if isinstance(kept, tuple) else kept), name
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(loaded.predict_proba(X), expected)
+    if given.get("random_state", 0) is not None and "time_limit" not in given:
+        again = clone(loaded).fit(X, Y)
+        np.testing.assert_array_equal(again.predict_proba(X), expected)
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert cross_val_score(loaded, X, Y, cv=2).mean() < 0.95  # the dropped column is not read
+
+
+@pytest.mark.filterwarnings("ignore::usboost.UsboostWarning")
+def test_those_that_a_command_was_given(tmp_path: Path) -> None:
+    X.assign(y=Y, w=1.0).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--categorical", "shop", "--drop", "leak", "--weight", "w", "--rounds", 7, "--no-calibrate")
+    fit = ("fit", tmp_path / "t.csv", "--label", "y", "--model", "logistic", "--threshold", "0.3")
+    accepted(*fit, *options, "--out", tmp_path / "m")
+    loaded = MultimodalClassifier.load(tmp_path / "m")
+    kept = loaded.get_params()
+    assert (kept["rounds"], kept["threshold"], kept["calibrate"], kept["model"]) == (
+        7,
+        0.3,
+        False,
+        "logistic",
+    )
+    assert (kept["categorical"], kept["drop"]) == (["shop"], ["leak", "w"])
+    again = clone(loaded).fit(X.assign(w=1.0), Y)
+    np.testing.assert_allclose(again.predict_proba(X.assign(w=2.0)), loaded.predict_proba(X.assign(w=2.0)))
+
+
+def test_a_card_sets_nothing_else(tmp_path: Path) -> None:
+    MultimodalRegressor("ridge", drop="leak").fit(X, X.z * 2).save(tmp_path / "m")
+    card = tmp_path / "m/card.json"
+    document = json.loads(card.read_text())
+    document["parameters"] |= {"images_root": "/", "callbacks": [1], "bundle_": 1, "fit": 2, "rounds": 9}
+    card.write_text(json.dumps(document))
+    loaded = MultimodalRegressor.load(tmp_path / "m")
+    assert (loaded.images_root, loaded.callbacks, loaded.rounds, loaded.drop) == (None, None, 9, "leak")
+    del document["parameters"]  # of a model that was saved before
+    card.write_text(json.dumps(document))
+    assert MultimodalRegressor.load(tmp_path / "m").model == "ridge"

@@ -140,9 +140,7 @@ def asked(folder: Path, space: Space, own: dict[str, Any], loss: Any, batches: i
     st.integers(0, 2**31),
     st.integers(1, 3),
 )
-def test_proposals_lie_in_the_space_and_depend_on_the_arguments_only(
-    space: dict[str, Any], seed: int, batches: int
-) -> None:
+def test_proposals_lie_in_the_space_and_are_seeded(space: dict[str, Any], seed: int, batches: int) -> None:
     own = dict(zip(space, next(itertools.product(*map(corners_of, space.values())))))
 
     def loss(**chosen: Any) -> float:

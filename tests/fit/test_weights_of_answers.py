@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from sklearn.base import clone
 
-from tests.conftest import refuses
+from tests.conftest import encoded, refuses
 from tests.fit.conftest import accepted, refused
 from usboost.evaluation.calibration import calibrated, tempered
 from usboost.evaluation.intervals import margin_of
@@ -24,6 +25,7 @@ from usboost.fit.trials import DRAWS
 from usboost.fit.tune import search_folds
 from usboost.fit.workers import SearchTask, draws_of
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+from usboost.models.baselines.packages import PriorBaseline
 from usboost.models.estimator import class_factors
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
@@ -62,7 +64,6 @@ def both_parts(own: UserTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_probabilities_are_calibrated_by_the_rows_own_weights() -> None:
-    """Rare rows count tenfold in the fit and in early stopping, and for themselves in what is answered."""
     own = table("label", weight="w")
     train, held, weights = both_parts(own)
     labels, class_weight = own.labels, {"rare": 10.0}
@@ -137,7 +138,6 @@ def test_the_ends_of_an_interval_by_hand() -> None:
 
 @pytest.mark.parametrize("class_weight", [None, "balanced", {"rare": 3.0}])
 def test_a_fit_to_all_rows_has_the_weights_of_both_parts(class_weight: Any) -> None:
-    """As far as the first fit went; what "balanced" is, its training rows say."""
     own = table("label", weight="w")
     train, held, weights = both_parts(own)
     rare = (own.labels == own.classes.index("rare")).astype(int)
@@ -159,7 +159,6 @@ def test_a_fit_to_all_rows_has_the_weights_of_both_parts(class_weight: Any) -> N
 
 def test_a_comparison_stops_on_rows_as_they_count() -> None:
     own, models = table("label", weight="w"), list[LinearBaseline]()
-    assert own.weights is not None
 
     def build(seed: int) -> LinearBaseline:
         models.append(LinearBaseline(("S",), penalties=(0.1,)))
@@ -201,7 +200,6 @@ def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
     assert own.weights is not None and own.groups is not None
     for fold in search_folds(own, 3, 0):
         part, train, held, scored = FitData.of(own, fold), fold.train, fold.val, fold.test
-        assert part.related is not None
         np.testing.assert_array_equal(part.related.groups, own.groups[train])
         np.testing.assert_array_equal(part.groups, own.groups[scored])
         for rows, (views, labels, weights) in zip(
@@ -261,7 +259,6 @@ def test_a_row_of_weight_0_takes_no_part() -> None:
 
 
 def test_class_weights_are_weights() -> None:
-    """Balanced classes in the fit; scores are those of the classes as frequent as they are."""
     own = weighed()
     plain, even = (fit(own, "logistic", class_weight=each, calibrate=False) for each in (None, "balanced"))
     assert even.scores["accuracy"] <= plain.scores["accuracy"]
@@ -366,3 +363,28 @@ def test_the_prior_is_that_of_all_rows_that_the_saved_fit_has_seen() -> None:
         rows = np.flatnonzero(WEIGHT > 0)[np.concatenate([train, held]) if refit else train]
         shares = np.bincount(own.labels[rows], WEIGHT[rows], minlength=2) / WEIGHT[rows].sum()
         np.testing.assert_allclose(fitted.bundle.card.prior, shares)
+
+
+class ByBrightness(PriorBaseline):
+    """Says yes of bright images, with a probability of .8."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        bright = X["U"].decode().mean(axis=(1, 2, 3)) > 127
+        yes = np.where(bright, 0.8, 0.2)
+        return np.column_stack([1 - yes, yes])
+
+
+def image(bright: bool) -> bytes:
+    return encoded(Image.new("L", (16, 16), 220 if bright else 30))
+
+
+@pytest.mark.parametrize(("right", "wrong", "helps"), [(1, 1, False), (50, 1, True), (1, 50, False)])
+def test_by_what_rows_count_for(right: int, wrong: int, helps: bool) -> None:
+    rng = np.random.default_rng(0)
+    label, told = rng.random(FEW) < 0.5, rng.random(FEW) < 1 / 3
+    frame = pd.DataFrame({"x": rng.normal(size=FEW), "w": np.where(told, float(right), float(wrong))})
+    frame["label"] = np.where(label, "yes", "no")
+    frame["photo"] = [image(each) for each in label == told]
+    own = read_table(FrameRows(frame), TableSpec(label="label", weight="w", image=["photo"], size=16))
+    fitted = TableFit(own, ByBrightness(), "brightness", refit=False, calibrate=False).run()
+    assert fitted.images_help is helps

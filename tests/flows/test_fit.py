@@ -13,11 +13,11 @@ from tasks import settings
 from tasks.fits import models
 from tasks.fits.cell import devices, grid
 from tasks.machine import thread_share
+from tests.conftest import refuses
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
 from usboost.boosting.checkpoint import described
 from usboost.datasets import store
-from usboost.errors import UsboostError
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm", "bfv_dnn"], [0, 1]
 CELLS = [f"{d}/{m}/seed-{s}" for d in DATASETS for m in MODELS for s in SEEDS]
@@ -99,7 +99,6 @@ def test_every_task_runner_gives_the_same_numbers(by_runner, runner):
 @pytest.mark.long
 @pytest.mark.slow
 def test_mlflow_and_prefect_know_each_other(by_runner, pages):
-    """One finished run per fit; Prefect's records are complete; links lead both ways."""
     for runner, workspace in by_runner.items():
         mine = runs(workspace).set_index("tags.cell")
         assert sorted(mine.index) == sorted(CELLS)
@@ -214,8 +213,7 @@ def test_other_data_is_another_cell(bare):
     ],
 )
 def test_what_is_not_there_is_said_before_anything_runs(bare, words, said):
-    with pytest.raises(UsboostError, match=said):
-        grid(*words, loaded())
+    refuses(said, grid, *words, loaded())
 
 
 def test_the_devices_of_a_model():

@@ -138,7 +138,6 @@ def assert_logged_once(run_id: str, fitted) -> None:
 
 
 def test_a_server_that_goes_ends_the_fit_and_the_same_command_goes_on(server, impatient, tmp_path):
-    """The fit ends in a sentence with its rounds on disk; run again, the rest is made, all logged once."""
     mlflow.set_tracking_uri(server.url)
     with pytest.raises(tracking.Unlogged, match=r"does not answer .* the same command goes on"):
         fit(tmp_path, At(round_5=server.end))
@@ -170,7 +169,6 @@ def test_a_locked_database(impatient, tmp_path):
 
 
 def test_an_artifact_store_that_cannot_be_written(impatient, tmp_path):
-    """A sentence, the rounds kept; with a store that can be written the same run is completed."""
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     blocked = tmp_path / "mlartifacts"
     blocked.write_text("a file where the store's folder should be")

@@ -170,7 +170,6 @@ def test_experiments_are_called_after_the_profile(reproduced):
 
 
 def test_the_logged_model_predicts_the_same_in_another_process(reproduced):
-    """Raw rows through mlflow.pyfunc equal the scores in results.csv; every weak learner loads again."""
     table = runs(reproduced)
     row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_b")].iloc[-1]
     frame = store.read_frame(reproduced.folder / "data/prepared/ci_b", "test")

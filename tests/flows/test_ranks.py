@@ -15,6 +15,7 @@ from mlflow.tracking import MlflowClient
 
 from flows.local.servers import free_port
 from tasks.ranks import torchrun
+from tests.conftest import refuses
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local.detached import end_below
 from usboost.boosting.checkpoint import Checkpoint
@@ -35,8 +36,7 @@ def test_the_command_of_one_machine_and_of_several() -> None:
         *("--master-addr=first.example", "--master-port=29400", *program),
     ]
     for meet in ("", "first.example", "first.example:", ":29400"):
-        with pytest.raises(UsboostError, match="meet is host:port of machine 0, where all 2 meet"):
-            torchrun(program, 2, nodes=2, meet=meet)
+        refuses("meet is host:port of machine 0, where all 2 meet", torchrun, program, 2, nodes=2, meet=meet)
     with pytest.raises(UsboostError, match="node is the number of this machine, 0 to 1, not 2"):
         torchrun(program, 2, nodes=2, node=2, meet="first.example:29400")
 

@@ -81,7 +81,6 @@ def test_changed_parameters_begin_anew(workspace):
 
 @pytest.mark.long
 def test_a_flow_without_its_prefect_server(workspace):
-    """Prefect's server dies in the middle: the work is done all the same, and a sentence says what is not."""
     workspace.params(longer)
     port = free_port()
     server = subprocess.Popen(

@@ -54,7 +54,6 @@ def test_views_may_be_called_anything(store):
 
 
 def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> None:
-    """Its rounds are logged again, under the names of today; its tags say who goes on."""
     kept = tmp_path / "mlflow.json"
     with pytest.raises(KeyboardInterrupt), tracking.tracked_run("old", "fit", {"by": "one"}, kept) as run_id:
         for step in (1, 2):
@@ -183,9 +182,7 @@ def test_an_experiment_of_before_gets_what_it_has_not(store) -> None:
     assert views.first_page(mlflow.get_tracking_uri(), "before").startswith("#/experiments/")
 
 
-def test_a_run_lists_its_datasets_and_its_model(
-    reproduced: Workspace, logged: tuple[MlflowClient, list[Run]]
-) -> None:
+def test_a_run_lists_data_and_model(reproduced: Workspace, logged: tuple[MlflowClient, list[Run]]) -> None:
     client, runs = logged
     run = of(runs, "user_table", "2wl")
     card = json.loads((reproduced.folder / "data/prepared/user_table/card.json").read_text())

@@ -140,7 +140,6 @@ def test_the_champion_has_the_lowest_rmse_and_answers_rows_with_gaps(made: Works
 
 
 def test_its_bundle_is_the_command_lines(made: Workspace, tmp_path: Path) -> None:
-    """`usboost report` reads what the pipeline has logged, with its prior and its interval."""
     home = Path(made.environment["USBOOST_HOME"])
     folder = next(path.parent for path in home.rglob("bundle/card.json"))
     card = load(folder).card

@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 
 
-def test_from_the_tutorials_table_to_an_answer_with_gaps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_the_tutorials_table_to_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for name in ("MLFLOW_TRACKING_URI", "PREFECT_HOME", "PREFECT_API_URL", "USBOOST_HOME", "DVC_STAGE"):

@@ -108,7 +108,6 @@ def test_a_killed_workers_cell_is_given_to_another(services):
     done = [run for run in runs if run["state_name"] == "Completed"]
     assert sorted(cell_of(run) for run in done) == sorted(CELLS)
     assert cell_of(by_id[killed]) in {cell_of(run) for run in done}
-
     found = pd.DataFrame(json.loads(services.run(sys.executable, "-c", RUNS).stdout))
     superseded = found["tags.superseded"] == "true" if "tags.superseded" in found else found.status.isna()
     counting = found[~superseded]

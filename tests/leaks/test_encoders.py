@@ -48,7 +48,6 @@ def described(splits: dict[str, pd.DataFrame]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("split", HELD)
 def test_a_prepared_datasets_encoders(split: str) -> None:
-    """Every dataset's encoders are made by `store.describe`."""
     clean = frames()
     assert described(clean | {split: spoiled_frame(clean[split])}) == described(clean)
     assert described(clean | {"train": spoiled_frame(clean["train"])}) != described(clean)

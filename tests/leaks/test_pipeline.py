@@ -114,7 +114,6 @@ def test_the_test_split_is_in_the_scores_only(model: str, run_id: str) -> None:
 
 
 def test_a_folds_encoder_knows_its_training_rows_only(run_id: str) -> None:
-    """What the pipeline scores is what each fold's training rows alone give, encoder and model."""
     frame = frame_of(90, 0)
     frame.loc[::9, "a"] *= 1000  # what one fold's mean and deviation are, no other's are
     write("iris", {"train": frame}, {"x": NAMES}, folds=3)
@@ -146,10 +145,7 @@ def test_folds_of_a_number_are_scored_by_its_rmse(run_id: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["2wl", "baseline", "lgbm"])
-def test_the_studys_fits_do_not_see_the_test_split(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """benchmarks/study fits a cell by itself: spoiled test rows change nothing but the scores."""
+def test_the_studys_fits_see_no_test_row(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study, "PLAN", {"few": Part({}, [])})
     splits = {"train": frame_of(150, 0), "val": frame_of(80, 1), "test": frame_of(80, 2)}

@@ -53,7 +53,6 @@ def test_test_rows_do_not_move_the_threshold() -> None:
 
 
 def test_each_test_row_is_judged_alone() -> None:
-    """Probabilities are the model's own: nothing is calibrated on the rows that are scored."""
     val, (y, p) = predicted(0), predicted(1)
     whole = scores.score(CLASSES, {"val": val, "test": (y, p)})["test"]
     parts = [

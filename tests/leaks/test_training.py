@@ -1,5 +1,6 @@
-"""Rows that say when to stop, set aside or given, are not fitted to."""
+"""Rows that say when to stop, set aside or given, are not fitted to; no others tune images."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,14 @@ from sklearn.model_selection import train_test_split
 from tests.conftest import make_views
 from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
-from usboost import EarlyBoostClassifier, TreeLearner, Views
+from tests.tables import bright
+from usboost import Backbone, EarlyBoostClassifier, TreeLearner, Views
+from usboost.learners.networks import finetuning
+from usboost.learners.networks.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
+from usboost.models.methods.ensemble import EnsembleClassifier
+from usboost.models.tuned_images import fit_weighted
 
 
 def networks(**changes: Any) -> BoostedNetworkClassifier:
@@ -107,3 +113,33 @@ def test_a_sequences_rows_given_for_stopping() -> None:
     np.testing.assert_array_equal(clean.predict_proba(X), forbidden.predict_proba(X))
     wrong = np.where(np.arange(N) < 25, 1 - y, y)
     assert not np.array_equal(training(clean), training(fit(X, wrong)))
+
+
+@pytest.fixture(autouse=True)
+def one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finetuning, "EPOCHS", 1)
+    monkeypatch.setattr(finetuning, "FEWEST", 1)
+
+
+def linear(cache: Path) -> LinearBaseline:
+    given = Backbone(finetune="auto", cache=str(cache / "embeddings"))
+    return LinearBaseline(("U", "S"), backbone=given, device="cpu")
+
+
+def test_an_ensembles_fits_are_tuned_on_their_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, tuned = [], finetuning.tuned
+
+    def spy(backbone: Backbone, train: Any, held: Any, device: Any) -> Backbone:
+        made.append([set(map(bytes, image_digests(each.images[0]))) for each in (train, held)])
+        return tuned(backbone, train, held, device)
+
+    monkeypatch.setattr(finetuning, "tuned", spy)
+    (views, y), (beside, y_beside) = bright(36, 32, 3), bright(16, 32, 3, seed=1)
+    model = EnsembleClassifier({"one": linear(tmp_path), "two": linear(tmp_path)}, folds=2)
+    fit_weighted(model, (views, y, None), (beside, y_beside, None))
+    every = set(map(bytes, image_digests(views["U"])))
+    assert len(made) == 4 and made[0] == made[1] and made[2] == made[3]
+    for train, held in made:
+        assert train | held == every and not train & held
+    assert made[0][1] == made[2][0] and made[0][0] == made[2][1]
+    assert len(list((tmp_path / "tuned").glob("*.safetensors"))) == 2

@@ -17,7 +17,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
-from usboost import Table, UsboostError
+from tests.conftest import refuses
+from usboost import Table
 from usboost.data.views import Frame
 from usboost.learners.base import FittedLearner, Target
 from usboost.learners.estimators import ClassifierLearner, FittedClassifiers
@@ -130,17 +131,14 @@ def test_arrays_and_back(estimator: Any, tmp_path: Path) -> None:
 def test_other_classifiers_are_refused_on_the_way_to_a_file() -> None:
     view, signs, weights = frame()
     model, _ = fitted(GaussianNB(), view, Target(signs, weights))
-    with pytest.raises(UsboostError, match=r"GaussianNB .*use a single tree"):
-        model.to_arrays()
-    with pytest.raises(UsboostError, match="unknown kind of weak estimator 'spell'"):
-        FittedClassifiers.from_arrays({}, {"rules": ["spell"]})
+    refuses(r"GaussianNB .*use a single tree", model.to_arrays)
+    refuses("unknown kind of weak estimator 'spell'", FittedClassifiers.from_arrays, {}, {"rules": ["spell"]})
 
 
 @pytest.mark.parametrize("estimator", [KNeighborsClassifier(), DecisionTreeRegressor()])
 def test_estimators_that_do_not_suit(estimator: Any) -> None:
     view, signs, weights = frame()
-    with pytest.raises(UsboostError, match="takes sample_weight"):
-        fitted(estimator, view, Target(signs, weights))
+    refuses("takes sample_weight", fitted, estimator, view, Target(signs, weights))
 
 
 class Picky(ClassifierMixin, BaseEstimator):
@@ -151,19 +149,15 @@ class Picky(ClassifierMixin, BaseEstimator):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:sklearn", "ignore::RuntimeWarning:numpy")
 def test_what_the_classifier_refuses_is_passed_on() -> None:
     view, signs, weights = frame()
-    with pytest.raises(UsboostError, match=r"Picky\(\) could not be fitted: too few rows"):
-        fitted(Picky(), view, Target(signs, weights))
+    refuses(r"Picky\(\) could not be fitted: too few rows", fitted, Picky(), view, Target(signs, weights))
     huge = Frame(view.values * 1e300, view.present)
-    with pytest.raises(UsboostError, match="too large for dtype"):
-        fitted(None, huge, Target(signs, weights))
+    refuses("too large for dtype", fitted, None, huge, Target(signs, weights))
 
 
 def test_targets_must_be_signs_and_views_frames_or_tables() -> None:
     view, signs, weights = frame()
-    with pytest.raises(UsboostError, match="learns targets −1 and 1"):
-        fitted(None, view, Target(0.5 * signs, weights))
-    with pytest.raises(UsboostError, match="reads frames or tables, not ndarray"):
-        fitted(None, view.values, Target(signs, weights))
+    refuses("learns targets −1 and 1", fitted, None, view, Target(0.5 * signs, weights))
+    refuses("reads frames or tables, not ndarray", fitted, None, view.values, Target(signs, weights))
     table = Table.from_numeric(view.values)
     model, prepared = fitted(None, table, Target(signs, weights[:, 0]))
     assert (model.predict(prepared) == signs).mean() > 0.8

@@ -165,7 +165,6 @@ def labels(name: str, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("scale", [1.0, 2.0**-10])
 def test_losses(name: str, seed: int, scale: float) -> None:
-    """Risk, line and constants; only the ratios of weights count."""
     rng, loss = np.random.default_rng(seed), LOSSES[name]
     counts, y = rng.integers(1, 5, 40), labels(name, rng)
     f, *directions = rng.normal(size=(3, 40, loss.n_outputs))

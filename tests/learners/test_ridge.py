@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from tests.conftest import refuses
 from usboost import Images, Table, UsboostError
 from usboost.learners.base import Target, weighted_sum
 from usboost.learners.ridge import FittedRidge, RidgeLearner
@@ -170,18 +171,15 @@ def test_penalties_that_are_none(settings: dict[str, Any]) -> None:
 
 
 def test_mistakes_get_one_sentence() -> None:
-    with pytest.raises(UsboostError, match="reads tables, not Images"):
-        RidgeLearner().prepare(Images(np.zeros((2, 1, 8, 8), np.uint8)))
+    refuses("reads tables, not Images", RidgeLearner().prepare, Images(np.zeros((2, 1, 8, 8), np.uint8)))
     fitted, _, _ = fit(RidgeLearner(), rows("tall"), Target(targets(40)))
     other = RidgeLearner().prepare(Table.from_numeric(rows("wide")))
     for ask in (fitted.predict, lambda rows: weighted_sum([fitted], [1.0], rows)):
-        with pytest.raises(UsboostError, match="6 columns cannot read a table that makes 50"):
-            ask(other)
+        refuses("6 columns cannot read a table that makes 50", ask, other)
     arrays, meta = fitted.to_arrays()
     for name, wrong in {
         "coefficients": arrays["coefficients"][:, :2],
         "intercept": arrays["intercept"].astype(float),
         "alphas": -arrays["alphas"],
     }.items():
-        with pytest.raises(UsboostError, match="a ridge regression"):
-            FittedRidge.from_arrays({**arrays, name: wrong}, meta).check()
+        refuses("a ridge regression", FittedRidge.from_arrays({**arrays, name: wrong}, meta).check)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.conftest import make_views
-from usboost import Table, UsboostError
+from tests.conftest import make_views, refuses
+from usboost import Table
 from usboost.learners.base import Target
 from usboost.learners.tree_learner import TreeLearner, drawn_columns
 
@@ -73,5 +73,4 @@ def test_few_columns_are_not_divided():
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_what_is_no_share_is_refused(share, problem):
-    with pytest.raises(UsboostError, match="feature_fraction"):
-        fitted(TreeLearner(feature_fraction=share), problem[0], Target(problem[1]))
+    refuses("feature_fraction", fitted, TreeLearner(feature_fraction=share), problem[0], Target(problem[1]))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import log_loss
 
+from tests.conftest import refuses
 from usboost.boosting.steps import ClosedForm, Newton
-from usboost.errors import UsboostError
 from usboost.losses.base import simplex_codewords
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 
@@ -59,8 +59,7 @@ def test_newton_finds_gamma() -> None:
     line = loss.line(f, y, [direction])
     numeric = minimize_scalar(lambda g: line.risk(np.array([g])), bracket=(0, 1), tol=1e-12).x
     assert Newton().search(line, 1, 0)[0] == pytest.approx(numeric, rel=1e-5)
-    with pytest.raises(UsboostError, match="no closed-form step"):
-        ClosedForm().search(line, 1, 0)
+    refuses("no closed-form step", ClosedForm().search, line, 1, 0)
 
 
 def test_a_target_is_bounded_and_certain_samples_do_no_harm() -> None:
@@ -76,5 +75,4 @@ def test_a_target_is_bounded_and_certain_samples_do_no_harm() -> None:
 
 def test_an_all_zero_direction_is_refused() -> None:
     loss, f, y = problem(3, seed=0)
-    with pytest.raises(UsboostError, match="outputs are all zero"):
-        loss.line(f, y, [np.zeros_like(f)])
+    refuses("outputs are all zero", loss.line, f, y, [np.zeros_like(f)])

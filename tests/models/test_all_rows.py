@@ -78,7 +78,6 @@ SMALL: dict[str, Any] = {"dnn1": (6,), "dnn2": (6,), "dnn3": (4,), "device": "cp
     ids=lambda each: type(each).__name__,
 )
 def test_it_goes_as_far_as_the_best_round(model: Any, y: np.ndarray) -> None:
-    """Which is not the last one that was tried; no row is set aside."""
     first, again = both(model, y)
     assert 1 <= first.best_round_ < len(first.history_)
     assert len(again.history_) == again.best_round_ == first.best_round_

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.boosting.test_rounds import Linear
+from tests.conftest import refuses
 from usboost import NetworkLearner, Table, TreeLearner, UsboostError
 from usboost.learners.base import Target
 from usboost.losses.regression import Squared
@@ -245,8 +246,7 @@ def test_scikit_learns_tools() -> None:
 )
 def test_settings_that_do_not_suit(change: dict[str, Any], said: str) -> None:
     X, y = classes()
-    with pytest.raises(UsboostError, match=said):
-        BoostedNetworkClassifier(**change).fit(X, y)
+    refuses(said, BoostedNetworkClassifier(**change).fit, X, y)
 
 
 def test_data_that_do_not_suit() -> None:
@@ -261,17 +261,13 @@ def test_data_that_do_not_suit() -> None:
         (X[0], "two dimensions"),
         (X[:-1], "one label for each of the 149 rows"),
     ):
-        with pytest.raises(UsboostError, match=said):
-            fit(data, y)
-    with pytest.raises(UsboostError, match=r"3 features.*expecting 4"):
-        fit(X, y).predict(X[:, :3])
-    with pytest.raises(UsboostError, match=r"3 columns.* on 4"):
-        fit(X, y).predict(Table.from_numeric(X[:, :3]))
+        refuses(said, fit, data, y)
+    refuses(r"3 features.*expecting 4", fit(X, y).predict, X[:, :3])
+    refuses(r"3 columns.* on 4", fit(X, y).predict, Table.from_numeric(X[:, :3]))
     regress = BoostedNetworkRegressor(network(), n_rounds=1).fit
     for target, said in (
         (y[:-1], "X has 150 rows but y has 149"),
         (np.full(150, np.nan), "y must be finite"),
         (np.array(["a"] * 150), "y is not numeric"),
     ):
-        with pytest.raises(UsboostError, match=said):
-            regress(X, target)
+        refuses(said, regress, X, target)

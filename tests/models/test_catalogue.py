@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 from tasks import settings
 from tasks.fits import models as from_params
-from usboost import BoostedNetworkRegressor, RidgeBaseline, UsboostError
+from tests.conftest import refuses
+from usboost import BoostedNetworkRegressor, RidgeBaseline
 from usboost.boosting.checkpoint import described
 from usboost.fit.build import OneComputer
 from usboost.fit.options import ImageOptions
@@ -64,10 +65,8 @@ def test_a_regression_has_its_own_losses_and_steps() -> None:
 
 
 def test_a_model_for_one_task_is_refused_for_the_other() -> None:
-    with pytest.raises(UsboostError, match=r"ridge.* for classification.* for regression"):
-        builders.build("ridge")
-    with pytest.raises(UsboostError, match=r"logistic.* for regression.* among baseline"):
-        catalogue.for_table("logistic", "regression")
+    refuses(r"ridge.* for classification.* for regression", builders.build, "ridge")
+    refuses(r"logistic.* for regression.* among baseline", catalogue.for_table, "logistic", "regression")
     offered = catalogue.OFFERED_FOR["regression"]
     assert "ridge" in offered and "logistic" not in offered and "ridge" not in catalogue.OFFERED
     assert (
@@ -99,10 +98,8 @@ def test_every_entry_has_its_title_and_its_kind() -> None:
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     for refuse in (catalogue.find, catalogue.for_table, builders.build):
-        with pytest.raises(UsboostError, match=r"'9wl'.*'3wl' or '2wl'"):
-            refuse("9wl")
-    with pytest.raises(UsboostError, match=r"earlyboost.* choose among"):
-        catalogue.for_table("earlyboost")
+        refuses(r"'9wl'.*'3wl' or '2wl'", refuse, "9wl")
+    refuses(r"earlyboost.* choose among", catalogue.for_table, "earlyboost")
     assert "earlyboost" not in catalogue.OFFERED
 
 

@@ -91,7 +91,6 @@ def test_boosted_networks(n_classes: int, loss: str, monkeypatch: pytest.MonkeyP
 
 
 def test_networks_minimise_the_error_in_the_metric() -> None:
-    """The written-out pass and autograd's give the same network, whose error falls in the metric."""
     views, y = make_views(3, n=200)
     model = boosted({"U": NetworkLearner((6,), "adam", 0.02, 50, 20, device="cpu")}, "2WL-Newton")
     fitted: FittedLearner = model.fit(views, y).stages_[0].learners["U"]

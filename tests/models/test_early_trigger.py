@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
+from tests.conftest import refuses
 from tests.tables import sequences
-from usboost import EarlyBoostClassifier, UsboostError, save
+from usboost import EarlyBoostClassifier, save
 from usboost.models.methods.early_trigger import EarlyTrigger, harmonic_mean
 
 MODELS = {
@@ -48,9 +49,7 @@ def literal(rule: EarlyTrigger, x: np.ndarray, length: int) -> tuple[Any, int]:
 
 @settings(max_examples=30)
 @given(**settings_of_triggers, length=st.integers(1, 6))
-def test_each_sample_is_decided_as_by_hand(
-    which: tuple[int, str], by: str, threshold: float, length: int
-) -> None:
+def test_decisions_are_as_by_hand(which: tuple[int, str], by: str, threshold: float, length: int) -> None:
     rule = trigger(which, by, threshold)
     X, _ = sequences(which[0], n=8, seed=5)
     labels, decisions = rule.predict(X[:, :length])
@@ -62,9 +61,7 @@ def test_each_sample_is_decided_as_by_hand(
 
 @settings(max_examples=30)
 @given(**settings_of_triggers, uneven=st.booleans())
-def test_frame_by_frame_is_all_at_once(
-    which: tuple[int, str], by: str, threshold: float, uneven: bool
-) -> None:
+def test_by_frame_is_all_at_once(which: tuple[int, str], by: str, threshold: float, uneven: bool) -> None:
     rule = trigger(which, by, threshold)
     X, _ = sequences(which[0], n=20, seed=6)
     lengths = np.random.default_rng(0).integers(1, 7, 20) if uneven else np.full(20, 6)
@@ -149,24 +146,16 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         ({"threshold": -1.0, "by": "margin"}, "the threshold -1.0 is no margin"),
         ({"threshold": float("nan")}, "the threshold nan"),
     ):
-        with pytest.raises(UsboostError, match=said):
-            EarlyTrigger(**change).fit(X, y)
+        refuses(said, EarlyTrigger(**change).fit, X, y)
     rule = trigger((3, "auto"), "probability", 0.7)
-    with pytest.raises(UsboostError, match="one label for each of the 90 sequences"):
-        rule.score(X, y[:5])
-    with pytest.raises(UsboostError, match="trained on 6"):
-        rule.predict(np.zeros((1, 7, 2)))
-    with pytest.raises(UsboostError, match="save its classifier_"):
-        save(rule, tmp_path / "rule")
+    refuses("one label for each of the 90 sequences", rule.score, X, y[:5])
+    refuses("trained on 6", rule.predict, np.zeros((1, 7, 2)))
+    refuses("save its classifier_", save, rule, tmp_path / "rule")
     stream = rule.stream(2)
-    with pytest.raises(UsboostError, match=r"2 sequences, not \(3, 2\)"):
-        stream.feed(np.zeros((3, 2)))
-    with pytest.raises(UsboostError, match=r"must have the shape \(2, 2\), not \(2, 5\)"):
-        stream.feed(np.zeros((2, 5)))
-    with pytest.raises(UsboostError, match="sequence 1 has NaN or infinity in frame 1"):
-        stream.feed([[0.0, 1.0], [np.nan, 0.0]])
+    refuses(r"2 sequences, not \(3, 2\)", stream.feed, np.zeros((3, 2)))
+    refuses(r"must have the shape \(2, 2\), not \(2, 5\)", stream.feed, np.zeros((2, 5)))
+    refuses("sequence 1 has NaN or infinity in frame 1", stream.feed, [[0.0, 1.0], [np.nan, 0.0]])
     for _ in range(6):
         _, decisions = stream.feed(np.zeros((2, 2)))
     assert decisions.all()
-    with pytest.raises(UsboostError, match="there is no frame 7"):
-        stream.feed(np.zeros((2, 2)))
+    refuses("there is no frame 7", stream.feed, np.zeros((2, 2)))

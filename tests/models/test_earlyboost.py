@@ -14,8 +14,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
+from tests.conftest import refuses
 from tests.tables import sequences
-from usboost import Callback, EarlyBoostClassifier, UsboostError
+from usboost import Callback, EarlyBoostClassifier
 
 
 def ragged(
@@ -279,8 +280,7 @@ def test_a_class_missing_from_training_is_never_answered() -> None:
     assert model.classes_.tolist() == [0, 1, 3]
     assert 2 not in model.predict(X)
     assert model.predict_proba(X).shape == (90, 3)
-    with pytest.raises(UsboostError, match=r"label .*2.* is not among"):
-        EarlyBoostClassifier().fit(X[seen], y[seen], (X, y))
+    refuses(r"label .*2.* is not among", EarlyBoostClassifier().fit, X[seen], y[seen], (X, y))
 
 
 def test_what_is_logged() -> None:
@@ -320,24 +320,17 @@ def test_scikit_learns_tools() -> None:
 )
 def test_settings_that_do_not_suit(change: dict[str, Any], said: str) -> None:
     X, y = sequences(3)
-    with pytest.raises(UsboostError, match=said):
-        EarlyBoostClassifier(**change).fit(X, y)
+    refuses(said, EarlyBoostClassifier(**change).fit, X, y)
 
 
 def test_data_that_do_not_suit() -> None:
     X, y = sequences(2)
     broken = X.copy()
     broken[3, 4, 1] = np.nan
-    with pytest.raises(UsboostError, match="sequence 3 has nan in frame 5, feature 1"):
-        EarlyBoostClassifier().fit(broken, y)
-    with pytest.raises(UsboostError, match="two classes are needed"):
-        EarlyBoostClassifier().fit(X, np.zeros(len(y)))
-    with pytest.raises(UsboostError, match="one label for each of the 90 rows"):
-        EarlyBoostClassifier().fit(X, y[:-1])
+    refuses("sequence 3 has nan in frame 5, feature 1", EarlyBoostClassifier().fit, broken, y)
+    refuses("two classes are needed", EarlyBoostClassifier().fit, X, np.zeros(len(y)))
+    refuses("one label for each of the 90 rows", EarlyBoostClassifier().fit, X, y[:-1])
     model = EarlyBoostClassifier().fit(X, y)
-    with pytest.raises(UsboostError, match="sequence 3 has nan"):
-        model.predict(broken)
-    with pytest.raises(UsboostError, match="7 frames but the model was trained on 6"):
-        model.predict(np.zeros((1, 7, 2)))
-    with pytest.raises(UsboostError, match="3 features but the model was trained on 2"):
-        model.predict(np.zeros((1, 6, 3)))
+    refuses("sequence 3 has nan", model.predict, broken)
+    refuses("7 frames but the model was trained on 6", model.predict, np.zeros((1, 7, 2)))
+    refuses("3 features but the model was trained on 2", model.predict, np.zeros((1, 6, 3)))

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from tests.conftest import reloaded
+from tests.conftest import refuses, reloaded
 from tests.tables import one
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.errors import Unsuited, UsboostError
+from usboost.errors import Unsuited
 from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
 from usboost.fit.evaluate import WeightedRows
@@ -159,7 +159,6 @@ class Slow(Callback):
 
 
 def test_a_member_far_behind_is_fitted_to_one_fold_alone(tmp_path):
-    """One that has no weight either, but is level, is fitted to all."""
     linear = LinearBaseline(("S",))
     model = EnsembleClassifier({"prior": PriorBaseline(), "linear": linear, "again": linear}, folds=3)
     model.fit(WINE, Y)
@@ -308,7 +307,6 @@ class Left(Callback):
 
 
 def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
-    """A first one is made where there is time for it, a second one where some is left then."""
     monkeypatch.setattr("usboost.models.methods.ensemble.SPARE", 1e6)
     model = EnsembleClassifier(several(), folds=2, repeats=2, callbacks=[Left(100.0)]).fit(NOISY, Z)
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 1, "linear": 1}
@@ -325,8 +323,7 @@ def test_a_file_that_says_less_is_refused(gone, tmp_path):
     assert document["whole"] == {"lgbm": 1, "linear": 1}
     del document[gone]
     path.write_text(json.dumps(document))
-    with pytest.raises(UsboostError, match=f"is not a usboost model: KeyError\\('{gone}'\\)"):
-        persistence.load(tmp_path / "model")
+    refuses(f"is not a usboost model: KeyError\\('{gone}'\\)", persistence.load, tmp_path / "model")
 
 
 def test_members_of_before_are_read(tmp_path):
@@ -361,13 +358,11 @@ def test_fewer_rows_than_folds():
     rows = [0, 1, 100, 177]
     model = EnsembleRegressor({"prior": PriorBaselineRegressor()}, folds=5).fit(WINE[rows], Y[rows] * 1.0)
     assert len(model.fits_["prior"]) == 4
-    with pytest.raises(UsboostError, match="one row only"):
-        EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit(WINE[:1], Y[:1] * 1.0)
+    refuses("one row only", EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit, WINE[:1], Y[:1] * 1.0)
 
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_fits_to_other_rows_too_are_added_later(fast):
-    """As far as the fits to folds went; these and the weights stay."""
     names, rows = np.array(["red", "rose", "white"])[Y], np.arange(0, len(Y), 2)
     given = {"folds": 3, "fast_predict": fast}
     model = EnsembleClassifier(members(), **given, refit_full=False).fit(WINE[rows], names[rows])
@@ -387,8 +382,7 @@ def test_fits_to_other_rows_too_are_added_later(fast):
         again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
         again.fit(WINE, Y)
         np.testing.assert_array_equal(added.predict_proba(WINE), again.predict_proba(WINE))
-    with pytest.raises(UsboostError, match="refit_full=False"):
-        model.add_full_refits(WINE, names)
+    refuses("refit_full=False", model.add_full_refits, WINE, names)
 
 
 def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
@@ -469,10 +463,8 @@ def test_a_changed_file_of_a_member_is_seen(tmp_path: Path):
     document = json.loads(path.read_text())
     for change in ({"linear": 0.5}, {"linear": -1.0, "forest": 2.0}, {"gone": 1.0}):
         path.write_text(json.dumps({**document, "weights": change}))
-        with pytest.raises(UsboostError, match="weights are not those of its members"):
-            persistence.load(tmp_path / "model")
+        refuses("weights are not those of its members", persistence.load, tmp_path / "model")
     path.write_text(json.dumps(document))
     part = next((tmp_path / "model").glob("m0-0/*.safetensors"))
     part.write_bytes(part.read_bytes()[:-1] + b"x")
-    with pytest.raises(UsboostError):
-        persistence.load(tmp_path / "model")
+    refuses(".", persistence.load, tmp_path / "model")

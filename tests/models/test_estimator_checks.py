@@ -123,7 +123,6 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name not in WITHOUT_NETWORKS])
 def test_networks_answer_the_same_for_a_subset_to_float32(name: str) -> None:
-    """What the checks that round ask for, to the accuracy that there is."""
     X, y = make_blobs(60, 4, random_state=0)
     model = clone(ESTIMATORS[name]).fit(X, y)
     answer = model.predict if is_regressor(model) else model.predict_proba

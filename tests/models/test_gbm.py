@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 
-from tests.conftest import make_views, reloaded
+from tests.conftest import make_views, refuses, reloaded
 from tests.small_models import on_features
-from usboost import Table, UsboostError
+from usboost import Table
 from usboost.models.methods.bfv_network import BFV
 from usboost.models.methods.boosted_features import BoostedFeatures, initial_score, lightgbm_parameters
 
@@ -81,8 +81,7 @@ def test_out_of_fold_features_do_not_know_their_label():
 def test_tiny_data_keep_the_shape():
     table, y = Table.from_numeric(np.arange(10, dtype=float)[:, None]), np.array([0, 1] * 5)
     assert BoostedFeatures(n_trees=4).fit(table, y).transform(table).shape == (10, 4)
-    with pytest.raises(UsboostError, match="unknown GBM engine"):
-        BoostedFeatures(engine="catboost").fit(table, y)
+    refuses("unknown GBM engine", BoostedFeatures(engine="catboost").fit, table, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -104,10 +103,8 @@ def test_a_network_on_leaf_numbers_comes_back_from_its_file(tmp_path):
     ]
     again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
-    with pytest.raises(UsboostError, match="out of fold"):
-        on_features(encoding="numbers", out_of_fold=True).fit(views, y)
-    with pytest.raises(UsboostError, match="not 'leaves'"):
-        on_features(encoding="leaves").fit(views, y)
+    refuses("out of fold", on_features(encoding="numbers", out_of_fold=True).fit, views, y)
+    refuses("not 'leaves'", on_features(encoding="leaves").fit, views, y)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.conftest import make_views, reloaded
+from tests.conftest import make_views, refuses, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
-from usboost import LightGBMBaseline, Table, TreeLearner, UsboostError, Views
+from usboost import LightGBMBaseline, Table, TreeLearner, Views
 from usboost.learners.base import Target
 from usboost.learners.tree import Tree
 from usboost.models import persistence
@@ -127,8 +127,7 @@ def test_importances_are_saved(make: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.feature_importances_, model.feature_importances_)
     np.testing.assert_array_equal(again.feature_names_, model.feature_names_)
     without_gains(tmp_path / "m")
-    with pytest.raises(UsboostError, match="gain"):
-        persistence.load(tmp_path / "m")
+    refuses("gain", persistence.load, tmp_path / "m")
 
 
 def without_gains(folder: Path) -> None:
@@ -149,8 +148,7 @@ def test_damaged_names_and_gains_are_refused(tmp_path: Path) -> None:
     del document["files"]
     for columns in (3, {"S": 3}, {"S": [1]}, {"S": []}):
         (tmp_path / "m" / "model.json").write_text(json.dumps({**document, "columns": columns}))
-        with pytest.raises(UsboostError, match="its columns are not names"):
-            persistence.load(tmp_path / "m")
+        refuses("its columns are not names", persistence.load, tmp_path / "m")
     (tmp_path / "m" / "model.json").write_text(json.dumps(document))
     path = tmp_path / "m" / "arrays-00000.safetensors"
     arrays = load_file(path)
@@ -158,5 +156,4 @@ def test_damaged_names_and_gains_are_refused(tmp_path: Path) -> None:
         gain = arrays["0/S/0.gain"]
         changed = np.where(np.arange(len(gain)) == 0, wrong[0], gain) if np.isinf(wrong[0]) else wrong
         save_file({**arrays, "0/S/0.gain": changed}, path)
-        with pytest.raises(UsboostError, match=r"a tree"):
-            persistence.load(tmp_path / "m")
+        refuses(r"a tree", persistence.load, tmp_path / "m")

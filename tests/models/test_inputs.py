@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.conftest import reloaded
+from tests.conftest import refuses, reloaded
 from tests.tables import bright
-from usboost import Backbone, Images, Table, TreeLearner, UsboostError, Views
+from usboost import Backbone, Images, Table, TreeLearner, Views
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import InputReader, InputSpec, Projection
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -17,7 +17,6 @@ def images(untrained: Backbone) -> tuple[Views, np.ndarray, Backbone]:
 
 
 def test_components_are_those_of_the_rows_fitted_to() -> None:
-    """Against the eigenvectors of the covariance."""
     x = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32) * [5, 4, 3, 2, 1] + 7
     projection = Projection.fit(Table.from_numeric(x), 2)
     vectors = np.linalg.eigh(np.cov(x.T))[1][:, ::-1][:, :2]
@@ -72,5 +71,4 @@ def test_saved_components(images, tmp_path, which: str) -> None:
     again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
     del again.reading_.projections["U", 3]
-    with pytest.raises(UsboostError, match="no components of view 'U'"):
-        again.predict(views)
+    refuses("no components of view 'U'", again.predict, views)

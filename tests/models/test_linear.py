@@ -94,7 +94,6 @@ def test_the_names_of_the_classes_are_in_no_particular_order() -> None:
 
 @pytest.mark.parametrize("shape", [(300, 8), (40, 90)])
 def test_the_factorisation_changes_no_minimum(shape) -> None:
-    """More rows than columns, and fewer; all rows, and some of them."""
     rng = np.random.default_rng(0)
     x = (rng.normal(size=shape) * rng.uniform(0.1, 5, shape[1]) + 3).astype(np.float32)
     y = rng.integers(0, 3, shape[0])
@@ -122,7 +121,6 @@ def images_beside(n: int, seed: int, helps: bool) -> tuple[Views, np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_view_that_says_nothing_is_left_out(tmp_path, seed: int) -> None:
-    """The model is then the table's own, to the last bit."""
     views, y = images_beside(400, seed, helps=False)
     learners = {"U": RidgeLearner(reads=("U", "S")), "S": TreeLearner()}
     settings = {"loss": "cross_entropy", "n_rounds": 5, "random_state": seed}

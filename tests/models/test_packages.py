@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from tests.conftest import reloaded
+from tests.conftest import refuses, reloaded
 from tests.tables import one
 from usboost.cli.options import OUTSIDE
-from usboost.errors import Unsuited, UsboostError
+from usboost.errors import Unsuited
 from usboost.models import build as builders
 from usboost.models import persistence
 from usboost.models.baselines.packages import (
@@ -87,8 +87,7 @@ def test_its_file_is_its_training_rows(tabicl, tmp_path, monkeypatch):
         again = reloaded(model, tmp_path / "m")
         np.testing.assert_array_equal(again.predict(one(x)), model.predict(one(x)))
     monkeypatch.setattr("usboost.models.baselines.packages.find_spec", lambda name: None)
-    with pytest.raises(UsboostError, match="`pip install tabicl`"):
-        persistence.load(tmp_path / "m")
+    refuses("`pip install tabicl`", persistence.load, tmp_path / "m")
 
 
 def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
@@ -118,8 +117,7 @@ def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
         alone.fit(one(x), y)
     fitted = EnsembleClassifier({"tabicl": alone, "prior": PriorBaseline()}, folds=3).fit(one(x), y)
     assert fitted.weights_ == {"prior": 1.0} and "2 classes" in fitted.members_["tabicl"].left_out
-    with pytest.raises(UsboostError, match="takes up to 2 classes"):
-        EnsembleClassifier({"tabicl": alone}, folds=3).fit(one(x), y)
+    refuses("takes up to 2 classes", EnsembleClassifier({"tabicl": alone}, folds=3).fit, one(x), y)
     monkeypatch.setattr(import_module("tabicl").TabICLClassifier, "fit", lambda self, x, y: 1 / 0)
     monkeypatch.setitem(PACKAGES, "tabicl", Package(PACKAGES["tabicl"].classes))
     with pytest.raises(Unsuited, match="tabicl: division by zero"):
@@ -127,7 +125,6 @@ def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
 
 
 def test_a_package_more_is_one_entry(tmp_path, monkeypatch):
-    """Its file is what it writes itself, and a callback hears of its fit."""
     (tmp_path / "means.py").write_text(MEANS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "means", raising=False)

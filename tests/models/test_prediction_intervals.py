@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from tests.conftest import reloaded
-from usboost import PredictionIntervals, RidgeBaseline, Table, TreeLearner, UsboostError, Views, load
+from tests.conftest import refuses, reloaded
+from usboost import PredictionIntervals, RidgeBaseline, Table, TreeLearner, Views, load
 from usboost.models.baselines.trees import LightGBMBaselineRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor
 
@@ -87,8 +87,7 @@ def test_files_keep_the_intervals(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(one, other)
     inner = next((tmp_path / "model").glob("point/**/*.safetensors"))
     inner.write_bytes(inner.read_bytes()[:-1] + b"x")
-    with pytest.raises(UsboostError, match="not the file that was saved"):
-        load(tmp_path / "model")
+    refuses("not the file that was saved", load, tmp_path / "model")
 
 
 @pytest.mark.parametrize(
@@ -101,5 +100,4 @@ def test_files_keep_the_intervals(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_promised_is_refused(model: PredictionIntervals, message: str) -> None:
-    with pytest.raises(UsboostError, match=message):
-        model.fit(*data(100, 0))
+    refuses(message, model.fit, *data(100, 0))

@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import train_test_split
 
 from tests.boosting.test_checkpoint import Dies
-from tests.conftest import make_views, reloaded
+from tests.conftest import make_views, refuses, reloaded
 from tests.leaks.probes import same_start, spoiled, training, watched
 from tests.small_models import network
 from usboost import Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, Views, load, save
@@ -214,8 +214,7 @@ def test_huber_delta_is_in_the_units_of_y() -> None:
     ],
 )
 def test_targets_that_are_none_are_refused(y: Any, message: str) -> None:
-    with pytest.raises(UsboostError, match=message):
-        RidgeBaseline().fit(VIEWS, y)
+    refuses(message, RidgeBaseline().fit, VIEWS, y)
 
 
 @of_each
@@ -232,13 +231,11 @@ def test_settings_that_are_none_are_refused() -> None:
         (boosting(loss="absolute", step="newton"), "use the step rule 'closed'"),
         (RidgeBaseline(penalties=(-1.0,)), "penalties are one or more positive numbers"),
     ):
-        with pytest.raises(UsboostError, match=message):
-            model.fit(VIEWS, Y)
+        refuses(message, model.fit, VIEWS, Y)
 
 
 def test_files_of_other_targets_are_refused(tmp_path: Path) -> None:
     save(RidgeBaseline().fit(VIEWS, Y), tmp_path / "model")
     path = tmp_path / "model" / "model.json"
     path.write_text(path.read_text().replace('"target_scale_": ', '"target_scale_": -'))
-    with pytest.raises(UsboostError, match="its target_scale_ is -"):
-        load(tmp_path / "model")
+    refuses("its target_scale_ is -", load, tmp_path / "model")

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import train_test_split
 
+from tests.conftest import refuses
 from tests.tables import crossed, one, two
 from usboost import BoostedFeatures, NetworkLearner, RidgeBaseline, RidgeLearner, TreeLearner, UsboostError
 from usboost.boosting.context import FitContext
@@ -146,10 +147,8 @@ def test_wrong_weights_are_refused(k: int, model: Any) -> None:
         "no number": ["much"] * 120,
         "zero in all 120 rows": np.zeros(120),
     }.items():
-        with pytest.raises(UsboostError, match=said):
-            fit(model, k, FIT, STOP, weights)
-    with pytest.raises(UsboostError, match="validation is inf in row 0"):
-        fit(model, k, FIT, STOP, None, np.full(80, np.inf))
+        refuses(said, fit, model, k, FIT, STOP, weights)
+    refuses("validation is inf in row 0", fit, model, k, FIT, STOP, None, np.full(80, np.inf))
 
 
 def test_trees_to_nine_digits() -> None:
@@ -189,8 +188,7 @@ def test_boosted_networks(model: Any) -> None:
     np.testing.assert_allclose(getattr(found, answers)(X), getattr(whole, answers)(X), atol=2e-5)
     risks = [each.history_[-1]["risk_val"] for each in (found, whole)]
     assert risks[0] == pytest.approx(risks[1], rel=1e-5)
-    with pytest.raises(UsboostError, match="sample_weight"):
-        model.fit(X[FIT], y[FIT], sample_weight=COUNTS)
+    refuses("sample_weight", model.fit, X[FIT], y[FIT], sample_weight=COUNTS)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -260,8 +258,7 @@ def test_a_checkpoint_of_other_weights_is_refused(tmp_path: Path) -> None:
     model = TwoWeakLearnerClassifier(TREES, n_rounds=2, validation_fraction=0, checkpoint=tmp_path / "kept")
     for _ in range(2):
         model.fit(VIEWS[FIT], Y[2][FIT], sample_weight=COUNTS[FIT])
-    with pytest.raises(UsboostError, match="another fit"):
-        model.fit(VIEWS[FIT], Y[2][FIT], sample_weight=COUNTS[FIT] + 1)
+    refuses("another fit", model.fit, VIEWS[FIT], Y[2][FIT], sample_weight=COUNTS[FIT] + 1)
 
 
 def test_balanced_classes() -> None:
@@ -334,7 +331,6 @@ def test_of_some_candidates_the_best_by_weight_is_kept(model: Any, name: str) ->
 
 @pytest.mark.parametrize("weighs", ["none", "training", "validation", "both"])
 def test_an_estimator_that_does_not_stop_learns_from_all_rows_as_they_count(weighs: str) -> None:
-    """Rows without weights beside others that have some count once each."""
     own, of_stop = (weighs in each for each in (("training", "both"), ("validation", "both")))
     given = HEAVY[FIT] if own else None, HEAVY[STOP] if of_stop else None
     model = fit(ScikitBaseline(LogisticRegression(C=0.1)), 3, FIT, STOP, *given)
@@ -347,7 +343,6 @@ def test_an_estimator_that_does_not_stop_learns_from_all_rows_as_they_count(weig
 
 
 def test_ridge_regressions_leave_rows_out_as_wholes() -> None:
-    """A row that stands for five is left out as five: by a fit without it, for every row and penalty."""
     penalties, n = (30.0, 3.0, 0.3, 0.03), 90
     views, weights = VIEWS[:n], COUNTS[:n].astype(float)
     model = RidgeBaseline(penalties=penalties).fit(views, Z[:n], None, weights)
@@ -407,7 +402,6 @@ def test_a_view_is_left_out_by_what_rows_count_for() -> None:
 
 
 def test_a_starts_folds_are_drawn_by_the_models_seed() -> None:
-    """What the first round is fitted to are the losses of these folds."""
     start, risks = LinearBaseline(penalties=(0.03,), validation_fraction=0), []
     for seed in (3, 4):
         settings = {"loss": "cross_entropy", "n_rounds": 1, "shrinkage": 1e-9, "validation_fraction": 0}

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.conftest import refuses
 from tests.learners.trees.test_shapley import brute_force
-from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner, UsboostError, Views
+from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner, Views
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.inspection.attribution import check_explainable, direction, shapley
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
@@ -73,5 +74,4 @@ def test_a_number_in_its_units():
 
 
 def test_others_are_refused_by_name():
-    with pytest.raises(UsboostError, match="logistic cannot be explained"):
-        check_explainable(LinearBaseline(), "logistic")
+    refuses("logistic cannot be explained", check_explainable, LinearBaseline(), "logistic")

@@ -62,9 +62,7 @@ def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(tmp_pa
 
 
 @pytest.mark.usefixtures("quick")
-def test_killed_after_an_epoch_it_goes_on_and_ends_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_after_an_epoch_it_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(32, 1)
     whole = finetuning.tuned(backbone(tmp_path / "a"), target(views, y), target(held, y_held), CPU)
     epoch = finetuning._Tuning._epoch
@@ -173,9 +171,7 @@ def test_all_of_a_network_is_tuned_where_that_is_asked_for(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("quick")
-def test_whether_it_helps_is_asked_once_for_all_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whether_it_helps_is_asked_once_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(33, 1)
     y_held[-1] = 7  # a class that no training row has
     asked: list[Any] = []

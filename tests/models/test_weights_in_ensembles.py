@@ -130,7 +130,6 @@ def test_one_model_for_fast_predictions_is_that_of_the_weights() -> None:
 
 
 def test_fits_to_folds_stop_on_rows_as_they_count() -> None:
-    """The risk that a member was chosen by is the weighted loss of the fold that it has not seen."""
     model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=(0.1,))}, folds=3)
     weights = np.where(Y == 1, 5.0, 1.0)
     model.fit(VIEWS, Y, sample_weight=weights)
@@ -163,7 +162,6 @@ def test_the_penalty_of_a_fold_turns_with_the_weights() -> None:
 
 
 def test_the_seed_draws_the_folds() -> None:
-    """Also of related rows, of which whole groups are drawn."""
     groups = np.arange(150) // 5
 
     def folds(seed: int, **related: Any) -> list[list[int]]:

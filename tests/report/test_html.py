@@ -76,13 +76,10 @@ def test_numbers_of_both_splits(tmp_path: Path) -> None:
     assert "over 2 seeds" in test and "F1" in test
 
 
-def test_one_seed_is_said_once(tmp_path: Path) -> None:
+def test_seeds_are_said(tmp_path: Path) -> None:
     text = _words(tmp_path, ["ct"], {"baseline": [0.5], "2wl": [0.6]})
     assert re.search(r"2WL 0\.6000 \+20\.00", text)
     assert text.count("1 seed") == 1 and "1 seed, so no spread" in text and "±" not in text
-
-
-def test_a_cell_with_fewer_seeds_says_so(tmp_path: Path) -> None:
     text = _words(tmp_path, ["ct"], {"baseline": [0.5] * 3, "2wl": [0.6] * 2, "1wl_s": [0.6] * 3})
     assert re.search(r"2WL 0\.6000 ± 0\.0000 2 seeds", text) and "over 3 seeds" in text
 
@@ -312,13 +309,10 @@ def test_the_short_step_of_2wl2o_fix_is_explained(tmp_path: Path) -> None:
     assert "about ten times less" not in _page(tmp_path, ["ct"], ["2wl"])
 
 
-def test_nothing_is_written_when_there_is_nothing_to_report(tmp_path: Path) -> None:
+def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsboostError, match="training flow"):
         write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=DATASETS, models=MODELS)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_broken_card_is_named(tmp_path: Path) -> None:
     write_cell(tmp_path / "results", "ct", "2wl", [fit(0, 0.5)], "demo")
     (tmp_path / "ct").mkdir()
     for text, message in (("{", "is not JSON"), (json.dumps([1]), "is not a data card")):

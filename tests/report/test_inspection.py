@@ -50,7 +50,6 @@ def kept(written: Path, tmp_path: Path) -> Path:
 
 def test_what_is_written_is_what_is_shown(kept: Path) -> None:
     page = read(kept)
-    assert page is not None
     assert len(page["figures"]) == 4
     assert all(svg.startswith("<svg") for _, svg in page["figures"])
     assert {path.name for path in kept.glob("*.[ps][nv]g")} == {
@@ -67,10 +66,10 @@ def test_what_is_written_is_what_is_shown(kept: Path) -> None:
 
 def test_a_model_without_rounds_has_what_it_can(tmp_path: Path) -> None:
     views, y = make_views(n_classes=3, n=200)
+    assert read(tmp_path) is None  # nothing is kept yet
     found = inspect(lgbm().fit(views, y), views, y, ["a", "b", "c"])
     write(found, tmp_path)
     page = read(tmp_path)
-    assert page is not None
     assert len(page["figures"]) == 3
     assert len(found.tables["contributions"]) == 0 and set(found.tables["importance"]["view"]) == {"U", "S"}
 
@@ -84,7 +83,6 @@ def test_of_a_number_what_is_written_is_what_is_shown(tmp_path: Path) -> None:
     found = inspect(fitted, views, y, [], label="$price$", predicted=predicted, sample=np.arange(50))
     write(found, tmp_path, pd.DataFrame({"age": np.arange(200)}), {7: PNG})
     page = read(tmp_path)
-    assert page is not None
     assert [name for name, _ in page["figures"]] == [
         *("Contribution of each view", "Permutation importance of each view"),
         *("Predicted against true", "Residuals"),
@@ -99,10 +97,6 @@ def test_of_a_number_what_is_written_is_what_is_shown(tmp_path: Path) -> None:
     np.testing.assert_allclose(errors, np.sort(np.abs(predicted - y))[::-1][:12], rtol=1e-3)
     (tmp_path / "predicted.csv").write_text("row\n1\n")
     refuses("train this model again", read, tmp_path)
-
-
-def test_nothing_kept_is_nothing_shown(tmp_path: Path) -> None:
-    assert read(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -155,6 +149,8 @@ def test_one_round_is_a_point_that_can_be_seen() -> None:
     figure = drawn.contributions(frame, "one")
     assert {name: xy.tolist() for name, xy in _lines(figure).items()} == {"U": [[1, 0.5]], "S": [[1, 2.0]]}
     assert all(line.get_marker() == "o" for line in figure.axes[0].get_lines())
+    figure = drawn.contributions(pd.DataFrame({"round": [0], "view": "start", "contribution": 2.0}), "alone")
+    assert {name: xy.tolist() for name, xy in _lines(figure).items()} == {"start": [[0, 2.0]]}
 
 
 @pytest.mark.parametrize("rounds", [150, 151, 2100])
@@ -215,11 +211,6 @@ def test_the_start_is_a_point_at_round_0_that_leaves_the_rounds_room(start: floa
     assert low <= 1 / 40 and high > start
 
 
-def test_a_start_without_rounds_is_drawn() -> None:
-    figure = drawn.contributions(pd.DataFrame({"round": [0], "view": "start", "contribution": 2.0}), "alone")
-    assert {name: xy.tolist() for name, xy in _lines(figure).items()} == {"start": [[0, 2.0]]}
-
-
 def _trace(seed: int, rounds: int, **columns: float) -> pd.DataFrame:
     t = np.arange(1, rounds + 1)
     frame = pd.DataFrame({"seed": seed, "round": t, "seconds": 60.0 * t, "f1_val": 0.5 + 0.01 * t})
@@ -269,14 +260,11 @@ def test_the_median_joins_the_rounds_all_seeds_reached() -> None:
     assert np.asarray(thick.get_ydata()).tolist() == pytest.approx(0.5 + 0.01 * np.arange(1, 7))
 
 
-def test_models_without_finite_values_are_left_out() -> None:
+def test_what_is_finite_is_drawn() -> None:
     traces = {"2wl": _trace(0, 5), "2wl2o": _trace(0, 5).assign(seconds=np.nan)}
     drawn = figures.draw(traces, "CT")
     assert set(drawn) == {"order", "learners", "steps"} and _legend(drawn["order"]) == ["2WL"]
     refuses("2wl, 2wl2o has finite values of epsilon or delta", figures.steps, traces, "CT")
-
-
-def test_one_step_is_enough_for_the_step_figure() -> None:
     figure = figures.steps({"1wl_u": _trace(0, 5).assign(epsilon=0.3)}, "CT")
     upper, lower = (len(ax.get_lines()) for ax in figure.axes)
     assert upper > lower == len(figure.axes[1].lines)

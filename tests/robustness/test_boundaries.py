@@ -319,7 +319,6 @@ HOSTILE = (
 
 
 def test_a_report_of_hostile_names(tmp_path: Path) -> None:
-    """Class, column, dataset, model and file names as a user's table or a stranger's card has them."""
     results, prepared = tmp_path / "results", tmp_path / "prepared"
     dataset, model = "<script>alert(2)<", "2wl<svg onload=alert(3)>"
     scores = {"val": {"f1": 0.5, HOSTILE[0]: 1.0}, "test": {"f1": 0.5, HOSTILE[1]: 1.0}}
@@ -351,7 +350,6 @@ def test_a_report_of_hostile_names(tmp_path: Path) -> None:
 
 
 def test_a_drawing_of_hostile_names_is_an_image(tmp_path: Path) -> None:
-    """Names in figures are escaped SVG inside an image, where no script runs."""
     frame = pd.DataFrame({"seed": 0, "round": [1, 2, 3], "seconds": 1.0, "best": [False, True, False]})
     for name in ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta"):
         frame[name] = [0.1, 0.2, 0.3]

@@ -74,8 +74,7 @@ def refused(read: Callable[[], object], path: Path, bombs: list[bytes]) -> None:
     kept = path.read_bytes()
     for bomb in bombs:
         path.write_bytes(bomb)
-        with pytest.raises(UsboostError):
-            read()
+        refuses(".", read)
         assert path.read_bytes() == bomb
     path.write_bytes(kept)
 
@@ -118,8 +117,7 @@ def test_a_model_cannot_name_any_class(name: Any, tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     document["settings"]["parameters"]["learners"]["U"]["class"] = name
     path.write_text(json.dumps(document))
-    with pytest.raises(UsboostError):
-        persistence.load(tmp_path / "model")
+    refuses(".", persistence.load, tmp_path / "model")
 
 
 def test_a_gbm(tmp_path: Path, bombs: list[bytes]) -> None:
@@ -160,8 +158,7 @@ def test_a_prepared_dataset_whose_card_vouches_for_the_bomb(tmp_path: Path, bomb
             entry = card["images"]["splits"]["train"]["shards"][0]
             entry["sha256"], entry["bytes"] = sha256(shard), shard.stat().st_size
             (folder / "card.json").write_text(json.dumps(card))
-            with pytest.raises(UsboostError):
-                store.read(folder, "train")
+            refuses(".", store.read, folder, "train")
         path.write_bytes(kept)
 
 
@@ -199,9 +196,7 @@ def test_backbone_weights(tmp_path: Path, bombs: list[bytes], ending: str) -> No
         refuses("is not a state dict of tensors", read_weights, "resnet50", str(path))
 
 
-def test_backbone_weights_in_torchvisions_cache(
-    tmp_path: Path, bombs: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchvisions_cache(tmp_path: Path, bombs: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "checkpoints" / "vgg16-397923af.pth"
     path.parent.mkdir()
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
@@ -221,8 +216,7 @@ def test_a_pickle_called_a_table(tmp_path: Path, bombs: list[bytes], ending: str
     path = tmp_path / f"table.{ending}"
     for bomb in bombs:
         path.write_bytes(bomb)
-        with pytest.raises(UsboostError):
-            read_columns(path, TableSpec(label="y"))
+        refuses(".", read_columns, path, TableSpec(label="y"))
     path = tmp_path / "table.pkl"
     path.write_bytes(bombs[1])
     refuses(r"is no table of a known kind; write it as \.parquet", read_columns, path, TableSpec(label="y"))
@@ -268,22 +262,19 @@ def test_raw_files(tmp_path: Path, bombs: list[bytes]) -> None:
     for bomb in bombs:
         path.write_bytes(bomb)
         for read in (census.read, covertype.read, sequences.read_pendigits, sequences.read_ts):
-            with pytest.raises(UsboostError):
-                read(path)
+            refuses(".", read, path)
 
 
 def test_tiny_imagenet_of_bombs(tmp_path: Path, bombs: list[bytes]) -> None:
     path = tmp_path / "t.zip"
     for bomb in bombs:
         path.write_bytes(bomb)
-        with pytest.raises(UsboostError):
-            imagenet.prepare(path, seed=0, profile="demo", size=8, work=tmp_path / "w")
+        refuses(".", imagenet.prepare, path, seed=0, profile="demo", size=8, work=tmp_path / "w")
     members = dict.fromkeys(valid_inputs.tiny_imagenet(), bombs[1])
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in (members | {"tiny/val/val_annotations.txt": bombs[0]}).items():
             archive.writestr(name, data)
-    with pytest.raises(UsboostError):
-        imagenet.prepare(path, seed=0, profile="demo", size=8, work=tmp_path / "w")
+    refuses(".", imagenet.prepare, path, seed=0, profile="demo", size=8, work=tmp_path / "w")
 
 
 def test_params_yaml_builds_no_objects(tmp_path: Path, marker: Path, bombs: list[bytes]) -> None:
@@ -293,8 +284,7 @@ def test_params_yaml_builds_no_objects(tmp_path: Path, marker: Path, bombs: list
         refuses("is not valid YAML", settings_file.load, path)
     for bomb in bombs:
         path.write_bytes(bomb)
-        with pytest.raises(UsboostError):
-            settings_file.load(path)
+        refuses(".", settings_file.load, path)
 
 
 def test_results(tmp_path: Path, bombs: list[bytes]) -> None:
@@ -304,8 +294,7 @@ def test_results(tmp_path: Path, bombs: list[bytes]) -> None:
         (cell / "record.json").write_bytes(bomb)
         (cell / "trace.parquet").write_bytes(bomb)
         for read in (read_cell, read_trace):
-            with pytest.raises(UsboostError):
-                read(tmp_path / "results", "ct", "2wl")
+            refuses(".", read, tmp_path / "results", "ct", "2wl")
 
 
 def test_a_report_about_a_card_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
@@ -381,9 +370,3 @@ def test_no_call_runs_what_a_file_holds() -> None:
         if name.endswith("pd.eval") or (name.endswith(".query") and "frame" in name):
             raise AssertionError(f"{where} evaluates text")
     assert seen == 1
-
-
-def test_the_look_at_the_code_finds_what_it_should() -> None:
-    tree = ast.parse("import torch\ntorch.load(x)\n")
-    (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    assert ast.unparse(call.func) == "torch.load" and not call.keywords

@@ -1,7 +1,5 @@
 """Settings of the process that other packages change neither change a fit nor are changed by it."""
 
-from __future__ import annotations
-
 import decimal
 import io
 import random
@@ -91,9 +89,7 @@ def usual() -> dict[str, MultimodalClassifier]:
 
 @pytest.mark.filterwarnings("ignore::usboost.UsboostWarning")
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_fit_and_its_predictions_are_the_usual_ones(
-    name: str, usual: dict[str, MultimodalClassifier], tmp_path: Path
-) -> None:
+def test_fits_are_the_usual_ones(name: str, usual: dict[str, MultimodalClassifier], tmp_path: Path) -> None:
     numbers = pd.Series(["1", *(np.float64(each) for each in X.c[1:])], dtype=object)
     mixed = X.assign(c=numbers, b=X.b.astype(object).where(X.index > 0, "?"))
     for model, found in usual.items():

@@ -102,9 +102,7 @@ def test_scores_are_of_all_shards_held_out_rows(tmp_path: Path, monkeypatch: pyt
         (("--label", "sort"), "has no column 'sort'"),
     ],
 )
-def test_what_cannot_be_done_on_shards_is_refused(
-    words: tuple[str, ...], sentence: str, tmp_path: Path
-) -> None:
+def test_what_shards_cannot_do_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     # all but what only the table can tell is told before it is read
     rows = written(tmp_path / "rows", frame()) if "column" in sentence else tmp_path / "none"
     assert sentence in refused("fit", rows, "--label", "y", *words, "--shards", 4, "--out", tmp_path / "m")
@@ -125,7 +123,6 @@ def test_other_commands_do_not_run_as_ranks(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_pages_command_under_torchrun(more: tuple[str, ...], tmp_path: Path) -> None:
     page = (ROOT / "docs/deploy.md").read_text()
     command = re.search(r"^torchrun (--nproc-per-node) 4 -m usboost (fit .*?) +#", page, re.M)
-    assert command is not None
     words = [w for w in shlex.split(command[2].replace("--label kind", "")) if w not in ("--out", "model")]
     table = frame() if "--split" in more else frame().drop(columns="split")
     written(tmp_path / "rows", table)

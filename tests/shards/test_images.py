@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from tests.fit.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
 from tests.table.test_shards import shards, written
-from usboost import Backbone, NetworkLearner, UsboostError, fit_sharded
+from usboost import Backbone, NetworkLearner, fit_sharded
 from usboost.table.shards import read_shard
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_table
@@ -51,7 +51,7 @@ def table(folder: Path | None) -> pd.DataFrame:
         pytest.param("crossed", False, marks=pytest.mark.long),
     ],
 )
-def test_two_ranks_make_the_model_of_one_process(
+def test_one_model_of_ranks(
     model: str, as_paths: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,20 +87,17 @@ def test_shards_read_the_images_of_their_rows(tmp_path: Path) -> None:
     for each in found:
         assert (each.without, each.sample.paths) == (whole.without, whole.paths)
     (tmp_path / "photos/61.png").write_bytes(b"no image")
-    with pytest.raises(UsboostError, match=r"rows, row 62, '61\.png' is no image"):
-        shards(lambda: read_shard(path, spec), 4)
+    refuses(r"rows, row 62, '61\.png' is no image", shards, lambda: read_shard(path, spec), 4)
     skipping = TableSpec("kind", image=("photo",), size=8, images_root=spec.images_root, skip_unreadable=True)
     for each in shards(lambda: read_shard(path, skipping), 4):
         (misfits,) = each.sample.misfits
         assert (misfits.count, misfits.given, "row 62" in misfits.error) == (1, 58, True)
     written(path, made.assign(photo=None), group=15)
-    with pytest.raises(UsboostError, match="column 'photo'"):
-        shards(lambda: read_shard(path, spec), 4)
+    refuses("column 'photo'", shards, lambda: read_shard(path, spec), 4)
 
 
 def test_a_network_that_is_tuned_is_refused_before_a_row_is_read(tmp_path: Path) -> None:
     words = ("fit", tmp_path / "none", *FIT, "--model", "2wl", "--finetune", "last", "--out", tmp_path / "m")
     assert refused(*words).startswith("--finetune last needs all rows in one place")
     network = NetworkLearner((4,), backbone=Backbone("small_cnn", pretrained=False, finetune="all"))
-    with pytest.raises(UsboostError, match="`finetune=all` needs all rows"):
-        fit_sharded(boosted(learners={"U": network}), parts(*data(2)))
+    refuses("`finetune=all` needs all rows", fit_sharded, boosted(learners={"U": network}), parts(*data(2)))

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
+from tests.conftest import refuses
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
 from usboost import Callback, Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, fit_sharded
 from usboost.boosting.loop import fit_error
@@ -329,8 +330,7 @@ def test_a_fit_that_stops_early_resumes_and_is_saved_like_any_other(tmp_path: An
     again = fit_sharded(boosted(n_rounds=3, checkpoint=tmp_path / "rounds"), parts(views, y))
     assert len(list((tmp_path / "rounds").iterdir())) == 4
     assert np.array_equal(first.predict_proba(views), again.predict_proba(views))
-    with pytest.raises(UsboostError, match="checkpoint of another fit"):
-        boosted(n_rounds=3, checkpoint=tmp_path / "rounds").fit(views, y)
+    refuses("checkpoint of another fit", boosted(n_rounds=3, checkpoint=tmp_path / "rounds").fit, views, y)
 
 
 def test_a_round_is_on_disk_before_any_shard_goes_on(tmp_path: Path) -> None:
@@ -355,8 +355,7 @@ def test_a_round_is_on_disk_before_any_shard_goes_on(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_rows_are_read(model: Any, words: str) -> None:
-    with pytest.raises(UsboostError, match=words):
-        fit_sharded(model, lambda shard: pytest.fail("read"))
+    refuses(words, fit_sharded, model, lambda shard: pytest.fail("read"))
 
 
 def test_the_first_mistake_is_told_and_ends_all_shards() -> None:
@@ -367,15 +366,12 @@ def test_the_first_mistake_is_told_and_ends_all_shards() -> None:
             raise UsboostError("part-5.parquet cannot be read")
         return parts(views, y)(shard)
 
-    with pytest.raises(UsboostError, match=r"part-5\.parquet cannot be read"):
-        fit_sharded(TwoWeakLearnerClassifier(n_rounds=2), rows)
+    refuses(r"part-5\.parquet cannot be read", fit_sharded, TwoWeakLearnerClassifier(n_rounds=2), rows)
     other = views.with_view("S", views["U"])
     with pytest.raises(UsboostError, match="shard 4 is not that of shard 0"):
         fit_sharded(boosted(), lambda shard: parts(other if shard == 4 else views, y)(shard))
-    with pytest.raises(UsboostError, match="one class; two classes are needed"):
-        fit_sharded(boosted(), parts(views, np.full(len(y), "a")))
-    with pytest.raises(UsboostError, match=r"rows\(\d\) gives 'groups'"):
-        fit_sharded(boosted(), parts(views, y, groups=y))
+    refuses("one class; two classes are needed", fit_sharded, boosted(), parts(views, np.full(len(y), "a")))
+    refuses(r"rows\(\d\) gives 'groups'", fit_sharded, boosted(), parts(views, y, groups=y))
 
 
 def test_shards_end_though_other_processes_cannot_be_told() -> None:
@@ -389,8 +385,7 @@ def test_shards_end_though_other_processes_cannot_be_told() -> None:
         world().sum(1.0)
 
     before = set(threading.enumerate())
-    with pytest.raises(UsboostError, match="not enough memory"):
-        run(work, Deaf(2))
+    refuses("not enough memory", run, work, Deaf(2))
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive()

@@ -66,7 +66,6 @@ def test_pairs_are_of_the_same_seed() -> None:
 
 
 def test_a_model_that_draws_nothing_stands_beside_every_seed() -> None:
-    """One fit of LightGBM is paired with each of another model; of a model that draws, only its own seed."""
     level = frame({"2wl": [0, 1, 2], "1wl_s": [1]})
     found = paired(level, "2wl", "1wl_s", "f1")
     luck = np.array([1e-1, 1e-2, 1e-3])

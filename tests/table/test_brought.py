@@ -1,7 +1,5 @@
 """Values in forms that people have them in: other digits, number types, images in memory and behind links."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +33,7 @@ def read(frame: pd.DataFrame, **options: Any) -> UserTable:
         (["12", "٣"], [12, 3]),
     ],
 )
-def test_numbers_in_the_digits_of_other_scripts(
-    texts: list[str], numbers: list[float], tmp_path: Path
-) -> None:
+def test_numbers_in_digits_of_other_scripts(texts: list[str], numbers: list[float], tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": texts * 10})
     assert read(frame).features["a"].tolist() == numbers * 10
     frame.assign(y=Y).to_csv(tmp_path / "t.csv", index=False)

@@ -43,7 +43,6 @@ def read(path: Path | Source, progress: Any = None, **options: Any) -> UserTable
 
 
 def test_a_thousand_rows_of_which_every_third_has_no_image(tmp_path: Path) -> None:
-    """Empty, null, or a path that leads nowhere: the rows stay, in their order."""
     n = 1000
     none = np.arange(n) % 3 == 2
     (tmp_path / "photos").mkdir()
@@ -139,9 +138,7 @@ def test_roles_of_images(houses: Path) -> None:
     refuses("column 'right' holds no image at all: every row is empty", read, houses, image=SIDES)
 
 
-def test_many_pixels_lie_in_a_file_without_a_name(
-    houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_pixels_lie_in_a_file(houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_memory = read(houses, image=SIDES).images
     folder = tmp_path / "room"
     folder.mkdir()
@@ -169,9 +166,7 @@ def test_a_disk_without_room_is_told() -> None:
     mode=st.sampled_from(["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"]),
     channels=st.sampled_from([1, 3]),
 )
-def test_any_image_becomes_a_square(
-    width: int, height: int, size: int, aspect: Any, mode: str, channels: int
-) -> None:
+def test_images_are_square(width: int, height: int, size: int, aspect: Any, mode: str, channels: int) -> None:
     values = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
     image = Image.fromarray(values)
     deep = Image.fromarray(values[..., 0].astype(np.uint16) * 257)
@@ -192,7 +187,6 @@ def test_any_image_becomes_a_square(
 
 
 def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
-    """As Hugging Face's datasets have them, in several files."""
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "7.png").write_bytes(encoded(drawn(7)))
     records: list[dict[str, Any] | None] = [

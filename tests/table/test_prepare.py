@@ -210,7 +210,6 @@ def test_rows_may_lack_images_and_have_several(demo: Path, tmp_path: Path, kind:
 
 
 def test_a_model_adds_nothing_for_a_missing_image(demo: Path, tmp_path: Path) -> None:
-    """Prepared, written and read, rows that lack an image get no part of the learner of images."""
     path, _ = with_gaps(demo, tmp_path / "t", "csv")
     store.write(prepare(path, tmp_path / "w", skip_unreadable=True, drop=["back"]), tmp_path / "p")
     train, y = views_of(tmp_path / "p", "train")

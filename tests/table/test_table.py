@@ -83,7 +83,7 @@ def read(path: Path, **options: Any) -> UserTable:
     [
         ([b"x"] * N, "column 'v' is of type binary"),
         ([[1, 2]] * N, "column 'v' is of type list"),
-        ([{"a": 1}] * N, "column 'v' is of type struct"),
+        ([{"a": 1}] * N, "column 'v' is of type struct<a: int64>; turn it into numbers or drop it"),
         ([0.0] * 6 + [np.inf] + [0.0] * 33, "row 7: column 'v' holds infinity or a number too large"),
         ([0.0] * 39 + [1e39], "row 40: column 'v' holds infinity or a number too large"),
     ],
@@ -200,9 +200,7 @@ def test_splits_and_paths_are_read_strictly(tmp_path: Path) -> None:
         ([1, 2, 4, 8, 16, 32] * 7, "regression"),
     ],
 )
-def test_whole_numbers_are_classes_where_they_are_few_or_codes(
-    tmp_path: Path, labels: list[Any], task: str
-) -> None:
+def test_whole_numbers_are_classes_if_few_or_codes(tmp_path: Path, labels: list[Any], task: str) -> None:
     frame = pd.DataFrame({"y": labels, "x": np.arange(len(labels)) % 7 + 0.5})
     frame.to_parquet(tmp_path / "t.parquet")
     found = read(tmp_path / "t.parquet")

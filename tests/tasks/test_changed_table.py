@@ -1,7 +1,5 @@
 """A person's table that has changed since it was prepared is noticed, and so is an image of it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

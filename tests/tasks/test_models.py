@@ -10,6 +10,7 @@ from sklearn.base import clone
 from tasks import settings
 from tasks.fits import models
 from tasks.settings import Model
+from tests.conftest import refuses
 from usboost.errors import UsboostError
 from usboost.fit import build as one_computer
 from usboost.learners.tree_learner import TreeLearner
@@ -103,8 +104,7 @@ def test_another_kind_of_learner_is_chosen_in_params_yaml():
     ],
 )
 def test_a_mistake_in_a_model_of_ones_own_names_the_key(models_of_mine, said):
-    with pytest.raises(UsboostError, match=f"^params.yaml: {said}"):
-        mine(**models_of_mine)
+    refuses(f"^params.yaml: {said}", mine, **models_of_mine)
 
 
 def test_a_mistake_in_a_learner_is_said_when_the_model_is_built():
@@ -112,14 +112,8 @@ def test_a_mistake_in_a_learner_is_said_when_the_model_is_built():
         changed = mine(mine={"like": "2wl", "learners": {"S": learner}})
         return models.build("mine", "ci_a", changed, seed=0)
 
-    with pytest.raises(
-        UsboostError, match=r"mine's learner 'S': unknown learner kind 'forest'; known are network"
-    ):
-        built(kind="forest")
-    with pytest.raises(
-        UsboostError, match=r"mine's learner 'S': a tree has no parameter 'depth'; it has max_d"
-    ):
-        built(depth=3)
+    refuses(r"mine's learner 'S': unknown learner kind 'forest'; known are network", built, kind="forest")
+    refuses(r"mine's learner 'S': a tree has no parameter 'depth'; it has max_d", built, depth=3)
 
 
 def test_rounds_of_the_profile_cap_the_papers():
@@ -174,7 +168,6 @@ def test_the_paper_profile_has_the_papers_layers_for_a_persons_table():
     ("task", "name"), [(task, name) for task in TASKS for name in catalogue.compared(False, task)]
 )
 def test_a_persons_table_gets_the_command_lines_models(task, name):
-    """Full size, early stopping and all; only where embeddings are kept is another place."""
 
     def parameters(model):
         found = model.get_params()

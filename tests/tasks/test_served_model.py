@@ -141,9 +141,7 @@ def test_json_of_every_form(frame: pd.DataFrame, logged: tuple[Any, Any], post: 
         ({"rooms": ...}, "the input lacks column 'rooms', required by the model or asked for; "),
     ],
 )
-def test_a_bad_request_gets_the_sentence_alone(
-    frame: pd.DataFrame, post: Any, change: dict[str, Any], sentence: str
-) -> None:
+def test_bad_requests_are_told(frame: pd.DataFrame, post: Any, change: dict[str, Any], sentence: str) -> None:
     row = {name: value for name, value in {**record(frame), **change}.items() if value is not ...}
     answer = post({"dataframe_records": [row]})
     assert answer.status_code == 400
@@ -158,9 +156,7 @@ def test_rows_without_a_row(post: Any, frame: pd.DataFrame) -> None:
     assert answer.status_code == 400 and answer.json()["message"] == "no rows to predict"
 
 
-def test_what_a_request_has_that_cannot_be_read_is_logged(
-    frame: pd.DataFrame, post: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unreadable_is_logged(frame: pd.DataFrame, post: Any, caplog: pytest.LogCaptureFixture) -> None:
     rows = [record(frame, 1), record(frame, 2)]
     rows[1] |= {"size": "heavy", "town": "w", "photo": base64.b64encode(b"none").decode()}
     answer = post({"dataframe_records": rows})

@@ -1,12 +1,17 @@
-"""params.yaml: what it says is what runs, and mistakes in it are named."""
+"""params.yaml: what it says is what runs, mistakes in it are named, and what a search found goes in."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 
-from tasks import settings
+from tasks import settings, tuning
+from tasks.fits import models
+from tests.conftest import refuses
 from usboost.errors import UsboostError
+from usboost.models.entry import settings_text
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 
@@ -59,32 +64,26 @@ def test_a_mistake_names_the_key(tmp_path, change, said):
     changed = document()
     change(changed)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(UsboostError, match=f"params.yaml: {said}"):
-        settings.load(tmp_path / "params.yaml")
+    refuses(f"params.yaml: {said}", settings.load, tmp_path / "params.yaml")
 
 
 def test_a_missing_or_broken_file(tmp_path):
-    with pytest.raises(UsboostError, match="is missing"):
-        settings.load(tmp_path / "params.yaml")
+    refuses("is missing", settings.load, tmp_path / "params.yaml")
     (tmp_path / "params.yaml").write_text("a: [1")
-    with pytest.raises(UsboostError, match="not valid YAML"):
-        settings.load(tmp_path / "params.yaml")
+    refuses("not valid YAML", settings.load, tmp_path / "params.yaml")
 
 
 def test_unknown_names():
     loaded = settings.load(PARAMS)
-    with pytest.raises(UsboostError, match=r"no models\.9wl"):
-        loaded.model("9wl")
-    with pytest.raises(UsboostError, match=r"no table1\.ci_z"):
-        loaded.networks_of("ci_z")
+    refuses(r"no models\.9wl", loaded.model, "9wl")
+    refuses(r"no table1\.ci_z", loaded.networks_of, "ci_z")
 
 
 @pytest.mark.parametrize("place", ["models", "models_of"])
 def test_a_run_names_models_that_are_known(place):
     changed = document()
     changed["run"][place] = ["9wl"] if place == "models" else {"iris": ["9wl"]}
-    with pytest.raises(UsboostError, match=r"^params.yaml: params.yaml has no models\.9wl, nor has the cat"):
-        settings.parse(changed)
+    refuses(r"^params.yaml: params.yaml has no models\.9wl, nor has the cat", settings.parse, changed)
 
 
 def test_a_dataset_may_have_models_of_its_own():
@@ -116,5 +115,48 @@ def test_a_misspelt_key_is_told_what_is_meant(key, said):
     for name in sections:
         section = section[name]
     section[last] = 1
-    with pytest.raises(UsboostError, match=said):
-        settings.parse(document)
+    refuses(said, settings.parse, document)
+
+
+CHOSEN: dict[str, dict[str, object]] = {
+    "2wl": {"shrinkage": 0.3},
+    "crossed": {"shrinkage": 5e-05, "learners__S__max_leaves": None, "learners__U__hidden": (64, 32)},
+    "lgbm": {"learning_rate": 0.0123},
+}
+
+
+def test_it_is_applied_and_comments_stay(tmp_path: Path) -> None:
+    params, chosen = tmp_path / "params.yaml", tmp_path / "settings.yaml"
+    shutil.copy(PARAMS, params)
+    chosen.write_text(settings_text(CHOSEN, "of a\ntest"))
+    tuning.apply(chosen, params)
+    before, after = PARAMS.read_text(), params.read_text()
+    assert [line.split("#")[1] for line in before.splitlines() if "#" in line] == [
+        line.split("#")[1] for line in after.splitlines() if "#" in line
+    ]
+    built = models.build("crossed", "ci_a", settings.load(params), 0)
+    assert (built.shrinkage, built.learners["S"].max_leaves) == (5e-05, None)
+    assert built.learners["U"].hidden == (64, 32)
+    assert models.build("lgbm", "ci_a", settings.load(params), 0).learning_rate == 0.0123
+    assert models.build("lgbm_s", "ci_a", settings.load(params), 0).learning_rate == 0.05
+    tuning.apply(chosen, params)
+    assert params.read_text() == after
+
+
+def test_dvc_takes_it_as_overrides(tmp_path: Path) -> None:
+    params, applied, chosen = (tmp_path / name for name in ("params.yaml", "applied.yaml", "settings.yaml"))
+    chosen.write_text(settings_text(CHOSEN, "of a\ntest"))
+    for path in (params, applied):
+        shutil.copy(PARAMS, path)
+    apply_overrides(params, tuning.overrides(chosen))
+    tuning.apply(chosen, applied)
+    assert settings.load(params) == settings.load(applied) != settings.load(PARAMS)
+
+
+def test_a_setting_that_a_model_does_not_have(tmp_path: Path) -> None:
+    document = yaml.safe_load(PARAMS.read_text())
+    document["models"]["mine"] = {"like": "crossed", "set": {"learners__S__depth": 3}}
+    with pytest.raises(
+        UsboostError, match=r"^mine has no setting 'learners__S__depth'; did you mean .*max_depth"
+    ):
+        models.build("mine", "ci_a", settings.parse(document), 0)

@@ -126,7 +126,6 @@ def test_all_ways_predict_the_same(parts: Path, workspace: Path, label: str, ima
     prepared(settings)
     pipeline = fitted(model, settings)
     test = pd.read_csv(parts / "test.csv")
-
     words = ["--split", "split", "--text", "note", "--size", SIZE, "--rounds", 4, "--device", "cpu"]
     words += [word for name in images for word in ("--image", name)]
     words += [word for name in drop for word in ("--drop", name)]
@@ -136,7 +135,6 @@ def test_all_ways_predict_the_same(parts: Path, workspace: Path, label: str, ima
     )
     accepted("predict", workspace / "model", parts / "test.csv", "--out", workspace / "p.parquet")
     expected = pd.read_parquet(workspace / "p.parquet")
-
     # the pipeline's logged model, on the file
     done = run_bundle(pipeline["bundle"], workspace, parts / "test.csv")
     pd.testing.assert_frame_equal(done, expected, rtol=0, atol=0)
@@ -152,7 +150,6 @@ def test_all_ways_predict_the_same(parts: Path, workspace: Path, label: str, ima
     # one card, but for the names of files
     cards = [each.card.model_dump() for each in (pipeline["bundle"], bundle.load(workspace / "model"))]
     assert cards[0] == cards[1]
-
     made: Any = MultimodalRegressor if label == "price" else MultimodalClassifier
     estimator = made(
         model, image=images, drop=drop, text="note", split="split", size=SIZE, rounds=4, device="cpu",
@@ -226,10 +223,7 @@ def test_test_rows_are_in_the_scores_only(parts: Path, workspace: Path) -> None:
     assert fit(2, "train")[0] != clean
 
 
-def test_a_fit_that_was_stopped_goes_on(
-    parts: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After both of its fits, before its model was logged; rounds are made once."""
+def test_a_fit_that_stopped_goes_on(parts: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(parts / "table.csv", "batch", [], DROP)
     prepared(settings)
     whole = fitted("2wl", settings)["bundle"]

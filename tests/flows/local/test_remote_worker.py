@@ -53,7 +53,6 @@ def team(reproduced: Workspace, tmp_path: Path) -> Iterator[dict[str, Any]]:
     git(first.folder, "add", "--force", *COMMITTED, *CODE)
     git(first.folder, "commit", "--quiet", "--message=all but the data")
     git(tmp_path, "clone", "--quiet", "--bare", "first", "code.git")
-
     servers = Workspace(first.folder, tmp_path / "servers")
     servers.environment |= {"USBOOST_PREFECT_PORT": "0", "USBOOST_MLFLOW_PORT": "0", "PYTHONPATH": "."}
     servers.flow("local.services", "start", "--artifacts", str(tmp_path / "artifacts"), "--worker", "cpu")
@@ -122,7 +121,6 @@ def test_a_worker_with_nothing_but_addresses_fits(team: dict[str, Any], tmp_path
         raise AssertionError(f"{error}\n{Path(log.name).read_text()[-3000:]}") from error
     finally:
         stop(worker, place)
-
     assert len(list((here / "data/results").glob("*/*/seed-0/record.json"))) == 4
     runs = pd.DataFrame(json.loads(asking.run(sys.executable, "-c", RUNS).stdout))
     assert sorted(runs["tags.cell"]) == sorted(

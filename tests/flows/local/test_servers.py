@@ -125,7 +125,6 @@ def test_flows_share_a_server_that_is_started_again_after_a_crash(home: Home) ->
     ((url, store),) = {tuple(out.splitlines()) for out, _ in said}
     assert store == f"sqlite:///{home.path}/mlflow.db"
     assert url in home.ok("-m", "prefect", "config", "view", PREFECT_HOME=str(home.path / "prefect"))
-
     home.server.kill()
     assert home.addresses()[0] == url, "the port stays, and links to pages with it"
     assert home.server.pid != server and marked(home.path) == [home.server.pid]
@@ -163,7 +162,6 @@ def test_a_given_server_that_does_not_answer(home: Home) -> None:
 
 @pytest.mark.long
 def test_the_services_with_a_worker_that_is_killed(home: Home) -> None:
-    """Start on a server that runs, a flow run, SIGKILL of its worker, stop."""
     (home.folder / "sleeper.py").write_text(SLEEP)
     (home.folder / "prefect.yaml").write_text(DEPLOYED)
     url, _ = home.addresses()
@@ -175,7 +173,6 @@ def test_the_services_with_a_worker_that_is_killed(home: Home) -> None:
     assert again.returncode == 1 and "run already" in again.stderr and len(again.stderr.splitlines()) == 1
     pages = home.ok("-m", "flows.local.services", "ui")
     assert now["mlflow"] in pages and url.removesuffix("/api") in pages
-
     worker, _ = now["workers"]
     assert worker["pool"] == "cpu"
     home.ok("-m", "prefect", "deployment", "run", "sleep/long", PREFECT_API_URL=url)

@@ -228,7 +228,6 @@ TEXT_LINK = r"(?:(?<=\]\()[^)\s]+|\bhttps?://[^\s)\]\"<>]+)"
 
 
 def test_every_link_leads_to_what_it_names(services):
-    """On all pages, MLflow ↔ Prefect ↔ report, and the DVC stages that they name."""
     services.params(lambda p: p["models"]["2wl"].update(shrinkage=0.7))
     services.run(sys.executable, "-m", "dvc", "repro", "report")
     services.flow("promote", "ci_b")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from flows.local import workspace
 from tasks import settings
+from tests.conftest import refuses
 from tests.flows.conftest import DATA, Workspace
 from usboost.errors import UsboostError
 from usboost.models import catalogue
@@ -51,7 +52,6 @@ def test_dvc_changes_only_what_is_set(tmp_path, change):
 
 
 def test_a_workspaces_files_are_its_own(tmp_path, capsys):
-    """Comments stay; an edit is kept, committed or not, and what differs from the checkout's is said."""
     folder = workspace.make(tmp_path / "w")
     path = folder / "params.yaml"
     assert path.read_text().count("#") == (workspace.ROOT / "params.yaml").read_text().count("#")
@@ -76,7 +76,6 @@ def test_a_workspaces_files_are_its_own(tmp_path, capsys):
 
 
 def test_a_workspace_for_a_persons_table(tmp_path):
-    """The models that `usboost compare` offers, and nothing of the papers' data."""
     write_demo(tmp_path / "parts", rows_train=9, rows_test=3, seed=0)
     words = ["make", str(tmp_path / "w"), "--profile", "user", "--table", str(tmp_path / "parts/table.csv")]
     words += ["--label", "batch", "--image", "image", "--split", "split", "--drop", "line"]
@@ -130,8 +129,7 @@ def test_a_persons_table_that_is_not_there(tmp_path, words, said):
 
 
 def test_an_unknown_profile(tmp_path):
-    with pytest.raises(UsboostError, match="no profile 'test'"):
-        workspace.make(tmp_path / "paper", profile="test")
+    refuses("no profile 'test'", workspace.make, tmp_path / "paper", profile="test")
 
 
 def test_values_set_by_dotted_keys(tmp_path):
@@ -146,8 +144,7 @@ def test_values_set_by_dotted_keys(tmp_path):
 
 @pytest.mark.parametrize("key", ["boosting.patients", "nothing.at.all", "device.cpu", "models.mine"])
 def test_a_key_that_is_not_there(tmp_path, key):
-    with pytest.raises(UsboostError, match=f"no key {key}"):
-        workspace.make(tmp_path / "w", profile="paper", changes={key: 1})
+    refuses(f"no key {key}", workspace.make, tmp_path / "w", profile="paper", changes={key: 1})
 
 
 def test_set_needs_a_value():
@@ -155,8 +152,7 @@ def test_set_needs_a_value():
         "device": "cpu",
         "user_table.drop": ["a", "b"],
     }
-    with pytest.raises(UsboostError, match="gives no value"):
-        workspace._changes(["device"])
+    refuses("gives no value", workspace._changes, ["device"])
 
 
 def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
@@ -213,7 +209,6 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     clone.run("make", *installed, "run")
     assert clone.run("git", "status", "--porcelain").stdout == ""
     assert (clone.folder / "workspace/reports/index.html").is_file()
-
     made = Workspace(clone.folder / "workspace", tmp_path / "clone/.usboost")
     made.environment = clone.environment
     assert made.run("git", "status", "--porcelain").stdout == ""
@@ -228,7 +223,6 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     drawn = json.loads(made.run("dvc", "plots", "diff", "--json").stdout)["data"]
     (steps,) = drawn["reports/curves/epsilon/ci_b-2wl.csv"]
     assert {"HEAD", "workspace"} <= set(steps["revisions"])
-
     again = clone.run("make", *installed, "run")  # which keeps what the experiment has set
     assert "keeps its own params.yaml, other than the checkout's" in again.stdout
     assert yaml.safe_load((made.folder / "params.yaml").read_text())["models"]["_2wl"] == {"shrinkage": 0.3}

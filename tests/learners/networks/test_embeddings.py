@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from skimage import data
 
-from tests.conftest import ROOT, encoded
+from tests.conftest import ROOT, encoded, refuses
 from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
@@ -118,7 +118,6 @@ def test_each_image_is_embedded_once(tmp_path: Path) -> None:
 
 
 def test_a_network_is_built_once_for_rows_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a server gets them, of whom some have no image."""
     built, whole = [], Backbone._whole
     monkeypatch.setattr(Backbone, "_whole", lambda self, spec: built.append(spec) or whole(self, spec))
     pixels = photographs(64).pixels
@@ -159,9 +158,7 @@ def test_rows_without_a_image_are_zeros(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", [False, "off"])
-def test_without_a_cache_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool | str
-) -> None:
+def test_no_cache_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: bool | str) -> None:
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "own"))
     assert counted(small(chosen), noise())[1] == 40
     assert counted(small(chosen), noise())[1] == 40
@@ -229,26 +226,21 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path, warm: Warm) -> None:
 def test_frozen_random_weights_are_asked_for() -> None:
     view = noise()
     for backbone in (Backbone("small_cnn", False), Backbone("small_cnn", False, "all")):
-        with pytest.raises(UsboostError, match="random: true"):
-            embedded(view, backbone, CPU)
-    with pytest.raises(UsboostError, match="no published weights"):
-        embedded(view, Backbone("small_cnn"), CPU)
+        refuses("random: true", embedded, view, backbone, CPU)
+    refuses("no published weights", embedded, view, Backbone("small_cnn"), CPU)
 
 
 def test_small_images_are_enlarged_for_backbones_of_timm() -> None:
     assert Backbone().spec(noise())["size"] == 32
     assert Backbone("vit_tiny_patch16_224").spec(noise())["size"] == 224
     assert Backbone().spec(photographs(64))["size"] is None
-    with pytest.raises(UsboostError, match="32 pixels a side or more, not 16"):
-        Backbone(size=16).spec(noise())
-    with pytest.raises(UsboostError, match="224 pixels a side, not 64"):
-        Backbone("vit_tiny_patch16_224", size=64).spec(noise())
+    refuses("32 pixels a side or more, not 16", Backbone(size=16).spec, noise())
+    refuses("224 pixels a side, not 64", Backbone("vit_tiny_patch16_224", size=64).spec, noise())
 
 
 @pytest.mark.parametrize("name", ["hf-hub:timm/resnet18", "a/b", "resnet_of_nobody", "", "../x"])
 def test_a_backbone_is_one_of_those_that_are_known(name: str) -> None:
-    with pytest.raises(UsboostError, match="unknown backbone"):
-        Backbone(name).spec(noise())
+    refuses("unknown backbone", Backbone(name).spec, noise())
 
 
 @pytest.mark.parametrize(

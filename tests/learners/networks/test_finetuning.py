@@ -55,9 +55,7 @@ def test_a_round_goes_on_with_the_last_block_and_its_norms_stay() -> None:
 
 
 @pytest.mark.parametrize("kind", ["boosted", "two branches"])
-def test_a_model_predicts_where_cache_and_weights_are_gone(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_need_no_cache_or_weights(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     views, y = squares()
     backbone = last(tmp_path / "cache")
     network = NetworkLearner((8,), batch_size=16, start="warm", backbone=backbone, device="cpu")

@@ -1,7 +1,5 @@
 """Tuned images: what rows weigh, what decides which file is kept, and embeddings as they are kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +70,7 @@ def test_each_epoch_has_an_order_of_its_own(tmp_path: Path, monkeypatch: pytest.
     assert orders[0] == orders[2] and orders[0] != orders[1]
 
 
-def test_another_size_or_other_held_out_rows_have_a_file_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_and_held_out_rows_have_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 1)
 
     def file(held: slice, **given: Any) -> str:
@@ -121,9 +117,7 @@ class _ByRow(_Outputs):
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-def test_the_backbone_is_chosen_by_weighted_rows_and_by_those_held_out(
-    heavy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_best_is_chosen_by_weights(heavy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"made": [0.0, 2.0], "half": [9.0, 9.0], "frozen": [1.5, 0.0]}
     parts = [
         backbone(tmp_path).set_params(pretrained=str(tmp_path / f"{name}.safetensors")) for name in losses

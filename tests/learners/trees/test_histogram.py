@@ -53,7 +53,6 @@ def score(values, weights, metric, rows, penalty=0.0):
 @pytest.mark.parametrize("limits", [{"max_depth": 3}, {"max_depth": 6}, {"max_depth": 12, "max_leaves": 31}])
 @pytest.mark.parametrize("d", N_OUTPUTS)
 def test_numeric_splits_are_scikit_learns(d, limits, weighted):
-    """Few values have a bin each, so that the histograms' splits are exact: columns, thresholds, values."""
     matrix, _ = table(1500, 1, n_numeric=6, categories=())
     values, weights, _ = targets(matrix, d, 2)
     weights = np.where(np.arange(1500) % 7 == 0, 0.0, weights) if weighted else None

@@ -1,4 +1,4 @@
-"""Trees as arrays against the libraries that grew them."""
+"""Trees as arrays against the libraries that grew them, and leaves that a loss fills."""
 
 import lightgbm
 import numpy as np
@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.conftest import make_views
+from tests.conftest import make_views, refuses
 from usboost import Table, UsboostError
-from usboost.learners.base import Target
+from usboost.learners.base import LeafValues, PresentTrainer, Target, prepare
 from usboost.learners.tree_learner import LightGBMTrainer, TreeLearner
+from usboost.losses.quantile import PiecewiseLinear
+from usboost.testing import example_table
 
 
 def fitted(table, values, weights=None, **changes):
@@ -22,7 +24,6 @@ def fitted(table, values, weights=None, **changes):
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_a_tree_predicts_what_lightgbm_predicts(n_outputs):
-    """Numeric and categorical splits, codes never seen in training included."""
     views, _ = make_views(n=500)
     rng = np.random.default_rng(1)
     table = views["S"]
@@ -103,8 +104,7 @@ def test_rounds_do_not_depend_on_each_other():
 def test_mistakes():
     with pytest.raises(UsboostError, match="no tree engine"):
         TreeLearner(engine="oak").trainer(TreeLearner().prepare(make_views()[0]["S"]), 1)
-    with pytest.raises(UsboostError, match="a tree reads tables"):
-        TreeLearner().prepare(np.zeros(3))
+    refuses("a tree reads tables", TreeLearner().prepare, np.zeros(3))
 
 
 def test_lightgbm_is_still_silent(capfd):
@@ -112,3 +112,46 @@ def test_lightgbm_is_still_silent(capfd):
     fitted(views["S"], np.zeros((50, 1)))
     assert capfd.readouterr() == ("", "")
     assert lightgbm.__version__
+
+
+engines = pytest.mark.parametrize("engine", ["lightgbm", "histogram", "sklearn"])
+
+
+def problem(table: Table, left_out: np.ndarray | None = None) -> tuple[Target, np.ndarray]:
+    residual = table.numeric[:, 0] * 3 + np.random.default_rng(0).standard_t(2, len(table))
+    loss = PiecewiseLinear.quantile(0.3)
+    leaves = LeafValues(residual, loss.constants)
+    return Target(loss.pseudo_residual(residual[:, None]), None, left_out, leaf_values=leaves), residual
+
+
+@engines
+def test_each_leaf_holds_the_quantile_of_its_rows(engine: str) -> None:
+    table = example_table()
+    left_out = np.arange(len(table)) % 5 == 0
+    target, residual = problem(table, left_out)
+    learner = TreeLearner(engine=engine)
+    prepared = learner.prepare(table)
+    tree = learner.trainer(prepared, 1).fit(target, seed=0, start=None).trees[0]
+    plain = Target(target.values, None, left_out)
+    other = learner.trainer(prepared, 1).fit(plain, seed=0, start=None).trees[0]
+    own = tree.leaves(prepared.matrix)
+    np.testing.assert_array_equal(own, other.leaves(prepared.matrix))  # the splits are the same
+    assert len(tree.value) > 3
+    for leaf in range(len(tree.value)):
+        rows = residual[(own == leaf) & ~left_out]
+        expected = np.quantile(rows, 0.3, method="inverted_cdf")
+        np.testing.assert_allclose(tree.value[leaf, 0], expected, rtol=1e-6)
+
+
+def test_rows_without_the_view_have_no_say() -> None:
+    table = example_table()
+    absent = np.arange(len(table)) % 3 == 0
+    lacking = Table(table.numeric, table.codes, table.cardinalities, table.names, absent)
+    target, residual = problem(table)
+    learner = TreeLearner(max_depth=1)
+    prepared = prepare(learner, lacking)
+    fitted = PresentTrainer(learner, prepared, 1).fit(target, seed=0, start=None)
+    own = fitted.trees[0].leaves(prepared.prepared.matrix)
+    for leaf, value in enumerate(fitted.trees[0].value[:, 0]):
+        expected = np.quantile(residual[~absent][own == leaf], 0.3, method="inverted_cdf")
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
