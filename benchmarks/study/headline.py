@@ -92,7 +92,7 @@ def cells(case: str, data: Path, out: Path, models: tuple[str, ...]) -> Iterator
     images = ImageOptions() if table.images else None
     commit = subprocess.check_output(["git", "rev-parse", "--short=8", "HEAD"], text=True).strip()
     for name, seed in wanted:
-        named, preset = (None if name in MODELS[:2] else name), ("best" if name == "best" else None)
+        named, preset = {"default": (None, None), "best": (None, "best")}.get(name, (name, None))
         chosen = catalogue.resolve_model(named, preset, False, images=bool(table.images), task=table.task)
         started, spent, settings = time.perf_counter(), time.process_time(), {}
         if name in OTHERS:
@@ -134,7 +134,7 @@ def lines() -> list[list[str]]:
         rival = means[[name for name in OTHERS if name in means]].idxmin()
         gap, half = map(float, np.mean(own.get_group(rival)["behind"].tolist(), axis=0))
         interval = f"{number(-gap, 3, '+')} ± {number(half, 3)}"
-        shown = [number(means[name], 3) for name in ("default", "best") if name in means]
+        shown = [number(means[name], 3) for name in MODELS[:2] if name in means]
         last = [f"{number(means[rival], 3)}, {rival}", f"**{interval}**" if abs(gap) > half else interval]
         last += [number(means["prior"], 3), *(number(seconds[name], 0) for name in ("default", rival))]
         table.append([TABLES[case.partition("-")[0]][3], f"{of_case['rows'].iloc[0]:,}", *shown, *last])

@@ -72,7 +72,8 @@ def make(
     if datasets:
         run["datasets"] = datasets
     if new and name == "paper":  # has the models, too, whose short steps take hundreds of rounds
-        run["models"] += [each for each in ("2wl_fix", "2wl2o_fix") if each not in run["models"]]
+        fixed = [each.name for each in catalogue.CATALOGUE.values() if each.changes.get("step") == "fixed"]
+        run["models"] += [each for each in fixed if each not in run["models"]]
         run["models_of"].pop("user_table", None)
     if name == "paper" and "ci_a" in run["datasets"]:
         run["models_of"].setdefault("ci_a", [*run["models"], "bnn"])

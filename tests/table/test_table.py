@@ -210,7 +210,7 @@ def test_whole_numbers_are_classes_if_few_or_codes(tmp_path: Path, labels: list[
 
 def test_numbers_taken_for_classes_may_be_predicted_where_a_class_has_one_row(tmp_path: Path) -> None:
     path = from_columns(tmp_path, y=[0, 1, 2] * 13 + [3], x=np.arange(40) % 7 + 0.5)
-    refuses(r"'3' of 'y' has 1 row, .* number with `MultimodalRegressor`", check_learnable, read(path))
+    refuses(r"'3' of 'y' has 1 row, .* number with `task=regression`", check_learnable, read(path))
     refuses(r"leave its row out with `missing='3'`$", check_learnable, read(path, task="classification"))
 
 
@@ -359,7 +359,7 @@ def test_mistakes_in_columns_of_images(tmp_path: Path) -> None:
 
 def test_images_that_nobody_named(tmp_path: Path) -> None:
     names: list[str | None] = [f"{k}.png" for k in range(20)]
-    said = "looks like names of images; `images` reads these"
+    said = "looks like names of images; `image` reads these"
     found = describe(read_columns(with_images(tmp_path, names), TableSpec(label="y")))
     assert f"column 'photo' is left out: it {said}" in found.notes
     path = with_images(tmp_path, [None, *names[:9]] * 4)
@@ -367,7 +367,7 @@ def test_images_that_nobody_named(tmp_path: Path) -> None:
     frame = pd.read_csv(path)
     for column in ([b"x"] * 40, [{"bytes": b"x", "path": "0.png"}] * 40):
         frame.assign(photo=column).to_parquet(tmp_path / "b.parquet")
-        with pytest.raises(UsboostError, match="name it with `images` if it holds images, or drop it"):
+        with pytest.raises(UsboostError, match="name it with `image` if it holds images, or drop it"):
             read_columns(tmp_path / "b.parquet", TableSpec(label="y"))
 
 

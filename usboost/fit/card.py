@@ -192,6 +192,7 @@ def card_of(
     *,
     model: str,
     rows: tuple[int, int],
+    seen: np.ndarray,
     scores: Mapping[str, float],
     seed: int,
     **answers: Any,
@@ -202,10 +203,14 @@ def card_of(
     ----------
     encoding : of the table's columns.
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
+    seen : positions of the rows that it was fitted to, or stopped by.
     answers : further fields of the card: temperature, threshold, least, margin, floor, prior, history.
     """
-    form, lacking = table.form, table.features.isna().sum()
-    lacking = world().sum(np.append(lacking.to_numpy(np.float64), len(table)))
+    form, lacking = table.form, table.features.iloc[seen].isna()
+    for view, column in zip(form.names, form.columns) if form else ():
+        absent = getattr(table.images[view], "absent", None)
+        lacking = lacking.assign(**{column: False if absent is None else absent[seen]})
+    counts = world().sum(np.append(lacking.sum().to_numpy(np.float64), len(seen)))
     others = (table.spec.group, table.spec.time, table.spec.weight, table.spec.split)
     card = {
         "model": model,
@@ -227,10 +232,7 @@ def card_of(
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
         "texts_sha256": digest_of_texts(encoding.texts),
-        "gaps": {
-            **dict(zip(map(str, table.features), lacking[:-1] / lacking[-1], strict=True)),
-            **{column: count / lacking[-1] for column, count in table.without.items()},
-        },
+        "gaps": dict(zip(map(str, lacking), counts[:-1] / counts[-1], strict=True)),
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.spec.missing),
         "encoders": {view: encoder.to_dict() for view, encoder in encoding.encoders.items()},

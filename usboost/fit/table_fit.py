@@ -151,6 +151,7 @@ class TableFit(AnswerOptions):
             encoding,
             model=self.name,
             rows=rows if again is None else (sum(rows), 0),
+            seen=np.concatenate([train.rows, val.rows]),
             scores=scores,
             seed=self.seed,
             # of the fit that was scored, also where another to all rows is saved
