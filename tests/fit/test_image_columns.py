@@ -59,7 +59,7 @@ def saved(own: UserTable, tmp_path_factory) -> Path:
     }
     model = TwoWeakLearnerClassifier(learners=learners, n_rounds=2, random_state=0)
     model.fit(own.views(encoding, rows), own.labels)
-    card = card_of(own, encoding, model="2wl", rows=(len(own), 0), scores={}, seed=0)
+    card = card_of(own, encoding, model="2wl", rows=(len(own), 0), seen=rows, scores={}, seed=0)
     folder = tmp_path_factory.mktemp("saved") / "model"
     Bundle(model, card).save(folder)
     return folder
