@@ -120,7 +120,7 @@ def fit(folder: Path, cell: Cell) -> None:
         of = key_of(decided)[:12]
         if any((row["model"], row["of"]) == (cell.model, of) for row in rows_of(place, cell)):
             return
-        splits, lines, began = samples(prepared, rows, chosen.data_seed), [], time.perf_counter()
+        splits, lines, began = samples(prepared, rows, chosen.seed), [], time.perf_counter()
         busy = first_busy = time.process_time()
         sha_of_code = subprocess.run(
             ["git", "rev-parse", "--short=8", "HEAD"], cwd=workspace.ROOT, capture_output=True, text=True
