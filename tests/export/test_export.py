@@ -221,3 +221,24 @@ def test_the_script_needs_three_packages() -> None:
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [getattr(node, "module", None) or node.names[0].name for node in imports]
     assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "onnxruntime", "PIL"}
+
+
+def test_fill_values_and_times_of_zones_are_read_as_by_predict(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    small = rng.normal(size=200)
+    hours = pd.Series(
+        pd.Timestamp("2020-03-01 00:30") + pd.to_timedelta(rng.integers(0, 5000, 200), unit="h")
+    )
+    given = pd.DataFrame(
+        {"x": np.where(rng.random(200) < 0.3, 1e10, small), "y": np.where(small > 0, "a", "b")}
+    )
+    for name, zone in (("none", ""), ("ahead", "+05:30")):
+        given[name] = hours.dt.strftime("%Y-%m-%dT%H:%M:%S") + zone
+    given.to_csv(tmp_path / "train.csv", index=False)
+    fitted = build.fit(read_table(tmp_path / "train.csv", TableSpec("y")), "lgbm", rounds=4).bundle
+    assert any(each.knots for encoder in fitted.encoding.encoders.values() for each in encoder.numeric)
+    others = given.drop(columns="y").head(40).assign(x=np.linspace(-5, 5, 40))
+    others.loc[:20, "none"] += "-08:00"
+    others.loc[10:30, "ahead"] = others.loc[10:30, "ahead"].str.removesuffix("+05:30")
+    others.to_csv(tmp_path / "rows.csv", index=False)
+    assert differences(fitted, tmp_path / "rows.csv", tmp_path).max() < 1e-5
