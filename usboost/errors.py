@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, get_close_matches
 
 
@@ -164,7 +164,8 @@ def print_readably() -> None:
     for stream in (sys.stdout, sys.stderr):
         # else somebody has chosen
         if getattr(stream, "errors", "") in ("strict", "surrogateescape", "backslashreplace"):
-            stream.reconfigure(errors="readable")  # type: ignore[union-attr]
+            with suppress(OSError):  # a pipe may refuse it, and then stays as it is
+                stream.reconfigure(errors="readable")  # type: ignore[union-attr]
 
 
 _OPTION = re.compile(r"`([a-z][a-z_]*)(?:=([^`]*))?`")
