@@ -28,7 +28,7 @@ def own_settings() -> Iterator[None]:
     """Run a block with the settings that fits and predictions are made for, whatever the process has.
 
     These are torch's default dtype (float32) and device (the CPU), its gradients (on), autocast and inference
-    mode (off), what NumPy does about overflow and the like (it warns), how it prints numbers, the context of
+    mode (off), what NumPy does about overflow (it warns) and NaN (nothing), how it prints, the context of
     decimals, and that Pillow refuses files that are cut short. torch is not loaded for it. What is one for
     all threads is given back when the last of overlapping blocks ends.
     """
@@ -38,7 +38,8 @@ def own_settings() -> Iterator[None]:
         return
     with ExitStack() as stack:
         stack.callback(_inside.reset, _inside.set(True))
-        stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))
+        # invalid: OpenBLAS leaves that flag, now and then, after a product of finite numbers
+        stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="ignore"))
         stack.enter_context(np.printoptions(legacy=False))
         stack.enter_context(decimal.localcontext(decimal.Context()))
         with _LOCK:
