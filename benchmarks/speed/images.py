@@ -17,7 +17,7 @@ from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.image_network import FrozenNetwork, ImageNetwork
 
 Compared = list[tuple[str, float, str, float]]
-"""Of a comparison: its name, our seconds, the name of what is compared with, and its seconds."""
+"""A row of the comparison: its name, our seconds, the name of what is compared with, and its seconds."""
 
 
 def crops(n: int, side: int) -> Images:

@@ -57,7 +57,7 @@ _FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images al
 
 @dataclass(frozen=True)
 class Finding:
-    """What makes scores too good, or a label wrong.
+    """Hold one thing that makes scores too good, or labels that look wrong.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class _Check:
 
     @cached_property
     def x(self) -> np.ndarray:
-        """What the quick model reads."""
+        """Return what the quick model reads, float (n, p)."""
         return matrix_of(self.table, [each.units for each in self.images])
 
     def add(self, kind: str, sentence: str, advice: str, rows: np.ndarray, **more: Any) -> None:

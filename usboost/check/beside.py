@@ -1,4 +1,4 @@
-"""What is said of a table beside a fit: what costs next to nothing, since the fit has read the images."""
+"""Check a table quickly as it is fitted: this costs next to nothing, since the fit has read the images."""
 
 from __future__ import annotations
 

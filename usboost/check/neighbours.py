@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 NEIGHBOURS, LEVEL = 40, 0.05
-"""Of each image, so that groups of up to so many are found; share of the pairs that may be none."""
+"""Neighbours of each image that are looked at, and the share of the pairs found that may be wrong."""
 
 _AXES, _FITTED, _BLOCK = 128, 20_000, 2048
 _LEAST = 60  # images: of fewer nothing is known of how near different things are

@@ -13,7 +13,7 @@ from usboost.evaluation.folds import Related, Split, inner_folds
 from usboost.table.user_table import UserTable
 
 FOLDS, ROWS = 5, 4000
-"""Of the quick model; of more rows so many, in whole groups, are drawn for a comparison of folds."""
+"""Limits of the quick model; of more rows, a sample of whole groups is drawn to compare folds."""
 
 MOST = 50
 """Labels that are said to look wrong."""

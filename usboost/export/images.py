@@ -18,7 +18,7 @@ from usboost.files.onnx_graph import Graph
 from usboost.table.images import ImageColumns
 
 BITS = 22
-"""Of a coefficient, behind the point."""
+"""Bits behind the point of a coefficient."""
 
 TWO_ORDERS = int(PIL.__version__.partition(".")[0]) >= 13
 """Since version 13 Pillow scales heights first where they lose more than twice as many pixels as widths."""

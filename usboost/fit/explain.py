@@ -260,7 +260,7 @@ def explain_parts(
 
 @dataclass(frozen=True)
 class _Game:
-    """What the images of one row add to its margin when they are others."""
+    """Measure what the images of one row add to its margin when others take their place."""
 
     bundle: Bundle
     own: Views
