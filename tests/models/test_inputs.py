@@ -25,6 +25,15 @@ def test_components_are_those_of_the_rows_fitted_to() -> None:
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-3)
 
 
+def test_directions_without_variance_are_left_out() -> None:
+    """Eight columns of rank three and, of one image in all rows, none: rounding would be read as a feature."""
+    random = np.random.default_rng(0)
+    x = (random.normal(size=(60, 3)) @ random.normal(size=(3, 8)) + 5).astype(np.float32)
+    for weights in (None, np.ones(60)):
+        assert Projection.fit(Table.from_numeric(x), 8, weights).axes.shape == (8, 3)
+        Projection.fit(Table.from_numeric(x[:1].repeat(60, axis=0)), 8, weights)
+
+
 def test_what_each_learner_reads(images) -> None:
     views, _, backbone = images
     wanted = {

@@ -21,6 +21,9 @@ from usboost.shards.collective import world
 
 FILE = "projections.safetensors"
 
+ROUNDING = 1e-6
+"""Of the largest variance; a direction with less has what the rounding of float32 leaves, another on each machine."""
+
 LARGEST = 1 << 26
 """Numbers that a projection in a file may have."""
 
@@ -41,6 +44,8 @@ class Projection:
     def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> Projection:
         """Fit to a table's numeric columns and the rows that have them, at most min(n, p) components.
 
+        Directions without variance are left out: what a row has along them is rounding alone.
+
         Parameters
         ----------
         weights : float64 (n,), positive, how many rows each stands for; None for 1
@@ -52,7 +57,8 @@ class Projection:
             raise UsboostError("no training row has an image, so that nothing can be learnt of them")
         if weights is None and world().count == 1:
             found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
-            return cls(found.mean_.astype(np.float32), np.ascontiguousarray(found.components_.T, np.float32))
+            axes = found.components_[found.explained_variance_ >= ROUNDING * found.explained_variance_[0]]
+            return cls(found.mean_.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
         # of the rows of all shards, by sums over them
         weights = np.ones(len(table)) if weights is None else weights
         weights = weights if table.absent is None else weights[~table.absent]
@@ -60,8 +66,8 @@ class Projection:
         mean = world().sum(weights @ rows.astype(np.float64)) / total
         centred = (rows - mean) * np.sqrt(weights / total)[:, None]
         covariance = world().sum(centred.T @ centred)
-        vectors = world().once(lambda: np.linalg.eigh(covariance)[1])
-        axes = vectors.T[::-1][: min(n_components, int(n), len(mean))]
+        variances, vectors = world().once(lambda: tuple(np.linalg.eigh(covariance)))
+        axes = vectors.T[variances >= ROUNDING * variances[-1]][::-1][: min(n_components, int(n))]
         # of the two signs of an axis that by which its largest entry is positive, as scikit-learn chooses
         axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
         return cls(mean.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
