@@ -51,7 +51,7 @@ def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
 
 
 def test_scores(path: Path) -> list[dict[str, Any]]:
-    """A row for each dataset and model of results.csv, a column for each score."""
+    """Return a row for each dataset and model of results.csv, a column for each score."""
     frame = pd.read_csv(path).query("split == 'test'")
     cells = ["dataset", "model"]
     table = frame.pivot_table("value", cells, "metric", aggfunc="mean", sort=False).round(4).reset_index()

@@ -29,7 +29,7 @@ class ServedModel(PythonModel):
     def predict(
         self, context: PythonModelContext, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> pd.DataFrame:
-        """One row per input row: ``label`` and ``p_<class>``, or ``prediction``, ``low`` and ``high``.
+        """Return one row per input row: ``label`` and ``p_<class>``, or ``prediction``, ``low`` and ``high``.
 
         The parameter ``sets`` adds ``set``, see `Bundle.sets`; ``explain``, how many of the first rows are
         explained, adds ``why``, see `with_why`.

@@ -91,7 +91,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
 
 
 def overrides(path: Path) -> list[str]:
-    """A settings file as words for ``dvc exp run -S``, one for each model.
+    """Return a settings file as words for ``dvc exp run -S``, one for each model.
 
     A path, ``models.2wl.set`` say, is none to Hydra where a name begins with a digit.
     """

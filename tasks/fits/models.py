@@ -97,7 +97,7 @@ class FromParams(Parts):
         return tree if spec.kind == "tree" else {}
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
-        """The section `boosting`, and Table 2's rounds, capped by the profile."""
+        """Return the section `boosting`, and Table 2's rounds, capped by the profile."""
         table, chosen = self._table2, self.settings.boosting
         second = entry.changes.get("target") == "second_order"
         most, sizes = table.rounds.second if second else table.rounds.first, self.settings.sizes.boosting
@@ -109,7 +109,7 @@ class FromParams(Parts):
         }
 
     def steps(self) -> dict[str, Any]:
-        """The profile's rule for the steps that are searched, and each rule's settings."""
+        """Return the profile's rule for the steps that are searched, and each rule's settings."""
         chosen = self.settings.boosting
         return {
             "searched": self.settings.sizes.boosting.step,
@@ -132,7 +132,7 @@ class FromParams(Parts):
         }
 
     def features(self) -> dict[str, Any]:
-        """The GBM of the section `features`, with Table 1's number of trees unless the profile has one."""
+        """Return the GBM of the section `features`, with Table 1's trees unless the profile has a number."""
         chosen, trees = self.settings.features, self.settings.sizes.features.trees
         return {
             "n_trees": trees or self.settings.networks_of(self.dataset).bfv_trees,
@@ -140,24 +140,24 @@ class FromParams(Parts):
         }
 
     def lightgbm(self) -> dict[str, Any]:
-        """The section `external_baselines`; images as `linear` has them."""
+        """Return the section `external_baselines`; images as `linear` has them."""
         return {**self.settings.external_baselines.model_dump(), **self.linear()}
 
     def linear(self) -> dict[str, Any]:
-        """The backbone of the boosting models, which embeds images, frozen."""
+        """Return the backbone of the boosting models, which embeds images, frozen."""
         backbone = self._backbone(self._table2, self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
     forest = linear
 
     def boosted_network(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The section `bnn`."""
+        """Return the section `bnn`."""
         chosen = self.settings.bnn
         network = {"hidden": (chosen.hidden,), "epochs": chosen.epochs, "device": self.settings.device}
         return {"loss": chosen.loss, "n_rounds": chosen.rounds}, network
 
     def weak_classifier(self) -> dict[str, Any]:
-        """The section `earlyboost`."""
+        """Return the section `earlyboost`."""
         return self.settings.earlyboost.model_dump(include={"estimator", "max_depth"})
 
     @property

@@ -48,7 +48,7 @@ def code_digest(part: Any, *modules: str, package: Path = PACKAGE) -> str:
 
 
 def modules_of(part: Any) -> set[str]:
-    """The modules in which the classes and functions of a part, and of the parts inside it, are defined."""
+    """Return the modules that define the classes and functions of a part, and of the parts inside it."""
     home = part if hasattr(part, "__qualname__") else type(part)
     found = {str(home.__module__)}
     for inner in _inside(part):
@@ -74,7 +74,7 @@ def _inside(part: Any) -> Iterable[Any]:
 def closure(
     modules: Iterable[str], packages: Collection[Path] = (PACKAGE,), without: Collection[str] = ()
 ) -> dict[str, Path]:
-    """The modules and everything that they import, by name, with their source files.
+    """Return the modules and everything that they import, by name, with their source files.
 
     A user's own module belongs to it, with what it imports of the user's own. Of installed packages
     only the modules given count, of Python itself none. Modules without code are left out, and those
@@ -99,13 +99,13 @@ def closure(
 
 
 def digest(files: Mapping[str, Path]) -> str:
-    """A digest of modules' code, as `closure` found them."""
+    """Return a digest of modules' code, as `closure` found them."""
     lines = [f"{module} {_read(file, module)[1]}" for module, file in sorted(files.items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _source(module: str, packages: Collection[Path]) -> tuple[Path | None, bool]:
-    """A module's source file, and whether it is usboost's or a user's own."""
+    """Return a module's source file, and whether it is usboost's or a user's own."""
     top, *rest = module.split(".")
     for package in packages:
         if top == package.name:

@@ -65,7 +65,7 @@ class BoostedSamples:
     prepared: dict[str, Any] = field(default_factory=dict)
 
     def counts(self, rows: Any = slice(None)) -> np.ndarray | None:
-        """The argument `counts` of a loss, of some rows."""
+        """Return the argument `counts` of a loss, of some rows."""
         return None if self.weights is None else self.weights[rows]
 
 
@@ -83,7 +83,7 @@ class Clock:
         self._spent[part] = self._spent.get(part, 0.0) + time.perf_counter() - start
 
     def seconds(self) -> dict[str, float]:
-        """By part, and their sum with all between them as "total"; on several shards see `Round`."""
+        """Return them by part, and their sum with all between as "total"; on several shards see `Round`."""
         total = time.perf_counter() - self._start
         shared = {part: spent - self._before[part] for part, spent in world().seconds().items()}
         if shared:
@@ -105,7 +105,7 @@ STAGES_PER_SHARD = 200
 
 
 def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, Any]]:
-    """A stage's arrays, called ``<prefix><learner's name>/<array>``, and its JSON by learner's name.
+    """Return a stage's arrays, called ``<prefix><learner's name>/<array>``, and its JSON by learner's name.
 
     Raises `UsboostError` if a learner has no file form.
     """
@@ -119,7 +119,7 @@ def describe_stage(stage: Stage, prefix: str = "") -> tuple[Arrays, dict[str, An
 
 
 def stage_of(arrays: Arrays, document: Mapping[str, Any]) -> Stage:
-    """The stage that `describe_stage` described, its learners checked.
+    """Return the stage that `describe_stage` described, its learners checked.
 
     Raises `UsboostError` if a kind is not registered, or a learner holds what it cannot. Raises `KeyError`,
     `TypeError`, `ValueError` if the description is not one.
@@ -149,7 +149,7 @@ def write_stages(stages: Sequence[Stage], folder: Path, start: int = 0) -> list[
 
 
 def read_stages(described: list[dict[str, Any]], folder: Path) -> Iterator[Stage]:
-    """The stages that `write_stages` wrote, in order."""
+    """Return the stages that `write_stages` wrote, in order."""
     loaded, by_stage = "", dict[str, Arrays]()
     for index, entry in enumerate(described):
         if entry["file"] != loaded:
@@ -180,7 +180,7 @@ class StagewiseModel:
         return int(self._loss().n_outputs)
 
     def _learner_names(self, index: int) -> set[str]:
-        """The learners that the stage of round `index`, from 1, may have."""
+        """Return the learners that the stage of round `index`, from 1, may have."""
         raise AttributeError("_learner_names is defined by each model")
 
     def _columns_of(self, name: str) -> int | None:

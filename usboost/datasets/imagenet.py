@@ -254,7 +254,7 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
     order = stratified_order(digits, seed)[: n_train + n_rest].tolist()
 
     def jpeg(values: np.ndarray) -> bytes:
-        """A digit's 64 values 0..16 as a grey JPEG."""
+        """Return a digit's 64 values 0..16 as a grey JPEG."""
         pixels = np.kron(np.rint(values.reshape(8, 8) * 255 / 16), np.ones((4, 4))).astype(np.uint8)
         out = io.BytesIO()
         Image.fromarray(pixels).save(out, "JPEG", quality=95)

@@ -86,7 +86,7 @@ class Related:
         return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
 
     def _several_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """As `by_time`; one time only is refused."""
+        """Return what `by_time` does; refuse one time only."""
         assert self.times is not None
         order, starts = by_time(self.times)
         if len(starts) < 2:
@@ -96,8 +96,8 @@ class Related:
         return order, starts
 
     def parts(self, most: int, y: np.ndarray | None, seed: int) -> np.ndarray:
-        """The part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by chance, or
-        stretches of time in their order.
+        """Return the part that each row is in, int64 (n,), 0..k−1 with k ≤ `most`: whole groups drawn by
+        chance, or stretches of time in their order.
 
         Raises UsboostError if there is one group, or one time, only.
         """
@@ -130,7 +130,8 @@ class Related:
         return np.random.default_rng(seed % 2**32).permutation(len(names))[part]
 
     def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
-        """At most so many splits: rows to fit to, among them some of each class, and rows that judge the fit.
+        """Return at most so many splits: rows to fit to, among them some of each class, and rows that judge
+        the fit.
 
         By group, each part in turn; groups that a class would be missing without stay among the rows that are
         fitted to. By time, the later half of the rows is cut into stretches, and each is judged by a fit to
@@ -166,7 +167,8 @@ class Related:
 
 
 def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
-    """At most so many splits of n rows: to fit to, and to judge the fit by; each row judges once at most.
+    """Return at most so many splits of n rows: to fit to, and to judge the fit by; each row judges once at
+    most.
 
     Parameters
     ----------
@@ -195,7 +197,7 @@ def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = N
 
 
 def by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows from the earliest to the latest, and where each different time begins among them."""
+    """Return the rows from the earliest to the latest, and where each different time begins among them."""
     order = np.argsort(times, kind="stable")
     ranked = times[order]
     return order, np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
@@ -210,7 +212,7 @@ def _nearest(starts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def _lacking(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The classes that are not among some rows."""
+    """Return the classes that are not among some rows."""
     return np.setdiff1d(y, y[rows]) if y.dtype.kind in "iu" else y[:0]
 
 
@@ -365,7 +367,7 @@ def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int) -> l
 
 
 def random_parts(n: int, shares: Sequence[float], seed: int) -> list[np.ndarray]:
-    """The same of n rows that have no classes."""
+    """Return the same of n rows that have no classes."""
     return _parts(np.random.default_rng(seed).permutation(n), shares)
 
 
@@ -375,5 +377,5 @@ def _parts(order: np.ndarray, shares: Sequence[float]) -> list[np.ndarray]:
 
 
 def stream(seed: int, *keys: int) -> int:
-    """A seed for one purpose, so that no choice depends on how many numbers another one drew."""
+    """Return a seed for one purpose, so that no choice depends on how many numbers another one drew."""
     return int(np.random.SeedSequence(seed, spawn_key=keys).generate_state(1)[0])

@@ -156,7 +156,7 @@ _FIT = re.compile(r"[0-9a-f]{16}")
 
 @contextmanager
 def unfinished(folder: Path, note: Callable[[str], None]) -> Iterator[UnfinishedFit]:
-    """A folder for the rounds of a fit, which goes when the block succeeds and else stays.
+    """Give a folder for the rounds of a fit, which goes when the block succeeds and else stays.
 
     Raises UsboostError if something other than a folder is there.
 

@@ -29,7 +29,7 @@ class ClosedFormLine(Line, Protocol):
     """A line whose lowest point has a formula."""
 
     def minimiser(self) -> np.ndarray:
-        """The steps of the lowest risk, (V,); infinite where the risk falls for ever."""
+        """Return the steps of the lowest risk, (V,); infinite where the risk falls for ever."""
         ...
 
 
@@ -67,7 +67,7 @@ class ClassLoss(CountingLoss, Protocol):
 
     @classmethod
     def of_classes(cls, n_classes: int, per_class: bool = False) -> Self:
-        """The loss of so many classes; `per_class` asks for D = M outputs, else D may be M − 1."""
+        """Return the loss of so many classes; `per_class` asks for D = M outputs, else D may be M − 1."""
         ...
 
     def labels(self, codes: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ class ClassLoss(CountingLoss, Protocol):
         ...
 
     def scores(self, f: np.ndarray) -> np.ndarray:
-        """A score for each class, (n, M); the largest is the answer."""
+        """Return a score for each class, (n, M); the largest is the answer."""
         ...
 
     def probabilities(self, f: np.ndarray) -> np.ndarray: ...
@@ -101,7 +101,7 @@ class RegressionLoss(CountingLoss, Protocol):
 
 
 def mean(values: np.ndarray, counts: np.ndarray | None = None) -> float:
-    """The mean of values (n,), of which the i-th counts `counts[i]` times."""
+    """Return the mean of values (n,), of which the i-th counts `counts[i]` times."""
     return float(values.mean() if counts is None else np.average(values, weights=counts))
 
 

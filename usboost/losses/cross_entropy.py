@@ -68,7 +68,7 @@ class SoftmaxCrossEntropy:
         return np.eye(self.n_classes)[codes]
 
     def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The negative gradient per sample, Bᵀ(y − p): (n, D)."""
+        """Return the negative gradient per sample, Bᵀ(y − p): (n, D)."""
         return (y - self.probabilities(f)) @ self._basis
 
     def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:

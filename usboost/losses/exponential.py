@@ -120,7 +120,7 @@ class CodewordExponential:
         return out
 
     def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
+        """Return the zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
         # ⟨y_i − y^k, d_i⟩ = 2 for each k ≠ c_i, so H_i d_i = ½ Σ_k e_ik (y_i − y^k) = w_i
         return 2.0 * (self.codewords - self.codewords.mean(axis=0))[y]
 

@@ -53,7 +53,7 @@ class PiecewiseLinear:
         return cls(alpha, 1 - alpha)
 
     def of(self, residual: np.ndarray) -> np.ndarray:
-        """The loss of each residual, of its shape."""
+        """Return the loss of each residual, of its shape."""
         return np.maximum(self.above * residual, -self.below * residual)
 
     def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
@@ -112,7 +112,7 @@ class _PolygonalLine:
         raise UsboostError("this loss has no second derivative; use the step rule 'closed'")
 
     def minimiser(self) -> np.ndarray:
-        """The steps of the lowest risk: a weighted quantile for one step, a descent along edges for more.
+        """Return the steps of the lowest risk: of one a weighted quantile, of more by descent along edges.
 
         The lowest point is at a vertex, where as many residuals are 0 as there are steps. From a vertex
         each edge keeps all but one of them 0, and the lowest point along it is a weighted quantile, hence
@@ -165,7 +165,7 @@ class _PolygonalLine:
         return steps
 
     def _along(self, residual: np.ndarray, slopes: np.ndarray) -> tuple[float, int]:
-        """The t of the lowest Σ L(residual − t · slopes), and the row whose residual is then 0.
+        """Return the t of the lowest Σ L(residual − t · slopes), and the row whose residual is then 0.
 
         Σ |slope| L_±(residual/slope − t), L turned round where the slope is negative: the weighted quantile.
         """

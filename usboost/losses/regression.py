@@ -33,7 +33,7 @@ class Squared:
         return y - f
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
-        """The residual itself."""
+        """Return the residual itself."""
         return residual
 
     def constants(
@@ -46,7 +46,7 @@ class Squared:
         return np.asarray(sums / np.where(held > 0, held, 1))
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
-        """The same everywhere: None."""
+        """Return None: it is the same everywhere."""
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
@@ -190,7 +190,7 @@ class _HuberLine:
         return float(self._loss.of(left).mean()), gradient, hessian
 
     def minimiser(self) -> np.ndarray:
-        """The exact minimum: where the right piece is known, one Newton step ends there.
+        """Return the exact minimum: where the right piece is known, one Newton step ends there.
 
         Until then reweighted least squares, weights min(1, δ/|r|), lowers the risk in every step: its
         quadratic lies above the risk and touches it.

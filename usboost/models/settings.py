@@ -199,7 +199,7 @@ def _holds_estimator(value: Any) -> bool:
 
 @cache
 def _adapter(cls: type, name: str) -> TypeAdapter[Any] | None:
-    """None where nothing is declared: scikit-learn's own classes look at theirs in `fit`."""
+    """Return None where nothing is declared: scikit-learn's own classes look at theirs in `fit`."""
     if (hint := get_type_hints(cls.__init__).get(name)) is None:  # type: ignore[misc]
         return None
     try:

@@ -141,7 +141,7 @@ class UserTable:
         return Encoding.fit(self.features.iloc[rows], views)
 
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
-        """The views of some rows, those of the images (or U) and S; of many rows of a shard, on disk."""
+        """Return the views of some rows, of images (or U) and S; of many rows of a shard, on disk."""
         images = {name: view[rows] for name, view in self.images.items()}
         if world().count == 1 or len(rows) <= PART_ROWS:
             return encoding.views(self.features.iloc[rows], images)

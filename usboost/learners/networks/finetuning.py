@@ -72,7 +72,7 @@ class TuningTarget:
         return sum(len(view) for view, _ in self.rows())
 
     def rows(self) -> Iterator[tuple[Any, np.ndarray]]:
-        """Each view without its rows that have no image, and which rows these are."""
+        """Return each view without its rows that have no image, and which rows these are."""
         for view in self.images:
             there = np.arange(len(view)) if view.absent is None else np.flatnonzero(~view.absent)
             if len(there):
@@ -296,7 +296,7 @@ class _Tuning:
             callback(sum(len(y) for _, y, _ in self._train), epochs, seconds)
 
     def _epoch(self, epoch: int, optimizer: Adam) -> None:
-        """One pass over all images, each as it is or mirrored, in an order that the epoch decides."""
+        """Pass once over all images, each as it is or mirrored, in an order that the epoch decides."""
         self._network.train()
         generator = torch.Generator().manual_seed(epoch)
         sizes = [len(y) for _, y, _ in self._train]
@@ -344,7 +344,7 @@ class _Tuning:
 
     @torch.no_grad()
     def _risk(self) -> float:
-        """The loss of the held-out rows."""
+        """Return the loss of the held-out rows."""
         self._network.eval()
         total = counted = 0.0
         for (values,), y, weights in self._held:

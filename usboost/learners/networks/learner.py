@@ -242,7 +242,7 @@ class NetworkTrainer:
         return FittedNetwork(self._spec, {name: each.detach().cpu().numpy().copy() for name, each in state})
 
     def _passes(self, rows: torch.Tensor, generator: torch.Generator) -> Iterator[list[torch.Tensor]]:
-        """The batches of each pass, in an order of its own; of the last one maybe not all.
+        """Return the batches of each pass, in an order of its own; of the last one maybe not all.
 
         A batch has its share of each shard's rows: all shards have as many parts, which may be empty.
         """

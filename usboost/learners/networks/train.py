@@ -215,7 +215,7 @@ def run_epoch(
     optimizer: Optimizer,
     batches: Sequence[torch.Tensor],
 ) -> float:
-    """One pass over the rows of some batches; the mean training loss of the pass.
+    """Pass once over the rows of some batches; the mean training loss of the pass.
 
     The network is called with one tuple of tensors a view, the loss with outputs and a batch of targets,
     tensors on the device. Batches are row numbers, int64; of several shards so many parts, empty ones too.
@@ -254,7 +254,7 @@ def run(network: nn.Module, inputs: Sequence[Batches]) -> np.ndarray:
 
 @contextmanager
 def one_thread_each(blas: bool = False) -> Iterator[None]:
-    """One OpenMP thread for what this thread does (torch's element-wise operations); BLAS on request.
+    """Give one OpenMP thread for what this thread does (torch's element-wise operations); BLAS on request.
 
     Two pools of threads that take turns every few microseconds wait for each other most of the time,
     and a pool inside each of several workers asks for more cores than there are. The limit of OpenMP

@@ -108,7 +108,7 @@ def train_epoch(
     optimizer: Optimizer,
     batches: Sequence[torch.Tensor],
 ) -> None:
-    """One pass over the rows of some batches, by (weighted) mean squared error, in a metric if given.
+    """Pass once over the rows of some batches, by (weighted) mean squared error, in a metric if given.
 
     Network and rows are as `written_out` gives them; targets are values (n, D), and weights (n, D) or a
     metric (n, D, D) if samples have them.

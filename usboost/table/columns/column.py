@@ -28,7 +28,7 @@ from usboost.table.source import Source
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, whether or not they are coded, and however their strings are held."""
+    """Return the type of the values, whether or not they are coded, and however their strings are held."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -152,7 +152,7 @@ class Column:
         return bool(found_numbers.isin(numbers).any())
 
     def written(self, marks: Collection[str] = MARKS) -> pd.Series:
-        """The strings of a column that may hold numbers or dates, NaN where these would be missing.
+        """Return the strings of a column that may hold numbers or dates, NaN where these would be missing.
 
         Digits of other scripts, and their decimal marks, are written 0 to 9.
         """
@@ -176,7 +176,7 @@ class Column:
         return pd.Series(names[codes], values.index)
 
     def filled(self) -> pd.Series:
-        """As `texts`, none of which may be missing.
+        """Return it as `texts`, none of which may be missing.
 
         Raises UsboostError, naming the first row where one is.
         """

@@ -59,7 +59,7 @@ class DateParts:
         return cls(every.reference, varying or ("days",), last)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return it as JSON holds it."""
         return {"reference": self.reference, "parts": list(self.parts), "last": self.last}
 
     def shift(self, dates: pd.Series) -> float:

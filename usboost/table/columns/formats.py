@@ -200,7 +200,7 @@ def _iso(year: str | None, month: str, day: str) -> str | None:
 
 
 def formats_of(counts: pd.Series) -> list[tuple[DateFormat, float]]:
-    """The formats in which most of a column are dates, with the share of these.
+    """Return the formats in which most of a column are dates, with the share of these.
 
     There are several where it cannot be told. Formats that give the same dates are one. `counts`: of each
     distinct string, which is the index.
@@ -403,7 +403,7 @@ class Written(BaseModel):
 
 
 def plain_form(form: Format) -> dict[str, str]:
-    """A format as JSON holds it."""
+    """Return a format as JSON holds it."""
     return {field.name: getattr(form, field.name) for field in fields(form)}
 
 

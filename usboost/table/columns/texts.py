@@ -50,7 +50,7 @@ def holds_text(column: pd.Series) -> bool:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in its order, in small letters; characters that Unicode's NFKC joins are one."""
+    """Return the words of a text in its order, in small letters; what Unicode's NFKC joins is one."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -188,7 +188,7 @@ class TextParts:
 
 
 def _pieces(text: str) -> list[str]:
-    """The n-grams of a text's words, as often as they are there."""
+    """Return the n-grams of a text's words, as often as they are there."""
     return [ngram for word in words(text) for ngram in ngrams(word)]
 
 
