@@ -118,6 +118,7 @@ def test_a_sequences_rows_given_for_stopping() -> None:
 @pytest.fixture(autouse=True)
 def one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 1)
+    monkeypatch.setattr(finetuning, "STEPS", 1)
     monkeypatch.setattr(finetuning, "FEWEST", 1)
 
 

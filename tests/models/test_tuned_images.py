@@ -32,6 +32,7 @@ def stripes(n: int = 96, seed: int = 0) -> tuple[Views, np.ndarray]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 2)
+    monkeypatch.setattr(finetuning, "STEPS", 1)
 
 
 def backbone(cache: Path, **given: Any) -> Backbone:
@@ -136,6 +137,16 @@ def test_auto_tunes_where_it_takes_some_minutes() -> None:
     assert [finetuning.wanted(auto, n, gpu) for n in counts] == [False, True, True, True]
     assert finetuning.wanted(Backbone(finetune="last"), 10, CPU)
     assert not finetuning.wanted(Backbone(finetune="none"), 1000, CPU)
+
+
+def test_few_images_are_passed_over_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches of 64 images a pass: five passes make ten steps, and each is said when it ends."""
+    monkeypatch.setattr(finetuning, "STEPS", 9)
+    views, y = stripes(64)
+    ended: list[int] = []
+    with finetuning.progress(lambda images, epochs, left: ended.append(epochs)):
+        finetuning.tuned(backbone(tmp_path), target(views, y), target(views, y), CPU)
+    assert ended[-1] == 5
 
 
 def test_auto_is_none_where_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ def test_each_epoch_has_an_order_of_its_own(tmp_path: Path, monkeypatch: pytest.
 
 def test_sizes_and_held_out_rows_have_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 1)
+    monkeypatch.setattr(finetuning, "STEPS", 1)
 
     def file(held: slice, **given: Any) -> str:
         made = finetuning.tuned(backbone(tmp_path, **given), target(slice(12)), target(held), CPU)

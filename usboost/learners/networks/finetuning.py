@@ -42,7 +42,8 @@ FEWEST, MOST = 500, 10_000
 """Training images from which, and up to which, "auto" tunes: fewer say too little of the target, more take a
 processor longer than some minutes. A GPU takes any number."""
 
-EPOCHS, BATCH = 4, 32
+EPOCHS, STEPS, BATCH = 4, 85, 32
+"""Passes over the images, and steps, at least: of few images more passes, as the head has to learn first."""
 RATE, SHARE = 2e-3, 0.1
 """The head's learning rate, and the share of it by which the blocks move: they have seen images."""
 WARM_UP = 0.1
@@ -119,6 +120,11 @@ def wanted(backbone: Backbone, n_images: int, device: torch.device) -> bool:
     return n_images >= FEWEST and (n_images <= MOST or device.type == "cuda")
 
 
+def _epochs(train: TuningTarget) -> int:
+    """Return how often a tuning passes over its images."""
+    return max(EPOCHS, math.ceil(STEPS * BATCH / max(1, train.n_images)))
+
+
 def _blocks(backbone: Backbone) -> int:
     """Return how many of its last blocks are trained; 0 stands for all."""
     return 0 if backbone.finetune == "all" else BLOCKS
@@ -138,7 +144,7 @@ def tuned(backbone: Backbone, train: TuningTarget, held: TuningTarget, device: t
     # beside embeddings; where these are not kept, until the process ends
     folder = Path(_until_the_end().name) if kept is None else kept.parent / "tuned"
     folder.mkdir(parents=True, exist_ok=True)
-    settings = (_VERSION, EPOCHS, BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
+    settings = (_VERSION, _epochs(train), BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
     start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type)
     key = key_of([*settings, *start, train.digest(), held.digest()])[:32]
     path = folder / f"{key}.safetensors"
@@ -231,7 +237,7 @@ class _Tuning:
     ) -> None:
         if not (views := [view for view, _ in train.rows()]):
             raise UsboostError("no training row has an image, so images cannot be tuned; use finetune none")
-        self._backbone, self._device = backbone, device
+        self._backbone, self._device, self._epochs = backbone, device, _epochs(train)
         self._whole = backbone._whole(backbone.spec(views[0]))
         self._number, self._centre, self._scale = train.is_number, 0.0, 1.0
         if self._number:
@@ -277,7 +283,7 @@ class _Tuning:
         else:
             least, best = self._risk(), weights()  # as before the tuning: its head says nothing
         began = time.perf_counter()
-        for epoch in range(first, EPOCHS):
+        for epoch in range(first, self._epochs):
             self._epoch(epoch, optimizer)
             if (risk := self._risk()) < least:
                 least, best = risk, weights()
@@ -285,7 +291,7 @@ class _Tuning:
             state |= {f"best.{name}": tensor for name, tensor in best.items()}
             state |= {"epoch": torch.tensor(epoch + 1), "least": torch.tensor(least, dtype=torch.float64)}
             self._notify(
-                epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (EPOCHS - epoch - 1)
+                epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (self._epochs - epoch - 1)
             )
             write_atomically(kept, save({name: tensor.cpu().contiguous() for name, tensor in state.items()}))
         network.blocks.load_state_dict(best)
@@ -309,8 +315,8 @@ class _Tuning:
             began = time.perf_counter()
             for step, chosen in enumerate(torch.arange(len(rows)).split(BATCH)):
                 if epoch == 0 and step == _MEASURED:
-                    self._notify(0, (time.perf_counter() - began) / step * steps * EPOCHS)
-                done = (epoch * steps + step) / (EPOCHS * steps)
+                    self._notify(0, (time.perf_counter() - began) / step * steps * self._epochs)
+                done = (epoch * steps + step) / (self._epochs * steps)
                 falls = 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
                 optimizer.learning_rate = RATE * (done / WARM_UP if done < WARM_UP else falls)
                 batch = self._batch(rows[chosen], sides[chosen], starts)
