@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,12 @@ if TYPE_CHECKING:  # torch is imported where images are tuned alone
 
 Weighted = tuple[Views, np.ndarray, np.ndarray | None]
 """Rows, their labels, and their weights if they have any."""
+
+Judge = Callable[[Any], Any]
+"""Builds an unfitted model from the backbone that it reads."""
+
+SURE = 500
+"""Training images from which a quick model of the held-out rows says how far to tune."""
 
 
 def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
@@ -78,7 +85,9 @@ def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
             if finetuning.wanted(backbone, seen.n_images, device):
                 made = finetuning.tuned(backbone, seen, unseen, device)
                 if _helps(made, found[key], seen, unseen):
-                    found[key] = _as_far_as_it_helps(model, made, found[key], train, held)
+                    few = seen.n_images < SURE
+                    judge = _judge(model, places, train, few)
+                    found[key] = _as_far_as_it_helps(judge, made, found[key], train, held, few)
         model.set_params(**{path: found[key]})
 
 
@@ -129,36 +138,49 @@ def _helps(made: Any, frozen: Any, train: TuningTarget, held: TuningTarget) -> b
     return helps
 
 
-def _as_far_as_it_helps(model: Any, made: Any, frozen: Any, train: Weighted, held: Weighted) -> Any:
-    """Return the backbone by which a quick model of all views predicts the held-out rows best: the tuned one,
-    the frozen one, or the one half way between their weights.
+def _judge(model: Any, places: Sequence[str], train: Weighted, few: bool) -> Judge:
+    """Return what builds a model of all views that says how far to tune, from a backbone.
 
-    The quick model is linear where the model is, or starts from, a linear one, else of few trees. It is
-    fitted once for each tuning, table and kind; the answer is stored with the weights.
+    It is linear where the model is, or starts from, a linear one, else of few trees: both are quick. Of few
+    images it is the model itself, which may trust tuned embeddings more than they do.
     """
-    from usboost.learners.networks.finetuning import half_way
     from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
     from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 
     names, is_number = train[0].names, np.asarray(train[1]).dtype.kind == "f"
+    if few:
+        own = dict.fromkeys({"callbacks", "checkpoint"} & model.get_params(deep=False).keys())
+        return lambda backbone: clone(model).set_params(**own, **dict.fromkeys(places, backbone))
     if isinstance(model, LinearBaseline | RidgeBaseline) or getattr(model, "start", None) is not None:
-        judge: Any = (RidgeBaseline if is_number else LinearBaseline)(names)
-    else:
-        few: dict[str, Any] = {
-            "n_trees": 300,
-            "learning_rate": 0.1,
-            "num_leaves": 8,
-            "patience": 20,
-            "components": 64,
-        }
-        judge = (LightGBMBaselineRegressor if is_number else LightGBMBaseline)(names, **few)
+        linear: Any = RidgeBaseline if is_number else LinearBaseline
+        return lambda backbone: linear(names, backbone=backbone)
+    few_trees = {"n_trees": 300, "learning_rate": 0.1, "num_leaves": 8, "patience": 20, "components": 64}
+    trees: Any = LightGBMBaselineRegressor if is_number else LightGBMBaseline
+    return lambda backbone: trees(names, **few_trees, backbone=backbone)
+
+
+def _as_far_as_it_helps(
+    judge: Judge, made: Any, frozen: Any, train: Weighted, held: Weighted, few: bool
+) -> Any:
+    """Return the backbone by which a judge predicts the held-out rows best: the tuned one, the frozen one, or
+    the one half way between their weights.
+
+    By few images another than the frozen one has to be better by more than the standard error. The judge is
+    fitted once for each tuning, table and kind; the answer is stored with the weights.
+    """
+    from usboost.learners.networks.finetuning import half_way
+
     path = Path(made.pretrained)
-    key = f"{path.stem}-{key_of(identity_of(judge, (train, held)))[:32]}"
+    key = f"{path.stem}-{key_of(identity_of(judge(frozen), (train, held)))[:32]}"
     store, found = Store(path.parent), [made, half_way(made, frozen), frozen]
     best = store.get_json(key, lambda document: range(len(found)).index(document["best"]))
     if best is None:
-        risks = [mean(_judged(clone(judge).set_params(backbone=b), train, held), held[2]) for b in found]
+        losses = [_judged(judge(each), train, held) for each in found]
+        risks = [mean(each, held[2]) for each in losses]
         best = int(np.argmin(risks))
+        gains = losses[-1] - losses[best]
+        if few and mean(gains, held[2]) <= error_of_mean(gains, held[2]):
+            best = len(found) - 1
         store.put_json(key, {"best": best, "risks": risks})
     return found[best]
 

@@ -12,6 +12,7 @@ from usboost import Backbone, Images, Views
 from usboost.learners.networks import embeddings, finetuning
 from usboost.learners.networks.finetuning import TuningTarget
 from usboost.models import tuned_images
+from usboost.models.baselines.linear import LinearBaseline
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)
@@ -117,9 +118,13 @@ class _ByRow(_Outputs):
         return np.asarray(view.decode(rows))[:, 0, :1, 0].astype(np.float32)
 
 
+@pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("heavy", [False, True])
-def test_the_best_is_chosen_by_weights(heavy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = {"made": [0.0, 2.0], "half": [9.0, 9.0], "frozen": [1.5, 0.0]}
+def test_the_best_is_chosen_by_weights(
+    heavy: bool, few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By few images it has to be better by more than the standard error: .05 ± .32 with these weights."""
+    losses = {"made": [1.2, 2.2], "half": [9.0, 9.0], "frozen": [1.5, 0.0]}
     parts = [
         backbone(tmp_path).set_params(pretrained=str(tmp_path / f"{name}.safetensors")) for name in losses
     ]
@@ -127,8 +132,10 @@ def test_the_best_is_chosen_by_weights(heavy: bool, tmp_path: Path, monkeypatch:
     of = {str(part.pretrained): np.array(loss) for part, loss in zip(parts, losses.values(), strict=True)}
     monkeypatch.setattr(tuned_images, "_judged", lambda judge, train, held: of[judge.backbone.pretrained])
     views = Views(U=Images(PIXELS[:4]))
+    train = (views, Y[:4], None)
+    judge = tuned_images._judge(LinearBaseline(("U",)), ["backbone"], train, few)
     for k, others in enumerate((slice(0, 2), slice(2, 4))):
         held = (views[np.arange(4)[others]], Y[others], np.array([9.0, 1.0]) if heavy else None)
-        best = tuned_images._as_far_as_it_helps(object(), parts[0], parts[2], (views, Y[:4], None), held)
-        assert best is parts[0 if heavy else 2]
+        best = tuned_images._as_far_as_it_helps(judge, parts[0], parts[2], train, held, few)
+        assert best is parts[0 if heavy and not few else 2]
         assert len(list(tmp_path.rglob("made-*"))) == k + 1  # a decision for each of the held-out rows

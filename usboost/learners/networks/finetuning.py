@@ -38,7 +38,7 @@ from usboost.learners.networks.train import Adam
 BLOCKS = 2
 """Of a backbone that are trained with `Backbone.finetune` "last"."""
 
-FEWEST, MOST = 500, 10_000
+FEWEST, MOST = 300, 10_000
 """Training images from which, and up to which, "auto" tunes: fewer say too little of the target, more take a
 processor longer than some minutes. A GPU takes any number."""
 
