@@ -155,8 +155,8 @@ def test_an_index_that_was_written_is_no_feature(tmp_path: Path) -> None:
         for name in (f"{k}.csv", f"{k}.parquet", *([f"{k}n.csv"] if k != 1 else [])):
             read = read_columns(tmp_path / name, TableSpec("y"))
             assert list(read.features) == ["a"] and "index" in next(iter(read.left_out.values()))
-    named = frame.assign(index=RNG.integers(100, 150, N))  # of shares, say
-    assert list(read_columns(FrameRows(named), TableSpec("y")).features) == ["a", "index"]
+    named = frame.assign(index=RNG.integers(100, 150, N), id=RNG.integers(0, 9, N))  # of shares, of a shop
+    assert list(read_columns(FrameRows(named), TableSpec("y")).features) == ["a", "index", "id"]
 
 
 def test_whole_numbers_of_more_than_64_bits_stay_apart_in_json_lines(tmp_path: Path) -> None:
