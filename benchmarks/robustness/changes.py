@@ -268,7 +268,7 @@ def by_frames(rng: np.random.Generator, rows: Rows, folder: Path) -> Tried:
     try:
         for name in chosen:
             made = FRAMES[name](made, rng)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, LookupError, TypeError, ValueError):
         return "", Answer(None), Answer(None), "changes that do not go together"
     right, _ = in_python(lambda: model.fit(train, y).predict_frame(new))
     found, said = in_python(lambda: model.predict_frame(made))

@@ -228,6 +228,18 @@ def test_a_chosen_model_leaves_the_results_of_the_others_alone(bare, monkeypatch
     finally:
         mlflow.set_tracking_uri(before)
     assert all(results.is_finished(cell) for cell in cells)
+    assert json.loads((bare / "data/metrics/ci_a.json").read_text()) == {"2wl": 0.5, "lgbm": 0.5}
+
+
+def test_other_weights_are_another_cell(bare):
+    card = bare / "data/prepared/mi/card.json"
+    images = {"view": "U", "size": [8, 8], "channels": 3, "splits": {}}
+    card.write_text(json.dumps({**json.loads(card.read_text()), "images": images}))
+    chosen, found = loaded(lambda p: p["images"].update(pretrained="weights.safetensors")), set()
+    for content in ("one", "other", "one"):
+        (bare / "weights.safetensors").write_text(content)
+        found.add(grid("mi", ["2wl"], 1, chosen)[0].fingerprint)
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tasks import tracking
 from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
 from tasks.serving import logged_model
+from tests.conftest import refuses
 from usboost.datasets import store
 from usboost.fit.build import fit
 from usboost.table import prepared
@@ -65,3 +66,8 @@ def test_requests_are_compared_with_the_rows_that_the_champion_was_fitted_to(ref
         pd.DataFrame({"a": A[rows]}).to_csv(f"{name}.csv", index=False)
         columns = logged_model.compare_requests("user_table", Path(f"{name}.csv"), 0.2, 0.1)[2]
         assert (columns["drift"] != "").any() == ((name == "all") != refit)
+    card = prepared_folder("user_table") / "card.json"
+    text = card.read_text()
+    card.write_text(text.replace('"seed": 0', '"seed": 1'))
+    refuses("other data", logged_model.compare_requests, "user_table", Path("train.csv"), 0.2, 0.1)
+    card.write_text(text)
