@@ -162,15 +162,29 @@ FRAMES: dict[str, Callable[[pd.DataFrame, np.random.Generator], Any]] = {
 @contextmanager
 def dtype(kind: torch.dtype) -> Iterator[None]:
     torch.set_default_dtype(kind)
-    yield
-    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        assert torch.get_default_dtype() == kind, "not given back"
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def device(name: str) -> Iterator[None]:
+    torch.set_default_device(name)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
 
 
 SETTINGS: dict[str, Callable[[], Any]] = {
     "float64": partial(dtype, torch.float64),
+    "float16": partial(dtype, torch.float16),
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
-    "meta": partial(torch.device, "meta"),
+    "meta": partial(device, "meta"),
+    "device block": partial(torch.device, "meta"),
     "autocast": partial(torch.autocast, "cpu", dtype=torch.bfloat16),
     "seterr": partial(np.errstate, all="raise"),
     "printing": partial(np.printoptions, legacy="1.13", precision=2),
