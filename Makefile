@@ -96,8 +96,9 @@ results: $(READY) ## the papers' models on real data, several seeds each (hours)
 	python -m benchmarks.study.results write results
 
 .PHONY: fuzz
-fuzz: $(READY) ## 200,000 mutated files through every reader
+fuzz: $(READY) ## 200,000 mutated files through every reader; 2,000 tables that change between fit and predict
 	python -m benchmarks.robustness.fuzz --inputs 200000
+	python -m benchmarks.robustness.changes --tables 2000
 
 .PHONY: kill
 kill: $(READY) ## SIGKILL training processes 250 times and compare what they end with

@@ -282,30 +282,34 @@ def one(seed: int, folder: Path) -> tuple[str, list[str]]:
     return "refused at predict" if first.values is None else "answered", faults
 
 
-def main(
-    tables: Annotated[int, typer.Option(help="random tables")] = 2000,
-    seed: Annotated[int, typer.Option(help="of the first; each has the next")] = 0,
-) -> None:
-    """Try random tables; print what is wrong, and how the fits ended."""
-    os.environ["USBOOST_CACHE"] = "off"
-    warnings.simplefilter("ignore")
-    counts: Counter[str] = Counter()
-    began, wrong = time.monotonic(), 0
-    for k in range(seed, seed + tables):
-        with tempfile.TemporaryDirectory() as place:
-            try:
-                ended, faults = one(k, Path(place))
-            except Broken as error:
-                ended, faults = "a traceback", [f"seed {k}: {error}"]
-        counts[ended] += 1
-        wrong += len(faults)
-        for fault in faults:
-            typer.echo(fault)
-    for ended, count in counts.most_common():
-        typer.echo(f"{count:6,} {ended}")
-    typer.echo(f"{tables} tables in {time.monotonic() - began:.0f} s; {wrong} faults")
-    raise typer.Exit(int(wrong > 0))
+def trials(one: Callable[[int, Path], tuple[str, list[str]]]) -> Callable[..., None]:
+    """Return a command that tries random tables, and prints what is wrong, and how they ended."""
+
+    def main(
+        tables: Annotated[int, typer.Option(help="random tables")] = 2000,
+        seed: Annotated[int, typer.Option(help="of the first; each has the next")] = 0,
+    ) -> None:
+        os.environ["USBOOST_CACHE"] = "off"
+        warnings.simplefilter("ignore")
+        counts: Counter[str] = Counter()
+        began, wrong = time.monotonic(), 0
+        for k in range(seed, seed + tables):
+            with tempfile.TemporaryDirectory() as place:
+                try:
+                    ended, faults = one(k, Path(place))
+                except Broken as error:
+                    ended, faults = "a traceback", [f"seed {k}: {error}"]
+            counts[ended] += 1
+            wrong += len(faults)
+            for fault in faults:
+                print(fault, flush=True)
+        for ended, count in counts.most_common():
+            print(f"{count:6,} {ended}")
+        print(f"{tables} tables in {time.monotonic() - began:.0f} s; {wrong} faults")
+        raise typer.Exit(int(wrong > 0))
+
+    return main
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    typer.run(trials(one))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import refuses
 from usboost import MultimodalClassifier
-from usboost.check import Finding, check_table
+from usboost.check import Finding, check_table, groups
 from usboost.check.beside import beside_fit, warn_of_prepared
 from usboost.check.groups import beyond_chance, shared, stems
 from usboost.check.scores import flattery, skill, wrong_labels
@@ -215,3 +215,7 @@ def test_quick_scores() -> None:
     sure[:10] = sure[:10, ::-1]
     assert sorted(wrong_labels(sure, y).tolist()) == list(range(10))
     assert len(wrong_labels(np.full((400, 2), 0.5), y)) == 0
+
+
+def test_rows_without_a_value_are_no_group() -> None:
+    assert groups.codes_of(pd.Series(["a", None, "a", None])).tolist() == [0, 1, 0, 2]

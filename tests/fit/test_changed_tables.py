@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import refuses
 from usboost import MultimodalClassifier, UsboostWarning
+from usboost.fit.bundle import raw_rows
 from usboost.fit.parameters import frame_of
 from usboost.table.rows import RowReader
 from usboost.table.source import FrameRows, TableFile
@@ -91,6 +92,9 @@ def test_times_are_read_in_the_zone_of_the_fit_or_said(first: str) -> None:
     frame = pd.DataFrame({"t": FORMS[first], "z": NOISE})
     model = MultimodalClassifier("lgbm", refit=False, rounds=5).fit(frame, (hours >= 9) & (hours < 17))
     right = model.predict_proba(frame)
+    prepared = pd.DataFrame({"t": AWARE.dt.tz_convert("UTC").dt.tz_localize(None), "z": NOISE})  # is in UTC
+    again, said = told(lambda: model.predict_proba(raw_rows(model.bundle_.card, prepared)))
+    assert first != "zone" or (np.array_equal(again, right) and not said)
     for name, times in FORMS.items():
         found, said = told(lambda times=times: model.predict_proba(frame.assign(t=times)))
         differs = (name in HAVE_NONE) != (first in HAVE_NONE)
@@ -112,6 +116,9 @@ def test_clocks_that_are_some_hours_off_are_said() -> None:
             lambda h=hours: model.predict(pd.DataFrame({"t": LOCAL + pd.Timedelta(hours=h), "z": NOISE}))
         )
         assert len(said) == n and all("some 5 hours" in each for each in said)
+    for days, n in ((LOCAL.dt.normalize(), 1), (LOCAL.dt.strftime("%Y-%m-%d"), 1), (LOCAL, 0)):
+        _, said = told(lambda d=days: model.predict(pd.DataFrame({"t": d, "z": NOISE})))
+        assert len(said) == n and all("no row has a time of the day" in each for each in said)
 
 
 def write(path: Path, separator: str, mark: str, thousands: str, low: float) -> Path:
@@ -155,8 +162,8 @@ def test_an_index_that_was_written_is_no_feature(tmp_path: Path) -> None:
         for name in (f"{k}.csv", f"{k}.parquet", *([f"{k}n.csv"] if k != 1 else [])):
             read = read_columns(tmp_path / name, TableSpec("y"))
             assert list(read.features) == ["a"] and "index" in next(iter(read.left_out.values()))
-    named = frame.assign(index=RNG.integers(100, 150, N))  # of shares, say
-    assert list(read_columns(FrameRows(named), TableSpec("y")).features) == ["a", "index"]
+    named = frame.assign(index=RNG.integers(100, 150, N), id=RNG.integers(0, 9, N))  # of shares, of a shop
+    assert list(read_columns(FrameRows(named), TableSpec("y")).features) == ["a", "index", "id"]
 
 
 def test_whole_numbers_of_more_than_64_bits_stay_apart_in_json_lines(tmp_path: Path) -> None:

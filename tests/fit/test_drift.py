@@ -229,6 +229,8 @@ def test_gaps_as_there_were_in_training_and_a_few_are_not_said(model: Path) -> N
     assert said(model, X.assign(sum=X["sum"].where(X.index > 3))) == []
     assert said(model, X.head(2).assign(sum=None)) == []
     assert said(model, X.assign(often=X.often.where(X.index % 3 > 0))) == []
+    (sentence,) = said(model, X.assign(sum=X["sum"].astype(object).where(X.index % 2 > 0, "heavy")))
+    assert "60 of 120 values are no numbers and count as missing" in sentence
 
 
 def test_images_that_are_lost_are_said_and_none_at_all_is_refused() -> None:

@@ -166,6 +166,7 @@ def test_a_column_of_which_nothing_can_be_read_is_another(table, model, tmp_path
     for column, values, message in (
         ("a", "tall", r"column 'a' held numbers .* \(none of its 60 values is a number\)"),
         ("a", pd.Timestamp("2020-01-01"), "column 'a' held numbers"),
+        ("a", ["", "tall"] * 30, r"column 'a' held numbers .* \(none of its 30 values is a number\)"),
         ("a", np.inf, r"row 1: column 'a' holds infinity .* \(none of its 60 values is a number\)"),
         ("day", "soon", r"column 'day' held dates .* \(none of its 60 values is a date\)"),
         (

@@ -53,6 +53,7 @@ def test_a_number_beside_its_mean(priced):
     rmse = float(np.sqrt(np.mean((true - found["prediction"]) ** 2)))
     shown = [rmse, mean_absolute_error(true, found["prediction"]), r2_score(true, found["prediction"])]
     (mean,) = json.loads((priced / "m" / "card.json").read_text())["prior"]
+    assert mean == pytest.approx(pd.read_csv(priced / "t.csv")["price"].mean())  # it was fitted to all rows
     for value, simple in zip(shown, score_regression(true, np.full(240, mean)).values(), strict=True):
         assert number(value) in page.text
         assert f"mean {number(simple)}".replace("-", "−") in page.text.replace("-", "−")

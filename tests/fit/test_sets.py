@@ -111,6 +111,9 @@ def test_labels_are_as_the_table_has_them(tmp_path):
     texts = model.bundle_.set_texts(np.array([[0.999, 0.001], [0.5, 0.5]]))
     order = [int(each) for each in model.bundle_.card.classes]
     assert json.loads(texts[0]) == [order[0]] and json.loads(texts[1]) == order
+    sure = model.bundle_.card.model_copy(update={"threshold": 0.9, "least": 0.5})
+    answered = bundle.Bundle(model.bundle_.model, sure).sets(np.array([[0.2, 0.8], [0.05, 0.95]]))
+    assert answered.tolist() == [[True, True], [False, True]]  # the answer, and what is probable
 
 
 def test_who_has_no_sets(saved, tmp_path):

@@ -148,6 +148,10 @@ def test_a_date_known_to_the_month_or_year_is_its_first_day(tmp_path: Path) -> N
         found.iloc[0, 1:].to_numpy(float)[model._order], answers(model, ["1992"])[0]
     )
     refuses("column 'v' held dates when the model was fitted", answers, model, [17])
+    short = read_columns(
+        FrameRows(pd.DataFrame({"v": ["31.12.68", "31.12.69"] * N, "y": [*Y, *Y]})), TableSpec("y")
+    )
+    assert short.features["v"].dt.year.head(2).tolist() == [2068, 1969]
 
 
 @pytest.mark.parametrize(

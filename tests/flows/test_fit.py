@@ -5,12 +5,13 @@ import re
 import shutil
 import sys
 
+import mlflow
 import pandas as pd
 import pytest
 import yaml
 
 from tasks import settings
-from tasks.fits import models
+from tasks.fits import models, results
 from tasks.fits.cell import devices, grid
 from tasks.machine import thread_share
 from tests.conftest import refuses
@@ -203,6 +204,42 @@ def test_other_data_is_another_cell(bare):
     (after,) = grid(*words, loaded())
     assert before != after
     assert before.name == "ci_a/2wl/seed-0"
+
+
+def test_a_chosen_model_leaves_the_results_of_the_others_alone(bare, monkeypatch):
+    shutil.copy(ROOT / "params.yaml", bare)
+    settings_here = settings.load()
+    cells = grid("ci_a", ["2wl", "lgbm"], 1, settings_here)
+    for cell in cells:
+        record = {"seed": 0, "model": cell.model, "fingerprint": cell.fingerprint, "fit_seconds": 1.0}
+        scores = {split: {"log_loss": 0.5} for split in ("val", "test")}
+        (made := bare / "made" / cell.model).mkdir(parents=True)
+        (made / "record.json").write_text(
+            json.dumps({**record, "scores": scores, "best_round": 1, "rounds": 1})
+        )
+        results.write(cell, made)
+    monkeypatch.setenv("USBOOST_HOME", str(bare / "home"))
+    from flows.fit import fit as flow  # which sets what Prefect reads
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{bare}/mlflow.db")
+    try:
+        flow.fn("ci_a", ["2wl"], 1)
+    finally:
+        mlflow.set_tracking_uri(before)
+    assert all(results.is_finished(cell) for cell in cells)
+    assert json.loads((bare / "data/metrics/ci_a.json").read_text()) == {"2wl": 0.5, "lgbm": 0.5}
+
+
+def test_other_weights_are_another_cell(bare):
+    card = bare / "data/prepared/mi/card.json"
+    images = {"view": "U", "size": [8, 8], "channels": 3, "splits": {}}
+    card.write_text(json.dumps({**json.loads(card.read_text()), "images": images}))
+    chosen, found = loaded(lambda p: p["images"].update(pretrained="weights.safetensors")), set()
+    for content in ("one", "other", "one"):
+        (bare / "weights.safetensors").write_text(content)
+        found.add(grid("mi", ["2wl"], 1, chosen)[0].fingerprint)
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(

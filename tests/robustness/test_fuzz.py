@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from benchmarks.robustness import fuzz, mutations, valid_inputs
+from benchmarks.robustness import changes, fuzz, mutations, valid_inputs
 from tasks import settings
 from tasks.fits.features import read_features
 from tests.conftest import refuses
@@ -326,3 +326,9 @@ def test_a_device_a_list_of_views_and_a_category_that_are_none() -> None:
     views = Views(S=Table.from_numeric(np.zeros((4, 1))))
     refuses("names no view", LightGBMBaseline(views=(), validation_fraction=0).fit, views, [0, 1, 0, 1])
     refuses("'c' holds lists or records", TableEncoder.fit, pd.DataFrame({"c": [{"a": 1}, {"b": 2}]}), ["c"])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5, 6])
+def test_tables_that_change_are_answered_alike_or_told(seed: int, tmp_path: Path) -> None:
+    ended, wrong = changes.one(seed, tmp_path)
+    assert wrong == [], ended

@@ -1,13 +1,12 @@
 """Settings of the process that other packages change neither change a fit nor are changed by it."""
 
-import decimal
 import io
 import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import pytest
 import torch
 from PIL import Image, ImageFile
 
+from benchmarks.robustness.changes import SETTINGS, dtype
 from usboost import (
     BoostedNetworkClassifier,
     MultimodalClassifier,
@@ -26,27 +26,6 @@ from usboost import (
     save,
 )
 from usboost.process import own_settings
-
-Setting = Callable[[], AbstractContextManager[object]]
-
-
-@contextmanager
-def dtype(kind: torch.dtype) -> Iterator[None]:
-    torch.set_default_dtype(kind)
-    try:
-        yield
-    finally:
-        assert torch.get_default_dtype() == kind, "not given back"
-        torch.set_default_dtype(torch.float32)
-
-
-@contextmanager
-def device(name: str) -> Iterator[None]:
-    torch.set_default_device(name)
-    try:
-        yield
-    finally:
-        torch.set_default_device(None)
 
 
 @contextmanager
@@ -59,18 +38,6 @@ def truncated_images() -> Iterator[None]:
         ImageFile.LOAD_TRUNCATED_IMAGES = False
 
 
-SETTINGS: dict[str, Setting] = {
-    "float64": lambda: dtype(torch.float64),
-    "float16": lambda: dtype(torch.float16),
-    "no_grad": torch.no_grad,
-    "inference_mode": torch.inference_mode,
-    "meta": lambda: device("meta"),
-    "device block": lambda: torch.device("meta"),
-    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "seterr": lambda: np.errstate(all="raise"),
-    "printing": lambda: np.printoptions(legacy="1.13", precision=2),
-    "decimals": lambda: decimal.localcontext(decimal.Context(prec=2, traps=[decimal.Inexact])),
-}
 RNG = np.random.default_rng(0)
 X = pd.DataFrame({"a": RNG.normal(size=120), "b": RNG.normal(size=120) * 1e-30})
 X["c"] = pd.Categorical(RNG.choice([0.12345678901234, 0.12345678901235], 120))

@@ -1,5 +1,6 @@
 """Values in forms that people have them in: other digits, number types, images in memory and behind links."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from PIL import Image
 
 from tasks.serving.logged_model import register
 from tests.conftest import encoded, refuses
+from tests.tables import bright
+from usboost import MultimodalClassifier, SplitColumns, Table, TwoWeakLearnerClassifier
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
@@ -77,15 +80,22 @@ def test_images_in_memory_are_what_their_files_are(form: str) -> None:
     assert found.without == expected.without == {"i": 1}
 
 
-def test_other_arrays_and_a_table_of_images_alone_are_refused() -> None:
+def test_other_arrays_are_refused() -> None:
     for array in (PIXELS[0] / 255, PIXELS[0].transpose(2, 0, 1)):
         frame = pd.DataFrame({"z": range(20), "i": pd.Series([array] * 20, dtype=object)})
         refuses(r"column 'i' holds an array of .* give uint8", read, frame, image=("i",))
     frame = pd.DataFrame({"z": range(20), "i": pd.Series([PIXELS[0], "a.png"] * 10, dtype=object)})
     refuses("column 'i' holds images beside a str", read, frame, image=("i",))
-    alone = pd.DataFrame({"i": pd.Series([*PIXELS], dtype=object)})
-    refuses("no column to learn from .* one more column", read, alone, image=("i",))
-    assert read(alone.assign(zero=0), image=("i",)).features["zero"].eq(0).all()
+
+
+def test_images_alone_are_learnt_from(tmp_path: Path) -> None:
+    views, y = bright(20, side=32, channels=3)
+    pixels = np.moveaxis(views["U"].decode(), 1, -1)
+    alone = pd.DataFrame({"i": pd.Series([*pixels], dtype=object)})
+    images: dict[str, Any] = {"image": "i", "size": 32, "finetune": "none"}
+    model = MultimodalClassifier("logistic", refit=False, **images).fit(alone, y)
+    model.save(tmp_path / "m")
+    assert MultimodalClassifier.load(tmp_path / "m").score(alone, y) == 1
 
 
 def test_images_behind_links(tmp_path: Path) -> None:
@@ -106,3 +116,27 @@ def test_images_behind_links(tmp_path: Path) -> None:
 
 def test_an_overlong_name_is_no_name_for_a_model(tmp_path: Path) -> None:
     refuses("has 300 characters; give at most 200", register, tmp_path, "a" * 300)
+
+
+def test_neighbouring_whole_numbers_that_a_float_would_make_one_are_codes(tmp_path: Path) -> None:
+    keys = 2**60 + np.arange(20) % 4
+    for table in (pd.DataFrame({"k": keys}), pd.DataFrame({"k": keys.astype(object)})):
+        found = read(table)
+        assert found.kinds == {"k": "category"} and found.features["k"].nunique() == 4
+        assert "column 'k' holds codes such as 1152921504606846976" in found.notes[0]
+    assert read(pd.DataFrame({"k": keys - 2**60 + 2**52})).kinds == {"k": "number"}
+
+
+@pytest.mark.parametrize("form", ["table", "matrix"])
+def test_numbers_that_float32_makes_one_are_said(form: str) -> None:
+    values = np.column_stack([RNG.normal(size=20), 1e8 + RNG.normal(size=20)])
+    for given, said in ((values, 1), (values - [0, 1e8], 0), (values[:, :1] * 1e8, 0), (values[:1], 0)):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            if form == "table":
+                Table.from_numeric(given)
+            elif len(given) > 1:
+                SplitColumns(TwoWeakLearnerClassifier(n_rounds=1)).fit(given, Y)
+        assert [str(each.message)[:11] for each in found if "float32" in str(each.message)] == [
+            "column 'x1'"
+        ] * said

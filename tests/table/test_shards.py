@@ -135,12 +135,16 @@ def test_a_number_to_predict_lacks_in_some_rows(tmp_path: Path) -> None:
 def test_a_sample_decides_and_has_every_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (here_module, threads):
         monkeypatch.setattr(module, "SAMPLE_ROWS", 60)
-    table = frame().assign(y=lambda each: np.where(each.index.isin([31, 222]), "rare", each["y"]))
+    table, rare = frame(), [f"rare {k}" for k in range(6)]
+    for k, label in enumerate(rare):
+        table.loc[[40 * k + 31, 40 * k + 33], ["y", "weight"]] = label, 1.0
     path = written(tmp_path / "rows", table)
     whole, found = read_table(path, SPEC), shards(lambda: read_shard(path, SPEC))
     sample = found[0].sample
     assert sample is not None and 50 < sample.file.n_rows < 110
-    assert set(found[0].classes) == set(whole.classes) == {"no", "yes", "seldom", "rare"}
+    assert sample.file.raw["id"].to_pylist() == sample.file.positions.tolist()
+    assert np.bincount(sample.labels).min() >= 2  # else it could not be learnt and checked
+    assert set(found[0].classes) == set(whole.classes) == {"no", "yes", "seldom", *rare}
     assert f"a sample of {sample.file.n_rows} of 300 rows" in found[0].notes[-1]
     pd.testing.assert_frame_equal(together_of(found), together_of([whole]), rtol=1e-12)
     # a row that the sample lacks is named by its place in the table

@@ -18,6 +18,7 @@ from tasks.fits.cell import Cell
 from tasks.fits.results import ARTIFACT
 from tasks.fits.run_cells import missing
 from tasks.pages import mlflow_pages
+from tests.conftest import refuses
 from usboost.datasets import store
 
 CELL = Cell("ci_a", "2wl", 0, "fingerprint", *[None] * 5)
@@ -72,6 +73,16 @@ def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
     assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
     logged("fingerprint")
     assert missing([CELL]) == []
+
+
+def test_a_run_whose_files_cannot_be_reached_counts_when_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    client = MlflowClient()
+    client.create_experiment("usboost-demo", "http://127.0.0.1:9/api/2.0/mlflow-artifacts/artifacts/away")
+    found = logged("fingerprint", files=False)
+    refuses("MLflow", missing, [CELL])
+    assert "superseded" not in client.get_run(found.info.run_id).data.tags
+    assert client.get_run(found.info.run_id).info.status == "FINISHED"
 
 
 def test_fits_that_begin_at_once_list_the_same_datasets() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 import usboost
 from tasks.serving.logged_model import signature
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 from usboost import MultimodalClassifier, UsboostError
 
 RNG = np.random.default_rng(0)
@@ -149,6 +149,40 @@ def test_bad_requests_are_told(frame: pd.DataFrame, post: Any, change: dict[str,
     assert body["message"].startswith(sentence) and "\n" not in body["message"]
     assert "Traceback" not in answer.text and ".py" not in answer.text and "stack_trace" not in body
     assert post({"dataframe_records": [record(frame)]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("column", "change", "same"),
+    [
+        ("size", "{:e}".format, True),
+        ("rooms", float, True),
+        ("garden", lambda v: "yes" if v else "no", True),
+        ("day", "{}T00:00:00.000".format, True),
+        ("town", " {} ".format, True),
+        ("photo", "{}\n".format, True),
+        ("size", lambda v: None, False),
+        ("size", lambda v: True, False),
+        ("rooms", lambda v: 2**70, False),
+        ("garden", lambda v: [], False),
+        ("day", lambda v: "0001-01-01", False),
+        ("town", lambda v: 5, False),
+        ("code", lambda v: "03", False),
+        ("photo", "data:image/png;base64,{}".format, False),
+    ],
+)
+def test_odd_values_are_read_as_predict_does_or_refused_by_name(
+    frame: pd.DataFrame, logged: tuple[Any, Any], post: Any, column: str, change: Any, same: bool
+) -> None:
+    row = record(frame)
+    row[column] = change(row[column])
+    answer = post({"dataframe_records": [{"more": 1, **row}]})
+    if answer.status_code == 400 and not same:
+        assert repr(column) in answer.json()["message"]
+        refuses(f"'{column}'", logged[0].predict_frame, pd.DataFrame([row]))
+        return
+    given = frame.iloc[[1]] if same else pd.DataFrame([row])
+    expected = logged[0].predict_frame(given)["p_True"].iloc[0]
+    assert answer.json()["predictions"][0]["p_True"] == pytest.approx(expected, abs=1e-9)
 
 
 def test_rows_without_a_row(post: Any, frame: pd.DataFrame) -> None:

@@ -13,8 +13,11 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, warn
 from usboost.files.arrays import mapped, nameless, rows_of, side_by_side
+
+_STEPS = 64
+"""Fewer values of float32 than these, between the ends of a column, are too few."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,11 @@ class Table:
 
     @classmethod
     def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
-        """Make a table without categories, from an array of shape (n, p)."""
+        """Make a table without categories, from an array of shape (n, p), kept as float32: with 7 digits.
+
+        Warns of a column whose numbers differ by little beside their size, so that many become one.
+        """
+        warn_of_lost(values, names)
         values = np.ascontiguousarray(values, dtype=np.float32)
         if values.ndim != 2:
             raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {values.ndim}")
@@ -168,6 +175,21 @@ class Table:
     def matrix(self) -> np.ndarray:
         """Put all columns side by side as trees read them: float32 (n, p + q), column-major."""
         return side_by_side((self.numeric, self.codes), np.float32, "F")
+
+
+def warn_of_lost(X: Any, names: Sequence[str] = ()) -> None:
+    """Warn of a column of an array (n, p) of which float32 makes a few numbers at most."""
+    values = np.asarray(X)
+    if values.ndim != 2 or not len(values) or values.dtype.kind not in "iuf" or values.dtype.itemsize <= 4:
+        return
+    with np.errstate(all="ignore"):
+        spread, size = np.ptp(values, axis=0), np.abs(values.astype(np.float64)).max(axis=0)
+        few = np.flatnonzero((spread > 0) & (spread < _STEPS * np.finfo(np.float32).eps * size))
+    for j in few[:1]:
+        warn(
+            f"column {names[j] if len(names) else f'x{j}'!r} holds numbers about {size[j]:.4g} that differ by "
+            f"{spread[j]:.4g} at most, which float32 hardly tells apart; subtract what they have in common"
+        )
 
 
 VIEW = "x"

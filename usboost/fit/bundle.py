@@ -29,7 +29,7 @@ from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.fit.card import Card, plain_parameters
 from usboost.process import OwnSettings
-from usboost.table.columns.encoding import Encoding, added
+from usboost.table.columns.encoding import NOTHING, Encoding, added
 from usboost.table.columns.texts import FILE as TEXTS
 from usboost.table.columns.texts import TextParts, read_texts, texts_to_bytes
 from usboost.table.notes import Tally, check_paths, notes_of_rows
@@ -278,7 +278,8 @@ def load(folder: Path) -> Bundle:
     if sorted(card.imputation) != sorted(numbers):
         raise UsboostError(f"{path}: the imputation is not one of the numeric columns; fit the model again")
     categories = card.columns.keys() - of_kind.keys()
-    if sorted(encoding.names) != sorted([*categories, *numbers, *added(encoding.imputation)]):
+    known = [*categories, *numbers, *added(encoding.imputation)] or [NOTHING]
+    if sorted(encoding.names) != sorted(known):
         raise UsboostError(f"{path}: the encoder is not one of the columns; fit the model again")
     images = [] if card.images is None else card.images.form.names
     if both := [name for name in images if name in card.encoders]:

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from usboost.data.table import Table
+from usboost.data.table import Table, warn_of_lost
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -53,6 +53,7 @@ class _SplitColumns(OwnSettings, BaseEstimator):
         if not isinstance(model, self._kind):
             name, given, example = type(self).__name__, type(model).__name__, self._default.__name__
             raise UsboostError(f"{name} wraps a usboost {self._role} such as {example}, not a {given}")
+        warn_of_lost(X, getattr(X, "columns", ()))
         X, y = validate_data(self, X, y, dtype=np.float32, order="C", y_numeric=not of_classes)
         if of_classes:
             check_classification_targets(y)

@@ -17,7 +17,7 @@ from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding
 from usboost.table.columns.formats import NumberFormat, format_here
 from usboost.table.images import ImageColumns, ImageSet
-from usboost.table.notes import Gaps, Tally
+from usboost.table.notes import SEVERAL, Gaps, Tally
 from usboost.table.source import Source, require
 
 BATCH = 4096
@@ -135,6 +135,10 @@ class RowReader:
                     unread = 0 if misfits is None else misfits.count - unread
                     tally.gaps[name].rows += n
                     tally.gaps[name].count += int(columns[name].isna().sum()) - unread
+                if kind == "date" and not first and "hour" in self.encoding.dates[name].parts:
+                    days = columns[name].dropna()
+                    if len(days) >= SEVERAL and (days == days.dt.normalize()).all() and misfits is not None:
+                        misfits.otherwise = "no row has a time of the day, unlike those of the fit"
                 if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
                     hours = self.encoding.dates[name].shift(columns[name])
                     if hours and misfits is not None:

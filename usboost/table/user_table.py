@@ -293,13 +293,9 @@ def check_learnable(table: UserTable) -> None:
 
     Raises UsboostError, saying what there is.
     """
-    if not table.features.shape[1]:
-        named = table.spec.named
-        others = ", ".join([*named[:1], *table.spec.drop, *table.left_out, *named[1:]])
-        more = ""
-        if table.spec.image:
-            more = "; a table of images needs one more column, of numbers or categories, 0 in all rows say"
-        raise UsboostError(f"{table.file} has no column to learn from beside {others}{more}")
+    if not table.features.shape[1] and not table.spec.image:
+        others = ", ".join([*table.spec.named[:1], *table.spec.drop, *table.left_out, *table.spec.named[1:]])
+        raise UsboostError(f"{table.file} has no column to learn from beside {others}")
     labels, that = table.labels, ""
     if table.weights is not None:
         labels, that = labels[table.weights > 0], " of weight above 0"

@@ -101,6 +101,26 @@ def test_frozen_networks_give_what_the_plain_network_gives_however_images_are_cu
     assert np.abs(together - apart).max() < 1e-4 * scale
 
 
+class NormFirst(torch.nn.Module):
+    """Parts that run in another order than they stand in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = torch.nn.ModuleList([torch.nn.Conv2d(1, 1, 3), torch.nn.BatchNorm2d(1)])
+        self.backbone[1].running_mean += 100
+
+    def forward(self, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+        convolution, norm = self.backbone
+        return convolution(norm(inputs[0].float())).mean((2, 3))
+
+
+def test_a_network_that_folding_would_change_is_not_folded() -> None:
+    view, network = noise(), NormFirst().eval()
+    with torch.no_grad():
+        expected = network((torch.from_numpy(view.pixels),)).numpy()
+    np.testing.assert_allclose(FrozenNetwork(network, CPU)(view, np.arange(len(view))), expected, rtol=1e-4)
+
+
 def test_each_image_is_embedded_once(tmp_path: Path) -> None:
     view, backbone = noise(), small(tmp_path)
     fresh = small(False).embed(view, CPU)

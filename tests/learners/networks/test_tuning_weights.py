@@ -139,3 +139,16 @@ def test_the_best_is_chosen_by_weights(
         best = tuned_images._as_far_as_it_helps(judge, parts[0], parts[2], train, held, few)
         assert best is parts[0 if heavy and not few else 2]
         assert len(list(tmp_path.rglob("made-*"))) == k + 1  # a decision for each of the held-out rows
+
+
+def test_a_gain_within_its_error_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = {"frozen": [1.0, 1.0, 1.0, 1.0], "chance": [0.0, 2.0, 0.5, 0.4], "gain": [0.9, 0.9, 0.9, 0.8]}
+    parts = {
+        name: backbone(tmp_path).set_params(pretrained=str(tmp_path / f"{name}.safetensors"))
+        for name in losses
+    }
+    of = {str(part.pretrained): np.array(losses[name]) for name, part in parts.items()}
+    monkeypatch.setattr(tuned_images, "_judged", lambda judge, train, held: of[judge.backbone.pretrained])
+    for name, helps in (("chance", False), ("gain", True)):
+        found = tuned_images._helps(parts[name], parts["frozen"], target(slice(4)), target(slice(4, 8)))
+        assert found is helps

@@ -135,6 +135,9 @@ def holds_dates(column: pd.Series) -> bool:
 SUFFIX = "_missing"
 """Ends the name of the column that is 1 where a number was missing."""
 
+NOTHING = "nothing"
+"""The name of a column of 0, the only one beside images alone."""
+
 Imputation = Mapping[str, Mapping[str, Any]]
 """For each numeric column the ``value`` that stands for a missing one (None where none may be missing), and
 whether an ``indicator`` column marks where."""
@@ -220,6 +223,8 @@ class Encoding:
             filled.append(column)
             if rule is not None and rule["indicator"]:
                 filled.append(expanded[name].isna().astype(np.float32).rename(f"{name}{SUFFIX}"))
+        if not filled:
+            return pd.DataFrame({NOTHING: np.zeros(len(features))}, index=features.index)
         return _joined(filled)
 
     def to_onnx(self, graph: Graph, columns: Mapping[str, str]) -> dict[str, TableNodes]:

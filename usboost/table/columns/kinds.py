@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from usboost.errors import UsboostError
 from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable
@@ -90,8 +91,23 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
         return ColumnKind("date", DateFormat(zone=getattr(kind, "tz", None) or ""))
     if is_text(kind):
         return _kind_of_text(column)
+    if pa.types.is_integer(kind) and _run_together(column):
+        texts = column.texts().dropna()
+        note = (
+            f"holds codes such as {texts.iloc[0]}, and is not read as numbers, which some of them would share"
+        )
+        return ColumnKind(_kind_of_strings(texts, len(column.cells)), notes=(note,))
     counts = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and _UNNAMED.fullmatch(column.name))
     return _number_or_counter(column) if counts else ColumnKind("number")
+
+
+def _run_together(column: Column) -> bool:
+    """Return whether some of a column's whole numbers are one in float64."""
+    ends = pc.min_max(column.values).as_py()
+    if max(abs(each or 0) for each in ends.values()) <= 1 << 53:
+        return False
+    distinct = column.values.unique()
+    return bool(len(distinct.cast(pa.float64(), safe=False).unique()) < len(distinct))
 
 
 def _kind_of_text(column: Column) -> ColumnKind:
