@@ -19,7 +19,7 @@ from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
-from usboost.files.onnx_graph import no_form
+from usboost.files.onnx_graph import Value, no_form
 from usboost.learners.tree import Tree
 from usboost.process import OwnSettings
 from usboost.shards.collective import world
@@ -260,7 +260,7 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
                 setattr(self, name, {**parts, key: value})
         return self
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return in the views' graph what is fitted: probabilities (n, M), or standardised numbers (n, 1)."""
         raise no_form(self, "a model")
 

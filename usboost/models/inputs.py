@@ -22,7 +22,8 @@ from usboost.shards.collective import world
 FILE = "projections.safetensors"
 
 ROUNDING = 1e-6
-"""Of the largest variance; a direction with less has what the rounding of float32 leaves, another on each machine."""
+"""Of the largest variance; a direction with less has what the rounding of float32 leaves, another on each
+machine."""
 
 LARGEST = 1 << 26
 """Numbers that a projection in a file may have."""
@@ -82,10 +83,9 @@ class Projection:
 
     def to_onnx(self, table: TableNodes) -> TableNodes:
         """Return the components in the table's graph."""
-        graph, axes = table.graph, self.axes.astype(np.float64)
-        centred = graph.Sub(str(table.numeric), self.mean)
-        found = graph.cast(graph.MatMul(graph.cast(centred, np.float64), axes), np.float32)
-        return TableNodes(graph, found, None, axes.shape[1], (), table.absent)
+        assert table.numeric is not None
+        found = ((table.numeric - self.mean).cast(np.float64) @ self.axes.astype(np.float64)).cast(np.float32)
+        return TableNodes(found, None, self.axes.shape[1], (), table.absent)
 
 
 @dataclass(frozen=True)
