@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
 from usboost.export.images import image_input
 from usboost.files import replacing
-from usboost.files.onnx_graph import OPSETS, Graph
+from usboost.files.onnx_graph import OPSETS, Graph, no_form
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
@@ -42,7 +41,7 @@ def export(bundle: Bundle, folder: Path, source: str = "") -> int:
     source : the digest of the files that the model was read from.
     """
     folder = Path(folder)
-    if folder.exists() and not _is_export(folder):
+    if folder.exists() and not (folder.is_dir() and {each.name for each in folder.iterdir()} == set(FILES)):
         raise UsboostError(f"{folder} exists and is not, or not only, an export; name another folder (`out`)")
     about = describe(bundle, source)
     columns = {name: each["kind"] for name, each in about["columns"].items()}
@@ -55,15 +54,6 @@ def export(bundle: Bundle, folder: Path, source: str = "") -> int:
         for name in ("predict.py", "index.html"):
             shutil.copyfile(Path(__file__).with_name(name), fresh / name)
     return len(data)
-
-
-def _is_export(folder: Path) -> bool:
-    try:
-        card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    alone = {each.name for each in folder.iterdir()} <= set(FILES)
-    return alone and isinstance(card, Mapping) and card.get("kind") == KIND
 
 
 def graph_of(bundle: Bundle) -> Graph:
@@ -88,7 +78,7 @@ def graph_of(bundle: Bundle) -> Graph:
             views[view] = image_input(graph, form, column)
     views |= bundle.encoding.to_onnx(columns)
     if not hasattr(bundle.model, "to_onnx"):
-        raise UsboostError(f"a {type(bundle.model).__name__} has no ONNX form; choose another model")
+        raise no_form(bundle.model, "a model")
     found = bundle.model.to_onnx(views)
     if card.classes:
         if card.temperature != 1.0:

@@ -13,7 +13,7 @@ import PIL
 
 from usboost.data.nodes import ImageNodes
 from usboost.datasets.image_files import PADDING
-from usboost.files.onnx_graph import Graph, Value
+from usboost.files.onnx_graph import Graph, Value, joined
 from usboost.table.images import ImageColumns
 
 BITS = 22
@@ -54,18 +54,12 @@ def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     down, across = map(_axis, [form.size] * 2, sides, start, length, scaled, offset)
     # one row and one column of zeros more, so that there is a pixel to read in any image
     padded = pixels.Pad([0, 0, 0, 0, 0, 1, 1, 0], np.uint8(0))
-
-    def rows_first() -> Value:
-        return _scaled(_scaled(padded, across, 2), down, 1)
-
-    def columns_first() -> Value:
-        return _scaled(_scaled(padded, down, 1), across, 2)
-
-    if TWO_ORDERS:
-        is_tall = (down.fewer > 0.0) & (down.fewer > across.fewer * 2.0)
-        found = graph.either(is_tall, columns_first, rows_first)
-    else:
-        found = rows_first()
+    # one of the two orders is given no rows
+    is_tall = (down.fewer > 0.0) & (down.fewer > across.fewer * 2.0)
+    count = pixels.Shape(start=0, end=1) * is_tall.cast(np.int64) * int(TWO_ORDERS)
+    tall, others = padded.Slice([0], count, [0]), padded.Slice(count, [np.iinfo(np.int64).max], [0])
+    tall, others = _scaled(_scaled(tall, down, 1), across, 2), _scaled(_scaled(others, across, 2), down, 1)
+    found = joined([tall, others], axis=0)
     if form.channels == 1:
         found = _rounded((found * GREY).summed(3, keep=True), 16)
     inside = down.inside.Unsqueeze([1, 2]) & across.inside.Unsqueeze([1])

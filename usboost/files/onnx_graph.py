@@ -96,7 +96,6 @@ class Graph:
             ) from None
         self._onnx = onnx
         self._nodes: list[Any] = []
-        self._offset = 0  # of their numbers: of nodes in branches, too
         self._known: dict[Any, Sequence[Value]] = {}
         self._made: dict[Any, Any] = {}
         self._constants: dict[str, Any] = {}
@@ -134,7 +133,7 @@ class Graph:
     def _add(self, node: Any, outputs: int) -> Sequence[Value]:
         key = outputs, hashlib.blake2b(node.SerializeToString(deterministic=True), digest_size=16).digest()
         if key not in self._known:
-            node.output.extend(f"/n/{self._offset + len(self._nodes)}.{k}" for k in range(outputs))
+            node.output.extend(f"/n/{len(self._nodes)}.{k}" for k in range(outputs))
             self._nodes.append(node)
             self._known[key] = [Value(self, name) for name in node.output]
         return self._known[key]
@@ -150,18 +149,6 @@ class Graph:
             node.attribute.extend(given.attribute)
             found |= zip(given.output, self._add(node, len(given.output)), strict=True)
         return [found[each.name] for each in model.graph.output]
-
-    def either(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
-        """Return one of two values, of which only that is computed. `condition`: bool ()."""
-        branches = {}
-        for name, make in (("then_branch", then), ("else_branch", otherwise)):
-            outer, known, self._nodes = self._nodes, dict(self._known), []
-            self._offset += len(outer)
-            result = self._onnx.ValueInfoProto(name=make().name)
-            branches[name] = self._onnx.helper.make_graph(self._nodes, name, [], [result])
-            self._offset += len(self._nodes) - len(outer)
-            self._nodes, self._known = outer, known
-        return condition.If(**branches)
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return what `make` returned when it was first called with this key."""
@@ -179,7 +166,6 @@ class Graph:
         for node in reversed(self._nodes):
             if needed.intersection(node.output):
                 needed.update(node.input)
-                needed.update(name for a in node.attribute for inner in a.g.node for name in inner.input)
                 kept.append(node)
         constants = [each for name, each in self._constants.items() if name in needed]
         if sum(each.ByteSize() for each in constants) > LARGEST:

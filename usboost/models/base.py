@@ -146,14 +146,6 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         """Predict the most probable class of each sample, (n,)."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        """Return the probabilities in the graph of some views, float64 (n, M).
-
-        Raises `UsboostError`, naming it, if a part has no ONNX form.
-        """
-        self._check_fitted()
-        return self._to_onnx(views)
-
     def _check_fitted(self) -> None:
         check_is_fitted(self, "classes_")
 
@@ -200,12 +192,8 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         return self._in_units(self._predict(as_views(X)))
 
     def to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        """Return the predictions in the graph of some views, float64 (n, 1).
-
-        Raises `UsboostError`, naming it, if a part has no ONNX form.
-        """
-        self._check_fitted()
-        return self._to_onnx(views) * float(self.target_scale_) + float(self.target_centre_)
+        """Return the predictions in the graph of some views, float64 (n, 1), or raise as of classes."""
+        return super().to_onnx(views) * float(self.target_scale_) + float(self.target_centre_)
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predict after each kept round.

@@ -260,6 +260,14 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
                 setattr(self, name, {**parts, key: value})
         return self
 
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        """Return the probabilities in the graph of some views, float64 (n, M).
+
+        Raises `UsboostError`, naming it, if a part has no ONNX form.
+        """
+        self._check_fitted()
+        return self._to_onnx(views)
+
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return in the views' graph what is fitted: probabilities (n, M), or standardised numbers (n, 1)."""
         raise no_form(self, "a model")

@@ -127,7 +127,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         loss: Any = self._loss()
         if not hasattr(loss, "to_onnx"):
             raise no_form(loss, "the loss")
-        found: Value = loss.to_onnx(self._f_to_onnx(views))
+        found: Value = loss.to_onnx(super()._to_onnx(views))
         return found
 
     def _loss(self) -> ClassLoss:
@@ -269,9 +269,6 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
     def _predict(self, views: Views) -> np.ndarray:
         return self._f(views)[:, 0]
-
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return self._f_to_onnx(views)
 
     def _staged(self, views: Views) -> Iterator[np.ndarray]:
         return (f[:, 0] for f in self._staged_f(views))

@@ -260,7 +260,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         f = self._start_f(views)
         return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
 
-    def _f_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""
         read, parts = self.reading_.to_onnx(views), list[Value]()
         if self.start_ is not None:
