@@ -271,7 +271,7 @@ class _Check:
 
 def file_facts(table: UserTable, column: str) -> dict[str, np.ndarray]:
     """Return what differs among bytes, format, width and height of files: float64 (n,), NaN without one."""
-    found, formats, folder = [], dict[str | None, int](), table.file.folder
+    found, formats, folder = list[list[float]](), dict[str | None, int](), table.file.folder
     for batch in table.file.batches([column], 256):
         for cell in batch[column].to_pylist():
             given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell

@@ -116,7 +116,7 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
         ranks, number = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
         return float(r2_score(ranks, cross_val_predict(number, x, ranks, cv=folds)))
     tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
-    often = np.flatnonzero(np.bincount(y) >= 20) if y.max() > 1 else []
+    often = np.flatnonzero(np.bincount(y) >= 20) if y.max() > 1 else y[:0]
     with silenced("y_pred contains classes"):
         of = [
             (each, cross_val_predict(tree, x, each, cv=folds)) for each in (y, *(y == code for code in often))
