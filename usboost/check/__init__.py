@@ -7,7 +7,8 @@ about 1 in 100 of a finding of each kind.
   discovery rate of .05, and three pairs at least.
 - Groups that nobody named (`groups`): agreement of labels must be `DEVIATIONS` standard deviations from that
   of labels exchanged at random, so that some hundred columns may be looked at, and be `SHARED` of all that
-  chance leaves. Then the quick model must be worse by folds that keep groups together (`Flattery.matters`).
+  chance leaves; of numbers, also beyond the nearest row of another group. Then the quick model must be worse
+  by folds that keep groups together (`Flattery.matters`).
 - Groups that decide the label: that agreement is `DECIDED`, of more values than there are classes.
 - Too good: a column alone (`usboost.table.schema.leaks_target`) or the images alone; and with half of all
   skill, `TELLS`, what no model should learn from: whether a value is missing, files' size, format and names.
@@ -29,7 +30,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from usboost.check.groups import beyond_chance, codes_of, groupings, stretches, texts_of
+from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupings, stretches, texts_of
 from usboost.check.neighbours import Twins, find_twins
 from usboost.check.scores import Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
@@ -40,7 +41,7 @@ from usboost.table.user_table import UserTable
 
 DEVIATIONS, DECIDED, NEAR = 6.0, 0.98, 0.1
 TELLS, EXACT = 0.5, 0.995
-EXAMPLES, MEASURED = 6, 6
+EXAMPLES = 6
 KINDS = ("twins", "groups", "decides", "leak", "labels", "note")
 
 _FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
@@ -164,15 +165,19 @@ class _Check:
         """Find groups that decide or share the label, and rows that are alike as they are near."""
         table, found = self.table, []
         fewest = len(table.classes) + 1 if table.classes else 5
+        numbers = [name for name, kind in table.kinds.items() if kind == "number"]
         for each in groupings(table, self.texts):
             more, deviations = beyond_chance(self.y, each.codes)
+            if deviations >= DEVIATIONS and each.kind.startswith("number"):
+                values = table.features[[each.column] if each.column else numbers].to_numpy()
+                deviations = beyond_nearest(self.y, each.codes, values)
             decides = more >= DECIDED and each.count >= fewest and each.kind != "stem"
             if deviations >= DEVIATIONS and (decides or each.is_entity):
                 found.append((more, decides, each))
         # what no model reads first: its groups are there for another reason than to tell the label
         found.sort(key=lambda one: (one[2].is_read, one[2].kind == "columns", -one[0]))
         near = [] if self.quick or table.times is not None else stretches(table)
-        for more, decides, each in [*found[:MEASURED], *((0.0, False, each) for each in near)]:
+        for more, decides, each in [*found[:6], *((0.0, False, each) for each in near)]:
             # of two columns together, one that decides is enough
             enough = each.kind == "columns" and any(other.kind == "decides" for other in self.found)
             if enough or self.is_known(each.codes):
@@ -181,8 +186,6 @@ class _Check:
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else 0.0
             matters = measured is not None and measured.matters and measured.worse >= least
-            # a number may tell the label by its size
-            decides = decides and (matters or not each.kind.startswith("number"))
             if not (decides or matters or (more >= 0.9 and not each.is_read)):
                 continue
             ends = np.cumsum(np.bincount(each.codes))[:-1]

@@ -1,7 +1,8 @@
 """Groupings of rows that nobody named, and whether the rows of a group share the label.
 
 A grouping is a column, two columns together, the stem of a path or an identifier, all numbers of a row, or
-stretches of rows in the file or in time. Agreement is compared with labels exchanged at random.
+stretches of rows in the file or in time. Agreement is compared with labels exchanged at random, and that of
+equal numbers, which may tell of the label by their size, with the nearest row of another group.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LARGEST = 50
 STRETCHES, SHARED = 10, 0.2
 """Parts of the rows in the order of the file, of each class, or in time; the least share beyond chance."""
 
-_DRAWS = 40
+_DRAWS, _ROWS = 40, 5000
 _NAMED = re.compile(
     r"(?i)(.*[_\W])?(id|uid|key|subject|patient|person|user|customer|owner|family|house(hold)?|group|firm|company"
     r"|school|place|site|plot|field|farm|station|camera|scene|clip|video|session|batch|slide|specimen|animal"
@@ -201,3 +202,20 @@ def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
         return 0.0, 0.0
     drawn = [np.nanmean(shared(rng.permutation(y), codes)) for _ in range(_DRAWS)]
     return float(share), float((np.nanmean(found) - chance) / max(np.std(drawn), 1e-9))
+
+
+def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> float:
+    """Return the deviations of `beyond_chance` against the nearest row of another group by numbers (n, p)."""
+    from scipy.spatial import cKDTree
+
+    found = shared(y, codes)
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(found)))[:_ROWS]
+    values = pd.DataFrame(numbers).rank(method="dense", pct=True).fillna(0).to_numpy()
+    # of each group one row is enough
+    first = np.unique(codes, return_index=True)[1]
+    near = cKDTree(values[first]).query(values[rows], k=2)[1]
+    at = np.where(codes[first[near[:, 0]]] == codes[rows], first[near[:, 1]], first[near[:, 0]])
+    more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
+    means = pd.Series(more).groupby(codes[rows]).mean()
+    error = float(means.std(ddof=1)) / np.sqrt(len(means)) if len(means) > 1 else np.inf
+    return float(means.mean()) / max(error, 1e-9) if more.mean() >= SHARED else 0.0
