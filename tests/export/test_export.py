@@ -202,9 +202,8 @@ def test_every_model_that_is_offered(
 ) -> None:
     # packages that have no form are members of an ensemble where they are installed
     monkeypatch.setattr("usboost.models.baselines.packages.installed", list)
-    # of several images side by side a network reads frozen embeddings
-    table, others = with_pictures(tmp_path, task, columns, n=120, size=32 if len(columns) > 1 else 24)
-    images = ImageOptions(finetune="none") if len(columns) > 1 else ImageOptions("small_cnn", finetune="all")
+    table, others = with_pictures(tmp_path, task, columns, n=120, size=32)
+    images = ImageOptions(finetune="none")
     fitted = fitted_to(table, model, images)
     assert differences(fitted, others, tmp_path).max() < (1e-4 if columns else 1e-5)
 
