@@ -150,7 +150,7 @@ def _check_onnx(learner: Any, table: Table) -> None:
         return
     graph, given = Graph(), {"numeric": table.numeric, "codes": table.codes.astype(np.int64)}
     numeric, codes = (graph.input(name, each.dtype, [each.shape[1]]) for name, each in given.items())
-    nodes = TableNodes(graph, numeric, codes, table.n_numeric, table.cardinalities)
+    nodes = TableNodes(numeric, codes, table.n_numeric, table.cardinalities)
     graph.output("out", sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes, 2), [2])
     found = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
     expected = weighted_sum(fitted, [0.5, -2.0], prepared)

@@ -15,7 +15,7 @@ from usboost import MultimodalClassifier
 from usboost.check import Finding, check_table, groups
 from usboost.check.beside import beside_fit, warn_of_prepared
 from usboost.check.groups import beyond_chance, shared, stems
-from usboost.check.scores import flattery, skill, wrong_labels
+from usboost.check.scores import flattery, tells, wrong_labels
 from usboost.cli.app import app
 from usboost.errors import UsboostWarning
 from usboost.report.check_page import check_out
@@ -208,8 +208,8 @@ def test_stems(values: list[str], what: str, count: int) -> None:
 def test_quick_scores() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)
-    assert skill(y + 0.1 * rng.normal(size=400), y) > 0.95
-    assert skill(rng.normal(size=400), y) < 0.3
+    assert tells(y + 0.1 * rng.normal(size=400), y) > 0.95
+    assert tells(rng.normal(size=400), y) < 0.3
     assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64)) is None  # one group
     sure = np.where(np.eye(2)[y] > 0, 0.97, 0.03)
     sure[:10] = sure[:10, ::-1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usboost.check.neighbours import find_twins, likeness, neighbours, small_pictures, whitened
+from usboost.check.neighbours import find_twins, likeness, small_pictures
 from usboost.data.images import Images
 
 
@@ -51,15 +51,6 @@ def test_rows_without_an_image_are_in_no_pair() -> None:
 
 def test_few_images_are_not_compared() -> None:
     assert find_twins(np.ones((40, 8))).pairs.shape == (0, 2)
-
-
-def test_neighbours_are_those_of_brute_force() -> None:
-    units = whitened(embeddings(300))
-    cosines = units @ units.T
-    np.fill_diagonal(cosines, -2)
-    near, found = neighbours(units)
-    np.testing.assert_allclose(near, np.sqrt(2 + 2 * np.sort(-cosines, axis=1)[:, :40]), atol=1e-3)
-    np.testing.assert_allclose(np.sqrt(2 - 2 * np.take_along_axis(cosines, found, 1)), near, atol=1e-3)
 
 
 def smooth(n: int) -> np.ndarray:

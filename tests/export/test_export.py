@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -18,8 +19,11 @@ from usboost.export.folder import FILES, digest_of_folder, export
 from usboost.fit import build, bundle
 from usboost.fit.build import ImageOptions
 from usboost.fit.predict import predict
+from usboost.fit.table_fit import TableFit
+from usboost.models.base import MODELS
+from usboost.models.catalogue import OFFERED_FOR, find
 from usboost.table.spec import TableSpec
-from usboost.table.user_table import read_table
+from usboost.table.user_table import UserTable, read_table
 
 ALL = ("yes", "no", "maybe")
 
@@ -45,6 +49,14 @@ def rows(n: int, seed: int, task: str) -> pd.DataFrame:
     table = table.astype(object).mask(rng.random(table.shape) < 0.05)
     return table.assign(y=score.round(4) if cuts is None else np.array(ALL)[np.digitize(score, cuts)])
 
+
+OFFERED = [
+    (model, task)
+    for of, models in OFFERED_FOR.items()
+    for model in models
+    for task in (("two", "three") if of == "classification" else ("number",))
+]
+"""Each model that the command line offers, with what it may predict."""
 
 DIRTY = (
     *(("code", "3.0"), ("code", " 2 "), ("town", "Mars"), ("town", "  Bern "), ("age", "NA"), ("age", "1e3")),
@@ -92,6 +104,16 @@ def differences(fitted: bundle.Bundle, table: Path, work: Path) -> np.ndarray:
     return found
 
 
+def fitted_to(table: UserTable, model: str, images: ImageOptions | None = None) -> bundle.Bundle:
+    """A model of the catalogue, or of another package, fitted to a table in a few rounds."""
+    if model == "xgboost":
+        package = MODELS["package" if table.classes else "package_regressor"]
+        return TableFit(table, package(model, ("S",), n_trees=30), model).run().bundle
+    settings = {"forest": {"n_trees": 20}, "best": {"repeats": 1}}.get(model)
+    rounds = 12 if find(model).kind == "lightgbm" else 3
+    return build.fit(table, model, images=images, rounds=rounds, settings=settings).bundle
+
+
 @pytest.mark.parametrize(
     ("model", "task"),
     [
@@ -99,26 +121,27 @@ def differences(fitted: bundle.Bundle, table: Path, work: Path) -> np.ndarray:
         *(("linear_trees", "three"), ("crossed", "two"), ("2wl", "number")),
         *(("2wl2o", "three"), ("bfv_dnn", "three"), ("leaf_dnn", "two")),
         *(("baseline", "number"), ("prior", "three")),
+        *(("xgboost", task) for task in ("two", "three", "number")),
     ],
 )
 def test_answers_are_those_of_predict(model: str, task: str, tmp_path: Path) -> None:
+    if model == "xgboost":
+        pytest.importorskip("xgboost")
     rows(300, 0, task).to_csv(tmp_path / "train.csv", index=False)
     dirty(rows(60, 1, task)).to_csv(tmp_path / "rows.csv", index=False)
-    table = read_table(tmp_path / "train.csv", TableSpec("y"))
-    settings = {"n_trees": 20} if model == "forest" else None
-    fitted = build.fit(table, model, rounds=4, settings=settings).bundle
+    fitted = fitted_to(read_table(tmp_path / "train.csv", TableSpec("y")), model)
     assert differences(fitted, tmp_path / "rows.csv", tmp_path).max() < 1e-5
 
 
-def pictures(folder: Path, n: int, seed: int, label: pd.Series) -> list[str]:
-    """Pictures, brighter where the label is yes: grey, clear, turned, wide and tall ones, and none."""
+def pictures(folder: Path, n: int, seed: int, bright: pd.Series) -> list[str]:
+    """Pictures, some brighter: grey, clear, turned, wide and tall ones, and none."""
     rng = np.random.default_rng(seed)
     folder.mkdir()
     names = []
     for row in range(n):
         size = [(40, 40), (90, 30), (31, 77), (70, 100), (17, 17)][row % 5]
         small = Image.fromarray(rng.integers(0, 150, (6, 6, 3)).astype(np.uint8)).resize(size)
-        image = small.point(lambda value, more=100 * (label[row] == "yes"): value + more)
+        image = small.point(lambda value, more=100 * bool(bright[row]): value + more)
         kind, exif, name = (
             row % 8,
             Image.Exif(),
@@ -137,6 +160,21 @@ def pictures(folder: Path, n: int, seed: int, label: pd.Series) -> list[str]:
     return names
 
 
+def with_pictures(
+    folder: Path, task: str, columns: Sequence[str], n: int = 64, **options
+) -> tuple[UserTable, Path]:
+    """A table with columns of images, and a file of dirty rows of the same."""
+    for name, many, seed in (("train", n, 0), ("rows", 24, 1)):
+        table = rows(many, seed, task)
+        bright = table["y"] > table["y"].median() if task == "number" else table["y"] == "yes"
+        for column in columns:
+            table[column] = pictures(folder / f"{name} {column}", many, seed, bright)
+        table = dirty(table) if name == "rows" else table
+        table.to_csv(folder / f"{name}.csv", index=False)
+    spec = TableSpec("y", image=tuple(columns), **options)
+    return read_table(folder / "train.csv", spec), folder / "rows.csv"
+
+
 @pytest.mark.parametrize(
     ("model", "backbone", "columns", "size"),
     [
@@ -146,21 +184,28 @@ def pictures(folder: Path, n: int, seed: int, label: pd.Series) -> list[str]:
     ],
 )
 def test_answers_of_images(model: str, backbone: str, columns: tuple[str, ...], size: int, tmp_path) -> None:
-    for name, n, seed in (("train", 64, 0), ("rows", 24, 1)):
-        table = rows(n, seed, "two")
-        for column in columns:
-            table[column] = pictures(tmp_path / f"{name} {column}", n, seed, table["y"])
-        table = dirty(table) if name == "rows" else table
-        table.to_csv(tmp_path / f"{name}.csv", index=False)
-    spec = TableSpec("y", image=columns, size=size, aspect="pad" if backbone == "small_cnn" else "crop")
+    aspect = "pad" if backbone == "small_cnn" else "crop"
+    table, others = with_pictures(tmp_path, "two", columns, size=size, aspect=aspect)
     images = ImageOptions(backbone, finetune="all" if backbone == "small_cnn" else "none")
-    fitted = build.fit(read_table(tmp_path / "train.csv", spec), model, images=images, rounds=2).bundle
-    found = differences(fitted, tmp_path / "rows.csv", tmp_path)
-    assert found.max() < 1e-4
+    assert differences(fitted_to(table, model, images), others, tmp_path).max() < 1e-4
     card = json.loads((tmp_path / "export" / "card.json").read_text())
     licence = "" if backbone == "small_cnn" else "apache-2.0"
     assert card["backbones"] == [{"name": backbone, "licence": licence}]
     assert card["sha256"] == digest_of_folder(tmp_path / "model")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("columns", [(), ("front",), ("front", "side")], ids=["none", "one", "two"])
+@pytest.mark.parametrize(("model", "task"), OFFERED)
+def test_every_model_that_is_offered(
+    model: str, task: str, columns: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # packages that have no form are members of an ensemble where they are installed
+    monkeypatch.setattr("usboost.models.baselines.packages.installed", list)
+    table, others = with_pictures(tmp_path, task, columns, n=120, size=32)
+    images = ImageOptions(finetune="none")
+    fitted = fitted_to(table, model, images)
+    assert differences(fitted, others, tmp_path).max() < (1e-4 if columns else 1e-5)
 
 
 def test_no_training_value_is_in_the_files(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from usboost.data.images import MODES
 from usboost.data.nodes import TableNodes
 from usboost.datasets.image_files import sized
 from usboost.export.images import image_input
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Graph, Value, joined
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import leaf_numbers, tree_sum
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
@@ -39,10 +39,10 @@ from usboost.table.columns.encoding import PARTS, DateParts
 from usboost.table.images import ImageColumns
 
 
-def answers(graph: Graph, value: str, **given: np.ndarray) -> np.ndarray:
+def answers(value: Value, **given: np.ndarray) -> np.ndarray:
     """What a value of a graph is for these inputs."""
-    graph.output("out", graph.cast(value, np.float64), ["k"])
-    session = onnxruntime.InferenceSession(graph.model({}).SerializeToString())
+    value.graph.output("out", value.cast(np.float64), ["k"])
+    session = onnxruntime.InferenceSession(value.graph.model({}).SerializeToString())
     return session.run(None, given)[0]
 
 
@@ -52,7 +52,7 @@ def inputs(graph: Graph, table: Table, name: str = "x") -> tuple[TableNodes, dic
     for part, values in ((f"{name}.numeric", table.numeric), (f"{name}.codes", table.codes.astype(np.int64))):
         names.append(graph.input(part, values.dtype, [values.shape[1]]) if values.shape[1] else None)
         given |= {part: values} if values.shape[1] else {}
-    return TableNodes(graph, *names, table.n_numeric, table.cardinalities), given
+    return TableNodes(*names, table.n_numeric, table.cardinalities), given
 
 
 def predicted(model, views: Views) -> np.ndarray:
@@ -61,7 +61,7 @@ def predicted(model, views: Views) -> np.ndarray:
     for name in views.names:
         nodes[name], own = inputs(graph, views[name], name)
         given |= own
-    return answers(graph, model.to_onnx(nodes), **given)
+    return answers(model.to_onnx(nodes), **given)
 
 
 def mixed(n: int, seed: int = 0) -> Table:
@@ -90,12 +90,12 @@ def test_rows_fall_into_the_same_leaves(k: int) -> None:
     expected = np.column_stack([tree.leaves(table.matrix()) for tree in trees])
     graph = Graph()
     nodes, given = inputs(graph, table)
-    assert np.array_equal(answers(graph, leaf_numbers(nodes, trees), **given), expected)
+    assert np.array_equal(answers(leaf_numbers(nodes, trees), **given), expected)
     weights = rng.normal(size=len(trees))
     total = sum(weight * tree.predict(table.matrix()) for weight, tree in zip(weights, trees, strict=True))
     graph = Graph()
     nodes, given = inputs(graph, table)
-    assert np.abs(answers(graph, tree_sum(nodes, trees, weights), **given) - total).max() < 1e-5
+    assert np.abs(answers(tree_sum(nodes, trees, weights), **given) - total).max() < 1e-5
 
 
 def test_parts_of_dates_are_those_of_pandas() -> None:
@@ -103,10 +103,9 @@ def test_parts_of_dates_are_those_of_pandas() -> None:
     days = pd.concat([days, pd.date_range("1999-12-30", "2001-01-02", freq="12h").to_series()])
     rule = DateParts("2001-05-06T07:00:00", PARTS)
     expected = rule.expand("day", days.reset_index(drop=True).astype("datetime64[us]"))
-    graph, seconds = Graph(), days.to_numpy().astype("datetime64[us]").astype(np.int64) / 1e6
-    found = rule.to_onnx(graph, "day", graph.input("day", np.float64, []))
-    parts = [graph.column(found[name]) for name in expected]
-    given = answers(graph, graph.joined(*parts), day=seconds)
+    seconds = days.to_numpy().astype("datetime64[us]").astype(np.int64) / 1e6
+    found = rule.to_onnx("day", Graph().input("day", np.float64, []))
+    given = answers(joined([found[name].column() for name in expected]), day=seconds)
     assert np.abs(given - np.column_stack(list(expected.values()))).max() < 1e-9
 
 
@@ -135,8 +134,8 @@ SIZES = ((100, 70), (70, 100), (32, 32), (5, 200), (200, 5), (1, 1), (31, 301), 
 def test_images_are_those_of_pillow_to_the_bit(aspect: str, channels: int) -> None:
     rng, graph = np.random.default_rng(0), Graph()
     made = image_input(graph, ImageColumns(("x",), 32, channels, aspect), "x")
-    graph.output("absent", graph.cast(made.absent, np.float64))
-    graph.output("out", graph.cast(made.pixels, np.float64), [channels, 32, 32])
+    graph.output("absent", made.absent.cast(np.float64))
+    graph.output("out", made.pixels.cast(np.float64), [channels, 32, 32])
     session = onnxruntime.InferenceSession(graph.model({}).SerializeToString())
     for width, height in SIZES:
         pixels = rng.integers(0, 256, (2, height, width, 3)).astype(np.uint8)
@@ -152,8 +151,8 @@ def test_images_are_those_of_pillow_to_the_bit(aspect: str, channels: int) -> No
     "loss", [CodewordExponential.simplex(3), SoftmaxCrossEntropy(2), SoftmaxCrossEntropy(4), Squared(3)]
 )
 def test_probabilities_of_losses(loss) -> None:
-    graph, f = Graph(), np.random.default_rng(0).normal(size=(200, loss.n_outputs))
-    found = answers(graph, loss.to_onnx(graph, graph.input("f", np.float64, [loss.n_outputs])), f=f)
+    f = np.random.default_rng(0).normal(size=(200, loss.n_outputs))
+    found = answers(loss.to_onnx(Graph().input("f", np.float64, [loss.n_outputs])), f=f)
     assert np.abs(found - loss.probabilities(f)).max() < 1e-12
 
 

@@ -36,10 +36,8 @@ _TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|qua
 @dataclass(frozen=True)
 class Grouping:
     """Groups of n rows: what they are in words, the column that they are of ("" of none), their codes, int64
-    (n,), equal in a group, their kind, and whether a model reads the column.
-
-    Kinds are "column", "columns", "stem", "number", "numbers", "order" and "time".
-    """
+    (n,), equal in a group, whether a model reads the column, and their kind: "column", "columns", "stem",
+    "number", "numbers", "order" or "time"."""
 
     what: str
     column: str
@@ -53,10 +51,17 @@ class Grouping:
         return int(self.codes.max(initial=-1)) + 1
 
     @property
+    def advice(self) -> str:
+        """Return what a person can do."""
+        if self.kind not in ("column", "number", "time"):
+            return "put the group of each row in a column and name it with `group`"
+        return f"use `{'time' if self.kind == 'time' else 'group'}={self.column!r}`"
+
+    @property
     def is_entity(self) -> bool:
         """Return whether new rows may have other values: groups are small, or named as things are."""
         small = self.count >= 20 and len(self.codes) <= LARGEST * self.count
-        named = self.kind in ("order", "time") or not self.is_read or bool(_NAMED.fullmatch(self.column))
+        named = not self.is_read or bool(_NAMED.fullmatch(self.column))
         return self.kind != "columns" and (small or (named and self.count >= 5))
 
 
@@ -67,9 +72,9 @@ def texts_of(table: UserTable) -> dict[str, pd.Series]:
     """
     file, spec = table.file, table.spec
     named = {spec.label, spec.split, spec.weight, spec.group, spec.time}
-    types = {name: plain_type(file.type_of(name)) for name in file.names if name not in named}
+    kinds = {name: plain_type(file.type_of(name)) for name in file.names if name not in named}
     names = [
-        name for name, kind in types.items() if is_text(kind) or (name not in spec.image and is_usable(kind))
+        name for name, kind in kinds.items() if is_text(kind) or (name not in spec.image and is_usable(kind))
     ]
     raw = load(file, names)
     columns = (Column(file, name, raw[name], missing=spec.missing) for name in names)
@@ -81,15 +86,14 @@ def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Groupin
     numbers = [name for name, kind in table.kinds.items() if kind == "number"]
     few: dict[str, np.ndarray] = {}
     for name, values in texts.items():
-        found, is_read = codes_of(values), name in table.features
-        count = int(found.max(initial=-1)) + 1
-        if count < 3 or ((is_number := name in numbers) and (np.bincount(found)[found] > 1).mean() < 0.2):
+        is_read, kind = name in table.features, "number" if name in numbers else "column"
+        each = Grouping(f"rows with the same {name!r}", name, codes_of(values), kind, is_read)
+        if each.count < 3 or (kind == "number" and together(each.codes) < 0.2):
             continue
-        if count <= len(table) / 2 or is_number:
-            kind = "number" if is_number else "column"
-            yield Grouping(f"rows with the same {name!r}", name, found, kind, is_read)
-            if not is_number and count <= len(table) / 8:
-                few[name] = found
+        if kind == "number" or each.count <= len(table) / 2:
+            yield each
+            if kind == "column" and each.count <= len(table) / 8:
+                few[name] = each.codes
         else:
             for stem, codes in stems(values):
                 yield Grouping(f"rows with {stem} of {name!r}", name, codes, "stem", is_read)
@@ -99,7 +103,7 @@ def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Groupin
             yield Grouping(f"rows with the same {first!r} and {second!r}", "", codes, "columns", True)
     if len(numbers) > 1:
         codes = codes_of(table.features[numbers].apply(tuple, axis=1))
-        if (np.bincount(codes)[codes] > 1).mean() >= 0.005:
+        if together(codes) >= 0.005:
             yield Grouping("rows whose numbers are all the same", "", codes, "numbers", True)
 
 
@@ -108,6 +112,11 @@ def codes_of(values: pd.Series) -> np.ndarray:
     codes = pd.factorize(values)[0].astype(np.int64)
     codes[codes < 0] = codes.max(initial=-1) + 1 + np.arange((codes < 0).sum())
     return codes
+
+
+def together(codes: np.ndarray) -> float:
+    """Return the share of rows that are not alone in their group."""
+    return float((np.bincount(codes)[codes] > 1).mean())
 
 
 def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
@@ -129,7 +138,7 @@ def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
     for what, stem in found.items():
         codes = codes_of(stem.where(stem != ""))
         sizes = np.bincount(codes)
-        fits = len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and (sizes[codes] > 1).mean() >= 0.01
+        fits = len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and together(codes) >= 0.01
         if fits and not any(np.array_equal(codes, other) for other in before):
             before.append(codes)
             yield what, codes
@@ -142,18 +151,19 @@ def stretches(table: UserTable) -> Iterator[Grouping]:
     label has stretches of all.
     """
     n, is_sorted = len(table), False
-    for name, column in table.features.items():
-        if table.kinds[str(name)] == "text":
+    for name, kind in table.kinds.items():
+        if kind == "text":
             continue
-        values = column.cat.codes if isinstance(column.dtype, pd.CategoricalDtype) else column
+        column = table.features[name]
+        values = column.cat.codes if kind == "category" else column
         ranks = values.rank(method="dense", na_option="bottom").to_numpy()
         steps = np.diff(ranks)[np.diff(ranks) != 0]
         # nearly all steps lead one way, or each value stands in about one run
         one_way = len(steps) and max((steps > 0).mean(), (steps < 0).mean()) > 0.95
         is_sorted |= bool(one_way or len(steps) <= 1.5 * ranks.max() < n / 2)
-        if table.kinds[str(name)] == "date" or (_TIMES.fullmatch(str(name)) and ranks.max() >= 2 * STRETCHES):
-            whole = np.floor((ranks - 1) / ranks.max() * STRETCHES)
-            yield Grouping(f"rows near in {name!r}", str(name), codes_of(pd.Series(whole)), "time", True)
+        if kind == "date" or (_TIMES.fullmatch(name) and ranks.max() >= 2 * STRETCHES):
+            whole = (ranks - 1) * STRETCHES // ranks.max()
+            yield Grouping(f"rows near in {name!r}", name, codes_of(pd.Series(whole)), "time", True)
     if not is_sorted:
         strata = table.labels
         if not table.classes:
@@ -187,21 +197,15 @@ def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
     times, and is 0 where less than `SHARED` is.
     """
     rng, found = np.random.default_rng(0), shared(y, codes)
-    if np.isnan(found).all():
+    chance = float(shared(y, np.zeros_like(codes)).mean())  # of all rows as one group
+    if np.isnan(found).all() or (share := (np.nanmean(found) - chance) / max(1 - chance, 1e-9)) < SHARED:
         return 0.0, 0.0
-    counts = np.bincount(y) if y.dtype.kind != "f" else np.empty(0)
-    pairs = len(y) * (len(y) - 1)
-    chance = float(counts @ (counts - 1) / pairs) if len(counts) else 1 - float(np.var(y, ddof=1))
-    more = float(np.nanmean(found)) - chance
-    share = more / max(1 - chance, 1e-9)
-    if share < SHARED:
-        return share, 0.0
     drawn = [np.nanmean(shared(rng.permutation(y), codes)) for _ in range(_DRAWS)]
-    return share, more / max(float(np.std(drawn)), 1e-9)
+    return float(share), float((np.nanmean(found) - chance) / max(np.std(drawn), 1e-9))
 
 
-def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> tuple[float, float]:
-    """Return the same of numbers (n, p), against the nearest row of another group; by at most 5,000 rows."""
+def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> float:
+    """Return the deviations of `beyond_chance` against the nearest row of another group by numbers (n, p)."""
     from scipy.spatial import cKDTree
 
     found = shared(y, codes)
@@ -211,7 +215,7 @@ def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> tup
     first = np.unique(codes, return_index=True)[1]
     near = cKDTree(values[first]).query(values[rows], k=2)[1]
     at = np.where(codes[first[near[:, 0]]] == codes[rows], first[near[:, 1]], first[near[:, 0]])
-    other = 1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at]
-    more = pd.Series(found[rows] - other).groupby(codes[rows]).mean()
-    error = float(more.std(ddof=1)) / np.sqrt(len(more)) if len(more) > 1 else np.inf
-    return float((found[rows] - other).mean()), float(more.mean()) / max(error, 1e-9)
+    more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
+    means = pd.Series(more).groupby(codes[rows]).mean()
+    error = float(means.std(ddof=1)) / np.sqrt(len(means)) if len(means) > 1 else np.inf
+    return float(means.mean()) / max(error, 1e-9) if more.mean() >= SHARED else 0.0

@@ -24,7 +24,7 @@ import numpy as np
 NEIGHBOURS, LEVEL = 40, 0.05
 """Neighbours of each image that are looked at, and the share of the pairs found that may be wrong."""
 
-_AXES, _FITTED, _BLOCK = 128, 20_000, 2048
+_AXES, _FITTED = 128, 20_000
 _LEAST = 60  # images: of fewer nothing is known of how near different things are
 _LONGEST = 8.0  # times the tail of even density; where it is longer the null does not hold
 _EPSILON = 1e-3  # distance of equal images, which rounding makes of none
@@ -34,7 +34,7 @@ _SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut of
 @dataclass(frozen=True)
 class Twins:
     """Near-equal images among n rows: pairs of rows, int64 (p, 2), the first less than the second; the rows
-    that pairs connect, int64 (n,); and unit vectors of the embeddings, (n, k), 0 where there is no image."""
+    that pairs connect, int64 (n,); and unit vectors of the embeddings, (n, k), 0 without an image."""
 
     pairs: np.ndarray
     groups: np.ndarray
@@ -48,6 +48,7 @@ def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images:
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
+    from sklearn.neighbors import NearestNeighbors
 
     n = len(embeddings)
     there = np.arange(n) if absent is None else np.flatnonzero(~absent)
@@ -56,15 +57,15 @@ def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images:
     found = whitened(embeddings[there])
     units = np.zeros((n, found.shape[1]), dtype=np.float32)
     units[there] = found
-    distances, nearest = neighbours(found)
+    # scikit-learn looks at a block of rows at a time
+    distances, nearest = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(found).kneighbors()
     pairs = _mutual(distances, nearest)
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
         order = np.argsort(apart, axis=1)[:, :_NEAREST]
         more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest)))
-        pairs = there[np.unique(np.concatenate([pairs, more]), axis=0)]
-    else:
-        pairs = there[pairs]
+        pairs = np.unique(np.concatenate([pairs, more]), axis=0)
+    pairs = there[pairs]
     graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
     return Twins(pairs, connected_components(graph, directed=False)[1].astype(np.int64), units)
 
@@ -75,22 +76,8 @@ def whitened(values: np.ndarray) -> np.ndarray:
 
     rows = np.sort(np.random.default_rng(0).permutation(len(values))[:_FITTED])
     made = PCA(min(_AXES, len(rows) // 4, values.shape[1]), whiten=True, random_state=0).fit(values[rows])
-    # in blocks, since n rows of d numbers are many
-    parts = [made.transform(values[k : k + _BLOCK]) for k in range(0, len(values), _BLOCK)]
-    out = np.concatenate(parts).astype(np.float32)
+    out = made.transform(values).astype(np.float32)
     return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
-
-
-def neighbours(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distances of the 40 nearest other rows of (n, d), rising, and these: float64, int64 (n, 40).
-
-    scikit-learn looks at a block of rows at a time.
-    """
-    from sklearn.neighbors import NearestNeighbors
-
-    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(units) - 1), algorithm="brute").fit(units)
-    distances, found = near.kneighbors()
-    return distances.astype(np.float64), found
 
 
 def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
@@ -124,17 +111,18 @@ def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     for start in range(0, len(nearest), 256):
         others = every[torch.from_numpy(nearest[start : start + 256])].flatten(3)
         own, found = every[start : start + 256], []
-        for turn in range(8):
-            turned = torch.rot90(own if turn < 4 else own.flip(4), turn % 4, (3, 4)).flatten(2)
-            found.append(torch.einsum("nzd,nkd->nkz", turned, others[:, :, 0]).amax(2))
-            found.append(torch.einsum("nd,nkd->nk", turned[:, 0], others[:, :, 1]))
+        for each in (own, own.flip(4)):
+            for turn in range(4):
+                turned = torch.rot90(each, turn, (3, 4)).flatten(2)
+                found.append(torch.einsum("nzd,nkd->nkz", turned, others[:, :, 0]).amax(2))
+                found.append(torch.einsum("nd,nkd->nk", turned[:, 0], others[:, :, 1]))
         best[start : start + 256] = torch.stack(found).amax(0).numpy()
     return best
 
 
 def _mutual(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     """Return the pairs (p, 2) of rows that are copies to each other; of distances that rise in each row."""
-    reach = first_gap(np.maximum(distances, _EPSILON))
+    reach = first_gap(np.maximum(distances.astype(np.float64), _EPSILON))
     rows, ranks = np.nonzero(np.arange(nearest.shape[1]) < reach[:, None])
     ends = np.sort(np.stack([rows, nearest[rows, ranks]], axis=1), axis=1)
     pairs, times = np.unique(ends, axis=0, return_counts=True)

@@ -10,15 +10,17 @@ from scipy import stats
 
 from usboost.errors import UsboostError, silenced
 from usboost.evaluation.folds import Related, Split, inner_folds
-from usboost.table.user_table import UserTable
 
 FOLDS, ROWS = 5, 4000
 """Limits of the quick model; of more rows, a sample of whole groups is drawn to compare folds."""
 
+WORSE, ERRORS = 0.03, 3.3
+"""Least difference of folds that matters: in losses of a constant, and in standard errors."""
+
 MOST = 50
 """Labels that are said to look wrong."""
 
-_TREES, _AXES = 60, 64
+_TREES = 60
 _KNOWN = 0.8  # share of a class's rows that are predicted right, of a class that can be known
 _WRONG, _SHARE = 0.15, 0.005  # probability of a wrong label, of the other's; share of rows that needs no word
 
@@ -39,28 +41,27 @@ class Flattery:
     worse: float
     z: float
 
+    @property
+    def matters(self) -> bool:
+        """Return whether the loss is more by so much, and the score is less, than chance leaves."""
+        return self.worse >= WORSE and self.z >= ERRORS and self.low > 0
+
     def __str__(self) -> str:
         both = f"{self.score} {self.random:.3f}; with these rows together {self.together:.3f}"
         return f"a quick model by random folds: {both} (less by {self.low:.3f} to {self.high:.3f})"
 
 
-def matrix_of(table: UserTable, images: list[np.ndarray]) -> np.ndarray:
-    """Return what the quick model reads: columns, and axes of the images, float32 (n, p)."""
-    found = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
-    return np.concatenate([found, *(units[:, :_AXES] for units in images)], axis=1)
-
-
 def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray:
-    """Predict each row by a fit to the other folds: float64 (n, M), or (n,); NaN for rows in none."""
+    """Predict each row by a fit to the other folds, float64 (n, M), of numbers (n, 1); NaN in no fold."""
     from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
     is_number = y.dtype.kind == "f"
-    out = np.full(len(y) if is_number else (len(y), int(y.max()) + 1), np.nan)
+    out = np.full((len(y), 1 if is_number else int(y.max()) + 1), np.nan)
     for train, held in splits:
         made = (ExtraTreesRegressor if is_number else ExtraTreesClassifier)(_TREES, random_state=0)
         made.fit(x[train], y[train])
         if is_number:
-            out[held] = made.predict(x[held])
+            out[held, 0] = made.predict(x[held])
         else:
             out[held] = 0.0
             out[np.ix_(held, made.classes_)] = made.predict_proba(x[held])
@@ -72,46 +73,39 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
 
     `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,).
     """
-    order = np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]
+    is_number, order = y.dtype.kind == "f", np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]
     rows = np.sort(np.argsort(order, kind="stable")[:ROWS])
-    x, y, codes = x[rows], y[rows], np.unique(codes[rows], return_inverse=True)[1]
-    y = y if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
+    x, y, codes = x[rows], y[rows], codes[rows]
+    y = y if is_number else np.unique(y, return_inverse=True)[1]
     try:
-        by_group = inner_folds(y, FOLDS, 0, Related(groups=codes))
-        random = inner_folds(y, FOLDS, 0)
+        folds = inner_folds(y, FOLDS, 0), inner_folds(y, FOLDS, 0, Related.of(codes, None, len(y)))
     except UsboostError:
         return None
-    predicted = [out_of_fold(x, y, splits) for splits in (random, by_group)]
-    judged = ~np.isnan(np.stack([each.reshape(len(y), -1)[:, 0] for each in predicted])).any(axis=0)
-    y, codes = y[judged], np.unique(codes[judged], return_inverse=True)[1]
-    apart, together = (each[judged] for each in predicted)
-    if y.dtype.kind == "f":
-        losses = [(each - y) ** 2 / max(y.var(), 1e-12) for each in (apart, together)]
-        scores, name = [1 - each for each in losses], "R²"
-    else:
-        true = np.eye(apart.shape[1])[y]
-        prior = float(((true - true.mean(axis=0)) ** 2).sum(axis=1).mean())
-        losses = [((each - true) ** 2).sum(axis=1) / max(prior, 1e-12) for each in (apart, together)]
-        scores, name = [(each.argmax(axis=1) == y).astype(float) for each in (apart, together)], "accuracy"
-    worse, z = _over_groups(losses[1] - losses[0], codes)[:2]
-    more, _, error = _over_groups(scores[0] - scores[1], codes)
-    first, second = (float(each.mean()) for each in scores)
-    return Flattery(name, first, second, more - 1.96 * error, more + 1.96 * error, worse, z)
+    found = np.stack([out_of_fold(x, y, splits) for splits in folds])
+    judged = ~np.isnan(found[:, :, 0]).any(axis=0)
+    found, y, codes = found[:, judged], y[judged], codes[judged]
+    true = y[:, None] if is_number else np.eye(found.shape[2])[y]
+    losses = ((found - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
+    scores = 1 - losses if is_number else found.argmax(axis=2) == y
+    worse, error_of_loss = _over_groups(losses[1] - losses[0], codes)
+    less, error = _over_groups(scores[0].astype(float) - scores[1], codes)
+    ends = less - 1.96 * error, less + 1.96 * error
+    name, (random, together) = "R²" if is_number else "accuracy", scores.mean(axis=1).tolist()
+    return Flattery(name, random, together, *ends, worse, worse / max(error_of_loss, 1e-9))
 
 
-def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float, float]:
-    """Return the mean over rows, that in standard errors over groups, and the standard error."""
-    mean = float(values.mean())
-    sums = np.bincount(codes, weights=values - mean)
-    error = float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
-    return mean, mean / max(error, 1e-9), error
+def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
+    """Return the mean over rows, and its standard error over groups."""
+    sums = pd.Series(values - values.mean()).groupby(codes).sum()
+    error = np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1)) / len(values)
+    return float(values.mean()), float(error)
 
 
-def skill(values: np.ndarray, y: np.ndarray) -> float:
+def tells(values: np.ndarray, y: np.ndarray) -> float:
     """Return how well one number of each row, float64 (n,), predicts the label: 0 not at all, 1 wholly.
 
-    By a tree of 32 leaves, out of fold: R² of ranks, or the accuracy as if classes were equally frequent,
-    beyond chance. NaN is a value.
+    By a tree of 32 leaves, out of fold: R² of ranks; or the accuracy, as if classes were equally frequent and
+    beyond chance, in all classes, or in one of 20 rows or more against the others. NaN is a value.
     """
     from sklearn.metrics import balanced_accuracy_score, r2_score
     from sklearn.model_selection import KFold, cross_val_predict
@@ -119,20 +113,15 @@ def skill(values: np.ndarray, y: np.ndarray) -> float:
 
     x, folds = np.asarray(values, dtype=np.float64)[:, None], KFold(FOLDS, shuffle=True, random_state=0)
     if y.dtype.kind == "f":
-        ranks, tree = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
-        return float(r2_score(ranks, cross_val_predict(tree, x, ranks, cv=folds)))
+        ranks, number = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
+        return float(r2_score(ranks, cross_val_predict(number, x, ranks, cv=folds)))
     tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
+    often = np.flatnonzero(np.bincount(y) >= 20) if y.max() > 1 else y[:0]
     with silenced("y_pred contains classes"):
-        return float(balanced_accuracy_score(y, cross_val_predict(tree, x, y, cv=folds), adjusted=True))
-
-
-def tells(values: np.ndarray, y: np.ndarray) -> float:
-    """Return the `skill` of a number for the label, or for a class of 20 rows or more against the others."""
-    found = [skill(values, y)]
-    if y.dtype.kind != "f" and y.max() > 1:
-        often = np.flatnonzero(np.bincount(y) >= 20)
-        found += [skill(values, (y == code).astype(np.int64)) for code in often]
-    return max(found)
+        of = [
+            (each, cross_val_predict(tree, x, each, cv=folds)) for each in (y, *(y == code for code in often))
+        ]
+        return max(float(balanced_accuracy_score(*each, adjusted=True)) for each in of)
 
 
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -142,14 +131,14 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     label far less, although most rows of that label are predicted right. Chance: `_SHARE` of the rows, by an
     exact test at 1 in 100. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
     """
-    known = ~np.isnan(predicted[:, 0])
-    own = np.where(known, predicted[np.arange(len(y)), y], np.nan)
-    right = pd.Series(np.nan_to_num(predicted).argmax(axis=1) == y)[known].groupby(y[known]).mean()
-    usual = pd.Series(own).groupby(y).mean().reindex(range(predicted.shape[1])).fillna(2.0).to_numpy()
-    above = np.nan_to_num(predicted) - usual
+    known, predicted = ~np.isnan(predicted[:, 0]), np.nan_to_num(predicted)
+    own, of_class = predicted[np.arange(len(y)), y], pd.Series(y[known])
+    right = (predicted.argmax(axis=1) == y)[known]
+    usual = pd.Series(own[known]).groupby(of_class).mean().reindex(range(predicted.shape[1])).fillna(2.0)
+    above = predicted - usual.to_numpy()
     above[np.arange(len(y)), y] = -1.0
-    sure = (above.max(axis=1) >= 0) & (own <= _WRONG * np.nan_to_num(predicted).max(axis=1))
-    sure &= known & (right.reindex(y).fillna(0.0).to_numpy() >= _KNOWN)
+    sure = known & (above.max(axis=1) >= 0) & (own <= _WRONG * predicted.max(axis=1))
+    sure &= pd.Series(right).groupby(of_class).mean().reindex(y).fillna(0.0).to_numpy() >= _KNOWN
     if stats.binom.sf(sure.sum() - 1, known.sum(), _SHARE) > 0.01:
         return np.zeros(0, dtype=np.int64)
     rows = np.flatnonzero(sure)

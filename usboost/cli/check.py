@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import options, tables
-from usboost.cli.console import echo, exit_on_error, fitting, note, progress
+from usboost.cli.console import echo, exit_on_error, fitting, note
 from usboost.fit.options import ImageOptions
 from usboost.table.spec import TableSpec
 
@@ -36,13 +36,11 @@ def check(
 
         if out is not None:
             check_out(out)
-        with fitting("checking"):
-            found = embeddings_of(own, Backbone(images.backbone))
-        with progress("checking") as show:
-            findings = check_table(own, found, progress=show)
+        with fitting("checking") as show:
+            findings = check_table(own, embeddings_of(own, Backbone(images.backbone)), progress=show)
         for each in findings:
             (note if each.kind == "note" else echo)(str(each))
-        if not any(each.kind != "note" for each in findings):
+        if all(each.kind == "note" for each in findings):
             echo("nothing was found that makes scores better than those of new rows")
         if out is not None:
             write_check(own, findings, out)

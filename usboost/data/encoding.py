@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.data.nodes import TableNodes
+from usboost.data.nodes import TableNodes, side_by_side
 from usboost.data.table import Table
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value
 from usboost.shards.collective import world
 
 SKEWED = 3.0
@@ -96,23 +96,19 @@ class Numeric:
         with np.errstate(over="ignore"):
             return np.clip((values - self.mean) / self.std, -_LARGEST, _LARGEST)
 
-    def to_onnx(self, graph: Graph, values: str) -> str:
+    def to_onnx(self, values: Value) -> Value:
         """Return the scaled values of float64 (n,) in a graph, float32 (n,)."""
         if self.std == 0:
-            return graph.cast(graph.Mul(values, 0.0), np.float32)
+            return (values * 0.0).cast(np.float32)
         if self.knots:
             knots, places = np.array(self.knots), np.array(self.places)
-            values = graph.Clip(values, knots[0], knots[-1])
-            passed = graph.GreaterOrEqual(graph.column(values), knots[None, 1:-1])
-            k = graph.summed(graph.cast(passed, np.int64), 1)
-            low, place = graph.Gather(knots, k), graph.Gather(places, k)
-            width, rise = graph.Gather(np.diff(knots), k), graph.Gather(np.diff(places), k)
-            part = graph.Div(graph.Sub(values, low), width)
-            return graph.cast(graph.Add(place, graph.Mul(part, rise)), np.float32)
+            values = values.Clip(knots[0], knots[-1])
+            k = (values.column() >= knots[None, 1:-1]).cast(np.int64).summed(1)
+            part = (values - k.picks(knots)) / k.picks(np.diff(knots))
+            return (k.picks(places) + part * k.picks(np.diff(places))).cast(np.float32)
         if self.log:
-            values = graph.Mul(graph.Sign(values), graph.Log(graph.Add(1.0, graph.Abs(values))))
-        scaled = graph.Div(graph.Sub(values, self.mean), self.std)
-        return graph.cast(graph.Clip(scaled, -_LARGEST, _LARGEST), np.float32)
+            values = values.Sign() * (1.0 + values.Abs()).Log()
+        return ((values - self.mean) / self.std).Clip(-_LARGEST, _LARGEST).cast(np.float32)
 
 
 @dataclass(frozen=True)
@@ -142,14 +138,14 @@ class Categorical:
         known = find({value: code for code, value in enumerate(self.values, start=1)}, names)
         return np.array([known.get(value, 0) for value in names], dtype=np.int32)[codes]
 
-    def to_onnx(self, graph: Graph, values: str) -> str:
+    def to_onnx(self, values: Value) -> Value:
         """Return the codes of str (n,) in a graph, int64 (n,).
 
         Missing is "", and values are written as in `values`: who gives them has to rewrite others.
         """
         codes = {each or "": code for code, each in enumerate(self.values, start=1)}
         given = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": 0}
-        return str(graph.LabelEncoder(values, domain="ai.onnx.ml", **given))
+        return values.LabelEncoder(domain="ai.onnx.ml", **given)
 
 
 @dataclass(frozen=True)
@@ -211,13 +207,14 @@ class TableEncoder:
         sizes = tuple(len(categories.values) + 1 for categories in self.categorical)
         return Table(numeric, codes, sizes, self.names)
 
-    def to_onnx(self, graph: Graph, columns: Mapping[str, str]) -> TableNodes:
+    def to_onnx(self, columns: Mapping[str, Value]) -> TableNodes:
         """Return the table of completed columns in a graph: float64 and str (n,) by name."""
-        numbers = [graph.column(each.to_onnx(graph, columns[each.name])) for each in self.numeric]
-        codes = [graph.column(each.to_onnx(graph, columns[each.name])) for each in self.categorical]
-        numeric, coded = (graph.joined(*each) if each else None for each in (numbers, codes))
+        numeric, codes = (
+            side_by_side([each.to_onnx(columns[each.name]).column() for each in encoders])
+            for encoders in (self.numeric, self.categorical)
+        )
         sizes = tuple(len(each.values) + 1 for each in self.categorical)
-        return TableNodes(graph, numeric, coded, len(numbers), sizes)
+        return TableNodes(numeric, codes, len(self.numeric), sizes)
 
     def to_dict(self) -> dict[str, Any]:
         """Describe the encoder as JSON; `from_dict` makes an equal one."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
+from operator import add
 
 import numpy as np
 
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value, joined
 
 
 @dataclass(frozen=True)
@@ -17,70 +18,61 @@ class TableNodes:
 
     Attributes
     ----------
-    graph : that it is in.
-    numeric : name of float32 (n, p), or None where p is 0; codes : of int64 (n, q), or None where q is 0.
+    numeric : float32 (n, p), or None where p is 0; codes : int64 (n, q), or None where q is 0.
     n_numeric : p; cardinalities : of the q columns.
-    absent : name of bool (n,), as of `usboost.data.table.Table`, or None.
+    absent : bool (n,), as of `usboost.data.table.Table`, or None.
     """
 
-    graph: Graph
-    numeric: str | None
-    codes: str | None
+    numeric: Value | None
+    codes: Value | None
     n_numeric: int
     cardinalities: tuple[int, ...] = ()
-    absent: str | None = None
+    absent: Value | None = None
 
     @property
-    def rows(self) -> str:
-        """Return the name of some value of n rows."""
-        return str(self.numeric or self.codes)
+    def rows(self) -> Value:
+        """Return some value of n rows."""
+        found = self.numeric or self.codes
+        assert found is not None
+        return found
 
     def filled(self, missing: bool) -> TableNodes:
         """Put 0 in absent rows; with `missing`, a further number says where. See `Table.filled`."""
-        graph, numbers = self.graph, []
-        if self.numeric is not None:
-            numbers.append(graph.unless(self.absent, self.numeric, np.float32))
-        if missing and self.absent is None:
-            numbers.append(graph.rows(self.rows, np.zeros(1, np.float32)))
-        elif missing and self.absent is not None:
-            numbers.append(graph.column(graph.cast(self.absent, np.float32)))
-        codes = None if self.codes is None else graph.unless(self.absent, self.codes, np.int64)
-        numeric = graph.joined(*numbers) if numbers else None
-        return replace(self, numeric=numeric, codes=codes, n_numeric=self.n_numeric + missing, absent=None)
+        numbers = [] if self.numeric is None else [self.numeric.unless(self.absent, np.float32)]
+        if missing:
+            none = self.rows.each(np.zeros(1, np.float32))
+            numbers.append(none if self.absent is None else self.absent.column().cast(np.float32))
+        codes = self.codes and self.codes.unless(self.absent, np.int64)
+        return TableNodes(side_by_side(numbers), codes, self.n_numeric + missing, self.cardinalities)
 
     def beside(self, other: TableNodes) -> TableNodes:
         """Join the columns of two tables, numbers first."""
         pairs = ((self.numeric, other.numeric), (self.codes, other.codes))
-        joined = [[each for each in pair if each is not None] for pair in pairs]
-        numeric, codes = (self.graph.joined(*each) if each else None for each in joined)
-        count, sizes = self.n_numeric + other.n_numeric, (*self.cardinalities, *other.cardinalities)
-        return TableNodes(self.graph, numeric, codes, count, sizes)
+        numeric, codes = (side_by_side([each for each in pair if each]) for pair in pairs)
+        sizes = (*self.cardinalities, *other.cardinalities)
+        return TableNodes(numeric, codes, self.n_numeric + other.n_numeric, sizes)
 
-    def matrix(self) -> str:
+    def matrix(self) -> Value:
         """Return all columns as trees read them, float32 (n, p + q)."""
-        parts = [] if self.numeric is None else [self.numeric]
-        parts += [] if self.codes is None else [self.graph.cast(self.codes, np.float32)]
-        return self.graph.joined(*parts)
+        codes = self.codes and self.codes.cast(np.float32)
+        return joined([each for each in (self.numeric, codes) if each])
 
-    def looked_up(self, lookup: np.ndarray) -> str | None:
-        """Return the sums of rows of (Σ cardinalities, k) by the codes: (n, k); None without codes."""
-        if self.codes is None:
-            return None
-        graph, starts = self.graph, np.cumsum([0, *self.cardinalities])[:-1].astype(np.int64)
-        places = graph.Add(self.codes, starts[None])
-        return graph.summed(graph.Gather(lookup, places, axis=0), 1)
+    def linear(self, weights: np.ndarray, lookup: np.ndarray, bias: np.ndarray) -> Value:
+        """Return x W + Σ_j lookup[code_j] + b, (n, k): `weights` (p, k), a row of `lookup` for each code."""
+        parts = [] if self.numeric is None else [self.numeric.cast(weights.dtype) @ weights]
+        if self.codes is not None:
+            starts = np.cumsum([0, *self.cardinalities])[:-1]
+            parts.append((self.codes + starts[None]).picks(lookup).summed(1))
+        return reduce(add, parts) + bias[None]
 
-    def affine(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> str:
-        """Return x W + b of the numbers and indicators of the codes from `first` on, float64 (n, k)."""
-        graph, weights = self.graph, weights.astype(np.float64)
-        parts = [] if self.numeric is None else [graph.cast(self.numeric, np.float64)]
-        out = [graph.MatMul(part, weights[: self.n_numeric]) for part in parts]
+    def affine(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> Value:
+        """Return the same of weights (p + Σ cardinalities, k) with none for codes below `first`: float64."""
+        weights = weights.astype(np.float64)
         cuts = np.cumsum([self.n_numeric, *(size - first for size in self.cardinalities)])
         none = np.zeros((first, weights.shape[1]))
-        blocks = [np.concatenate([none, weights[a:b]]) for a, b in pairwise(cuts)]
-        if blocks and (found := self.looked_up(np.concatenate(blocks))) is not None:
-            out.append(found)
-        return reduce(graph.Add, [*out, bias.astype(np.float64)[None]])
+        lookup = [each for a, b in pairwise(cuts) for each in (none, weights[a:b])]
+        bias = bias.astype(np.float64)
+        return self.linear(weights[: self.n_numeric], np.concatenate([*lookup, none[:0]]), bias)
 
 
 @dataclass(frozen=True)
@@ -89,15 +81,24 @@ class ImageNodes:
 
     Attributes
     ----------
-    pixels : name of uint8 (n, channels, height, width); absent : of bool (n,).
+    pixels : uint8 (n, channels, height, width); absent : bool (n,).
     """
 
-    graph: Graph
-    pixels: str
-    absent: str
+    pixels: Value
+    absent: Value
     channels: int
     height: int
     width: int
 
+    @property
+    def rows(self) -> Value:
+        """Return some value of n rows."""
+        return self.absent
+
 
 ViewNodes = TableNodes | ImageNodes
+
+
+def side_by_side(columns: list[Value]) -> Value | None:
+    """Join values, if there are any."""
+    return joined(columns) if columns else None

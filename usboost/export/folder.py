@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ import numpy as np
 
 from usboost.data.nodes import ViewNodes
 from usboost.data.value import missing_of
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
 from usboost.export.images import image_input
 from usboost.files import replacing
-from usboost.files.onnx_graph import OPSETS, Graph
+from usboost.files.onnx_graph import OPSETS, Graph, no_form
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
+from usboost.models.persistence import digests
 from usboost.table.columns.formats import DateFormat, NumberFormat
 
 FILES = ("card.json", "index.html", "model.onnx", "predict.py")
@@ -42,28 +41,19 @@ def export(bundle: Bundle, folder: Path, source: str = "") -> int:
     source : the digest of the files that the model was read from.
     """
     folder = Path(folder)
-    if folder.exists() and not _is_export(folder):
+    if folder.exists() and not (folder.is_dir() and {each.name for each in folder.iterdir()} == set(FILES)):
         raise UsboostError(f"{folder} exists and is not, or not only, an export; name another folder (`out`)")
     about = describe(bundle, source)
     columns = {name: each["kind"] for name, each in about["columns"].items()}
     model = graph_of(bundle).model({"columns": json.dumps(columns), "model": about["model"], "kind": KIND})
     data = model.SerializeToString()
+    text = json.dumps({**about, "bytes": len(data)}, indent=1, ensure_ascii=False, allow_nan=False)
     with replacing(folder) as fresh:
         (fresh / "model.onnx").write_bytes(data)
-        text = json.dumps({**about, "bytes": len(data)}, indent=1, ensure_ascii=False, allow_nan=False)
         (fresh / "card.json").write_text(text + "\n", encoding="utf-8")
         for name in ("predict.py", "index.html"):
             shutil.copyfile(Path(__file__).with_name(name), fresh / name)
     return len(data)
-
-
-def _is_export(folder: Path) -> bool:
-    try:
-        card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    alone = {each.name for each in folder.iterdir()} <= set(FILES)
-    return alone and isinstance(card, Mapping) and card.get("kind") == KIND
 
 
 def graph_of(bundle: Bundle) -> Graph:
@@ -77,65 +67,49 @@ def graph_of(bundle: Bundle) -> Graph:
     columns = {}
     for name, kind in card.columns.items():
         value = graph.input(name, str if kind in ("category", "text") else np.float64, [])
-        columns[name] = _known_number(graph, value, bundle.reader.missing) if kind == "number" else value
+        if kind == "number":  # none where it is too large for float32, or stands for a missing one
+            value = value.cast(np.float32).IsInf().Where(np.nan, value)
+            for missing in missing_of(bundle.reader.missing).floats:
+                value = value.Equal(missing).Where(np.nan, value)
+        columns[name] = value
     views: dict[str, ViewNodes] = {}
     if (form := bundle.reader.images) is not None:
         for view, column in zip(form.names, form.columns, strict=True):
             views[view] = image_input(graph, form, column)
-    views |= bundle.encoding.to_onnx(graph, columns)
+    views |= bundle.encoding.to_onnx(columns)
     if not hasattr(bundle.model, "to_onnx"):
-        raise UsboostError(f"a {type(bundle.model).__name__} has no ONNX form; choose another model")
+        raise no_form(bundle.model, "a model")
     found = bundle.model.to_onnx(views)
     if card.classes:
         if card.temperature != 1.0:
-            logs = graph.Log(graph.Max(found, SMALLEST))
-            found = graph.softmax(graph.Div(logs, card.temperature))
+            found = (found.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
         graph.output("probabilities", found, [len(card.classes)])
         return graph
-    found = graph.Squeeze(found, [1])
-    low, high = card.margin or (np.nan, np.nan)
-
-    def above(value: str) -> str:
-        return value if card.floor is None else graph.Max(value, card.floor)
-
-    found = above(found)
+    (low, high), floor = card.margin or (np.nan, np.nan), -np.inf if card.floor is None else card.floor
+    found = found.Squeeze([1]).Max(floor)
     graph.output("prediction", found)
-    graph.output("low", above(graph.Add(found, low)))
-    graph.output("high", graph.Add(found, high))
+    graph.output("low", (found + low).Max(floor))
+    graph.output("high", found + high)
     return graph
-
-
-def _known_number(graph: Graph, value: str, missing: tuple[str, ...]) -> str:
-    """Return numbers with NaN where one is too large for float32, or stands for a missing one."""
-    none = np.nan
-    infinite = graph.IsInf(graph.cast(value, np.float32))
-    value = graph.Where(infinite, none, value)
-    for each in missing_of(missing).floats:
-        equal = graph.Equal(value, each)
-        value = graph.Where(equal, none, value)
-    return value
 
 
 def describe(bundle: Bundle, source: str) -> dict[str, Any]:
     """Return what ``card.json`` says: columns, kinds and spellings, answers, and where the model is from."""
-    card, categories = bundle.card, dict[str, list[str]]()
-    for encoder in bundle.encoding.encoders.values():
-        categories |= {each.name: [v for v in each.values if v is not None] for each in encoder.categorical}
+    card, encoders, images = bundle.card, bundle.encoding.encoders.values(), bundle.reader.images
+    categories = {each.name: each.values for encoder in encoders for each in encoder.categorical}
     columns: dict[str, dict[str, Any]] = {}
     for name, kind in card.columns.items():
-        form = bundle.reader.formats.get(name)
+        form: Any = bundle.reader.formats.get(name)
         columns[name] = {"kind": kind}
         if kind == "category":
-            columns[name]["values"] = categories[name]
+            columns[name]["values"] = [value for value in categories[name] if value is not None]
         elif kind == "number":
-            columns[name] |= _written_numbers(form if isinstance(form, NumberFormat) else None)
+            columns[name] |= _written_numbers(form)
             columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None
         elif kind == "date":
-            written = form if isinstance(form, DateFormat) else DateFormat()
-            columns[name] |= {"forms": _written_dates(written), "zone": written.zone}
-    images = bundle.reader.images
-    for name in images.columns if images else ():
-        columns[name] = {"kind": "image", "size": images.size}  # type: ignore[union-attr]
+            columns[name] |= _written_dates(form or DateFormat())
+    if images is not None:
+        columns |= {name: {"kind": "image", "size": images.size} for name in images.columns}
     numbers = ["prediction", "low", "high"]
     return {
         "kind": KIND,
@@ -175,29 +149,22 @@ def _written_numbers(form: NumberFormat | None) -> dict[str, Any]:
     return {"rewrite": rewrite, "divide_by": 100 if form.unit == "%" else 1}
 
 
-def _written_dates(form: DateFormat) -> list[str]:
-    """Return the forms in which a day may be written, its parts joined by "-"."""
-    parts = {"y": "%Y", "m": "%m", "d": "%d"}
-    own = "-".join(parts[each] for each in form.order)
+def _written_dates(form: DateFormat) -> dict[str, Any]:
+    """Return the forms in which a day may be written, its parts joined by "-", and the zone of the clock."""
+    own = "-".join("%Y" if part == "y" else f"%{part}" for part in form.order)
     forms = ["%Y-%m-%d", own, "%Y", "%Y-%m", "%d-%b-%Y", "%d-%B-%Y", "%Y-%b-%d"]
-    if form.short_years:
-        forms.append(own.replace("%Y", "%y"))
-    return list(dict.fromkeys(forms))
+    forms += [own.replace("%Y", "%y")] if form.short_years else []
+    return {"forms": list(dict.fromkeys(forms)), "zone": form.zone}
 
 
 def backbones_of(model: Any) -> list[dict[str, str]]:
     """Return the backbones inside a model, and the licences of their published weights where known."""
-    found: dict[str, dict[str, str]] = {}
     fits = [fit for fits in getattr(model, "fits_", {}).values() for fit in fits]
-    for part in (part for each in (model, *fits) for part in each.get_params(deep=True).values()):
-        if isinstance(part, Backbone):
-            found[part.name] = {"name": part.name, "licence": licence_of(part)}
-    return list(found.values())
+    parts = [part for each in (model, *fits) for part in each.get_params(deep=True).values()]
+    found = {part.name: licence_of(part) for part in parts if isinstance(part, Backbone)}
+    return [{"name": name, "licence": licence} for name, licence in found.items()]
 
 
 def digest_of_folder(folder: Path) -> str:
     """Return the SHA-256 of the names and digests of all files below a folder."""
-    state = hashlib.sha256()
-    for file in sorted(each for each in Path(folder).rglob("*") if each.is_file()):
-        state.update(f"{file.relative_to(folder).as_posix()} {sha256(file)}\n".encode())
-    return state.hexdigest()
+    return hashlib.sha256(json.dumps(digests(folder)).encode()).hexdigest()

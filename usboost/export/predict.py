@@ -15,10 +15,8 @@ import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
-HERE = Path(__file__).parent
 TRUTH = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 NUMBER = re.compile(r"-?(0|[1-9]\d*)\.\d+|-0|-?[1-9](\.\d+)?e\+\d{2,3}")
-MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0+)?(Z|\+00:?00)?")
 
 
 def number(text, about):
@@ -33,7 +31,9 @@ def number(text, about):
 
 @cache
 def zone(name):
-    """Return a time zone by its name, or by its distance from UTC, +02:00 say."""
+    """Return a time zone by its name, or by its distance from UTC, +02:00 say; UTC by default."""
+    if not name:
+        return UTC
     return datetime.strptime(name, "%z").tzinfo if name[0] in "+-" else ZoneInfo(name)
 
 
@@ -44,9 +44,9 @@ def date(text, about):
         try:
             found = datetime.strptime(re.sub("[./]", "-", day), form).date()
             moment = datetime.fromisoformat(f"{found}T{clock.replace(' ', '') or '00:00'}")
-            if about["zone"] == "":  # the model's times have none: the clock counts as it is written
-                return moment.replace(tzinfo=UTC).timestamp()
-            return moment.replace(tzinfo=moment.tzinfo or zone(about["zone"] or "UTC")).timestamp()
+            # where the model's times have no zone, the clock counts as it is written
+            is_own = about["zone"] == "" or moment.tzinfo is None
+            return (moment.replace(tzinfo=zone(about["zone"])) if is_own else moment).timestamp()
         except ValueError:
             continue
     return np.nan
@@ -57,7 +57,7 @@ def plain(text):
     text = normalize("NFC", text)
     if NUMBER.fullmatch(text) and len(text) < 18:
         return str(float(text)).removesuffix(".0")
-    return MIDNIGHT.sub(r"\1", text) if MIDNIGHT.fullmatch(text) else text
+    return re.sub(r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0+)?(Z|\+00:?00)?$", r"\1", text)
 
 
 @cache
@@ -78,28 +78,29 @@ def image(path, size):
         found = ImageOps.exif_transpose(opened)
     if found.mode.startswith("I"):  # 16 bits
         found = Image.fromarray(((np.asarray(found, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
-    if found.has_transparency_data:
-        found = found.convert("RGBA")
-        found = Image.alpha_composite(Image.new("RGBA", found.size, "white"), found)
-    return np.asarray(found.convert("RGB"))
+    white = Image.new("RGBA", found.size, "white")
+    return np.asarray(Image.alpha_composite(white, found.convert("RGBA")).convert("RGB"))
 
 
-def column(texts, about, folder):
-    """Return some rows' values as the model takes them."""
+def column(rows, name, about, folder):
+    """Return a column of some rows as the model takes it."""
+    texts = [(row[name] or "").strip() for row in rows]
     if about["kind"] == "image":
         return np.stack([image(folder / text, about["size"]) for text in texts])
     if about["kind"] == "category":
         return np.array([category(text, tuple(about["values"])) for text in texts], dtype=object)
-    return np.array([(date if about["kind"] == "date" else number)(text, about) for text in texts])
+    found = np.array([(date if about["kind"] == "date" else number)(text, about) for text in texts])
+    if about.get("required") and np.isnan(found).any():
+        sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
+    return found
 
 
 def main(table, out):
     """Read the rows, some at a time, and write an answer for each; refuse what has no columns for it."""
-    card = json.loads((HERE / "card.json").read_text(encoding="utf-8"))
-    session = onnxruntime.InferenceSession(HERE / "model.onnx")
-    columns, rows_at_once = card["columns"], 1 if card["images"] else 1000
-    given, made = Path(table), Path(out)
-    with given.open(encoding="utf-8-sig", newline="") as source, made.open("w", newline="") as target:
+    card = json.loads(Path(__file__).with_name("card.json").read_text(encoding="utf-8"))
+    session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
+    columns, least, given = card["columns"], card["threshold"], Path(table)
+    with given.open(encoding="utf-8-sig", newline="") as source, Path(out).open("w", newline="") as target:
         head = source.readline()
         source.seek(0)
         rows = csv.DictReader(source, delimiter=max(",;\t|", key=head.count))
@@ -109,20 +110,14 @@ def main(table, out):
             )
         writer = csv.writer(target)
         writer.writerow(card["answers"])
-        while some := list(islice(rows, rows_at_once)):
-            texts = {name: [(row[name] or "").strip() for row in some] for name in columns}
-            inputs = {name: column(texts[name], about, given.parent) for name, about in columns.items()}
-            for name in (name for name, about in columns.items() if about.get("required")):
-                if np.isnan(inputs[name]).any():
-                    sys.exit(f"error: {table}: a row has no number in column {name!r}, which the model needs")
-            found = session.run(None, inputs)
-            if card["classes"]:
-                p = found[0]
-                least, classes = card["threshold"], card["classes"]
-                codes = p.argmax(axis=1) if least is None else (p[:, 1] >= least).astype(int)
-                writer.writerows([classes[code], *row] for code, row in zip(codes, p.tolist()))
-            else:
-                writer.writerows(np.column_stack(found).tolist())
+        while some := list(islice(rows, 1 if card["images"] else 1000)):
+            inputs = {name: column(some, name, about, given.parent) for name, about in columns.items()}
+            found = np.column_stack(session.run(None, inputs))
+            if not card["classes"]:
+                writer.writerows(found.tolist())
+                continue
+            codes = found.argmax(axis=1) if least is None else (found[:, 1] >= least).astype(int)
+            writer.writerows([card["classes"][code], *p] for code, p in zip(codes, found.tolist()))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """An ONNX graph, written node by node; parts of a model add their own with a method ``to_onnx``.
 
-Values of the graph are known by their names. A node or constant that is there already is not written again:
-what two parts have in common, a frozen backbone say, is computed once.
+A node or constant that is there already is not written again: what two parts have in common, a frozen
+backbone say, is computed once.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,8 +24,68 @@ LARGEST = (1 << 31) - (1 << 20)
 """Bytes of a file that protobuf can hold."""
 
 
+def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Value]:
+    return lambda one, other: one.graph.node(op, *((other, one) if swapped else (one, other)))
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a graph, known by its name: ``2.0 * x + y``, ``x @ matrix``, and ``x.Clip(0.0, 1.0)`` of
+    ONNX's operators by their names. What is no value is a constant, and has to be of the other's dtype."""
+
+    graph: Graph
+    name: str
+
+    __array_ufunc__ = None  # so that an array on the left leaves the operator to us
+    __add__, __sub__, __mul__, __truediv__ = map(_operator, ("Add", "Sub", "Mul", "Div"))
+    __radd__, __rmul__, __matmul__ = map(_operator, ("Add", "Mul", "MatMul"))
+    __rsub__, __rmatmul__ = _operator("Sub", True), _operator("MatMul", True)
+    __ge__, __gt__, __lt__, __and__ = map(_operator, ("GreaterOrEqual", "Greater", "Less", "And"))
+
+    def __getattr__(self, op: str) -> Callable[..., Value]:
+        if not op[:1].isupper():
+            raise AttributeError(op)
+        return partial(self.graph.node, op, self)
+
+    def __floordiv__(self, by: Any) -> Value:
+        return (self / by).Floor()
+
+    def __mod__(self, by: Any) -> Value:
+        return self - self // by * by
+
+    def cast(self, dtype: Any) -> Value:
+        """Return it as another type."""
+        return self.Cast(to=self.graph.kind(dtype))
+
+    def column(self) -> Value:
+        """Return (n,) as (n, 1)."""
+        return self.Unsqueeze([1])
+
+    def summed(self, axis: int, keep: bool = False) -> Value:
+        """Return sums along an axis."""
+        return self.ReduceSum([axis], keepdims=int(keep))
+
+    def picks(self, array: np.ndarray) -> Value:
+        """Return the entries, along the first axis of an array, at the places that this holds."""
+        return self.graph.node("Gather", array, self, axis=0)
+
+    def each(self, values: np.ndarray) -> Value:
+        """Return an array (k,) for each of the n rows that this, (n, …), has: (n, k)."""
+        shape = self.Shape(start=0, end=1).Concat([len(values)], axis=0)
+        return self.graph.node("Expand", values[None], shape)
+
+    def unless(self, absent: Value | None, dtype: Any = np.float64) -> Value:
+        """Return (n, k) of this dtype, but 0 in rows that `absent`, bool (n,), marks."""
+        return self if absent is None else absent.column().Where(dtype(0), self)
+
+
+def joined(values: Sequence[Value], axis: int = 1) -> Value:
+    """Put values side by side."""
+    return values[0] if len(values) == 1 else values[0].Concat(*values[1:], axis=axis)
+
+
 class Graph:
-    """A graph to which nodes are added: ``graph.Mul(x, 2.0)`` is the name of twice the value called x."""
+    """A graph to which inputs, nodes and outputs are added."""
 
     def __init__(self) -> None:
         try:
@@ -35,122 +96,65 @@ class Graph:
             ) from None
         self._onnx = onnx
         self._nodes: list[Any] = []
-        self._offset = 0  # of their numbers: of nodes in branches, too
-        self._known: dict[Any, Sequence[str]] = {}
+        self._known: dict[Any, Sequence[Value]] = {}
         self._made: dict[Any, Any] = {}
         self._constants: dict[str, Any] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
-    def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> str:
+    def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Value:
         """Add an input of n rows, of the given shape each. `dtype`: numpy's, or str."""
-        kind = self._onnx.TensorProto.STRING if dtype is str else self._kind(dtype)
+        kind = self._onnx.TensorProto.STRING if dtype is str else self.kind(dtype)
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["n", *shape]))
-        return name
+        return Value(self, name)
 
-    def output(self, name: str, value: str, shape: Sequence[int | str] = ()) -> None:
+    def output(self, name: str, value: Value, shape: Sequence[int | str] = ()) -> None:
         """Give out a float64 value (n, …) by a name."""
-        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        about = self._onnx.helper.make_tensor_value_info(name, self._kind(np.float64), ["n", *shape])
-        self._outputs.append(about)
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value.name], [name]))
+        kind = self.kind(np.float64)
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["n", *shape]))
 
-    def __getattr__(self, op: str) -> Callable[..., Any]:
-        """Return what adds a node of an operator, see `node`."""
-        if not op[:1].isupper():
-            raise AttributeError(op)
-        return partial(self.node, op)
-
-    def constant(self, value: Any) -> str:
-        """Add a constant, an array or what numpy makes one of, once; return its name."""
+    def constant(self, value: Any) -> Value:
+        """Add a constant, an array or what numpy makes one of, once."""
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         digest = hashlib.blake2b(array.tobytes(), digest_size=12)
         digest.update(f"{array.dtype} {array.shape}".encode())
         name = f"/c/{digest.hexdigest()}"
         if name not in self._constants:
             self._constants[name] = self._onnx.numpy_helper.from_array(array, name)
-        return name
+        return Value(self, name)
 
-    def node(self, op: str, *values: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Add a node, once; return the name of its output, or of several. `values`: names, or constants."""
-        inputs = tuple(each if isinstance(each, str) else self.constant(each) for each in values)
-        made = [
-            value
-            if isinstance(value, self._onnx.AttributeProto)
-            else self._onnx.helper.make_attribute(name, value)
-            for name, value in sorted(attributes.items())
-        ]
-        about = hashlib.blake2b(digest_size=16)
-        for each in made:
-            about.update(each.SerializeToString(deterministic=True))
-        key = (op, domain, inputs, outputs, about.digest())
+    def node(self, op: str, *values: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Value:
+        """Add a node, once; return its first output. `values`: those of the graph, or constants."""
+        inputs = [each if isinstance(each, Value) else self.constant(each) for each in values]
+        names = [each.name for each in inputs]
+        return self._add(self._onnx.helper.make_node(op, names, [], domain=domain, **attributes), outputs)[0]
+
+    def _add(self, node: Any, outputs: int) -> Sequence[Value]:
+        key = outputs, hashlib.blake2b(node.SerializeToString(deterministic=True), digest_size=16).digest()
         if key not in self._known:
-            names = [f"/n/{self._offset + len(self._nodes)}.{k}" for k in range(outputs)]
-            node = self._onnx.helper.make_node(op, list(inputs), names, domain=domain)
-            node.attribute.extend(made)
+            node.output.extend(f"/n/{len(self._nodes)}.{k}" for k in range(outputs))
             self._nodes.append(node)
-            self._known[key] = names
-        found = self._known[key]
-        return found[0] if outputs == 1 else found
+            self._known[key] = [Value(self, name) for name in node.output]
+        return self._known[key]
 
-    def embed(self, model: Any, inputs: Sequence[str]) -> list[str]:
+    def embed(self, model: Any, inputs: Sequence[Value]) -> list[Value]:
         """Add the nodes of another graph of the same versions, fed by values of this; return its outputs."""
-        names = dict(zip((each.name for each in model.graph.input), inputs, strict=True)) | {"": ""}
+        found = dict(zip((each.name for each in model.graph.input), inputs, strict=True))
         for tensor in model.graph.initializer:
-            names[tensor.name] = self.constant(self._onnx.numpy_helper.to_array(tensor))
-        for node in model.graph.node:
-            given = [names[name] for name in node.input]
-            attributes = {each.name: each for each in node.attribute}
-            outputs = len(node.output)
-            found = self.node(node.op_type, *given, outputs=outputs, domain=node.domain, **attributes)
-            names |= zip(node.output, [found] if outputs == 1 else found, strict=True)
-        return [names[each.name] for each in model.graph.output]
-
-    def either(self, condition: str, then: Callable[[], str], otherwise: Callable[[], str]) -> str:
-        """Return one of two values, of which only that is computed. `condition`: bool ()."""
-        branches = {}
-        for name, make in (("then_branch", then), ("else_branch", otherwise)):
-            outer, known, self._nodes = self._nodes, dict(self._known), []
-            self._offset += len(outer)
-            result = self._onnx.ValueInfoProto(name=make())
-            branches[name] = self._onnx.helper.make_graph(self._nodes, name, [], [result])
-            self._offset += len(self._nodes) - len(outer)
-            self._nodes, self._known = outer, known
-        return self.If(condition, **branches)
+            found[tensor.name] = self.constant(self._onnx.numpy_helper.to_array(tensor))
+        for given in model.graph.node:
+            node = self._onnx.NodeProto(op_type=given.op_type, domain=given.domain)
+            node.input.extend(found[name].name if name else "" for name in given.input)
+            node.attribute.extend(given.attribute)
+            found |= zip(given.output, self._add(node, len(given.output)), strict=True)
+        return [found[each.name] for each in model.graph.output]
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return what `make` returned when it was first called with this key."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-    def cast(self, value: str, dtype: Any) -> str:
-        """Return the value as another type."""
-        return self.Cast(value, to=self._kind(dtype))
-
-    def joined(self, *columns: str, axis: int = 1) -> str:
-        """Put values side by side."""
-        return columns[0] if len(columns) == 1 else str(self.Concat(*columns, axis=axis))
-
-    def column(self, value: str) -> str:
-        """Return (n,) as (n, 1)."""
-        return self.Unsqueeze(value, [1])
-
-    def summed(self, value: str, axis: int, keep: bool = False) -> str:
-        return self.ReduceSum(value, [axis], keepdims=int(keep))
-
-    def rows(self, like: str, values: np.ndarray) -> str:
-        """Return an array (k,) for each of the n rows that `like`, (n, …), has: (n, k)."""
-        shape = self.Concat(self.Shape(like, start=0, end=1), [len(values)], axis=0)
-        return self.Expand(values[None], shape)
-
-    def softmax(self, scores: str) -> str:
-        return self.Softmax(scores, axis=1)
-
-    def unless(self, absent: str | None, value: str, dtype: Any = np.float64) -> str:
-        """Return a value (n, k), but 0 in rows that `absent`, bool (n,), marks."""
-        if absent is None:
-            return value
-        return self.Where(self.column(absent), dtype(0), value)
 
     def model(self, about: Mapping[str, str]) -> Any:
         """Return the model of what was added, checked; `about` is kept in its metadata.
@@ -162,7 +166,6 @@ class Graph:
         for node in reversed(self._nodes):
             if needed.intersection(node.output):
                 needed.update(node.input)
-                needed.update(name for a in node.attribute for inner in a.g.node for name in inner.input)
                 kept.append(node)
         constants = [each for name, each in self._constants.items() if name in needed]
         if sum(each.ByteSize() for each in constants) > LARGEST:
@@ -176,7 +179,8 @@ class Graph:
         onnx.checker.check_model(model)
         return model
 
-    def _kind(self, dtype: Any) -> int:
+    def kind(self, dtype: Any) -> int:
+        """Return ONNX's number of a type."""
         return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from usboost.data.nodes import ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import no_form
+from usboost.files.onnx_graph import Value, no_form
 from usboost.files.registry import Registry
 from usboost.shards.collective import world
 
@@ -292,30 +293,26 @@ def sum_to_onnx(
     steps: Sequence[float],
     view: ViewNodes,
     n_outputs: int,
-) -> str:
+) -> Value:
     """Return Σ_k step_k · learner_k(x) in the view's graph, float64 (n, D), as `weighted_sum` computes it.
 
-    A fitted learner has ``to_onnx(view)``, which adds its nodes and returns the name of its outputs, float32
-    or float64 (n, D); or its class has ``sum_to_onnx(learners, steps, view, n_outputs)`` for several.
-    Settings may have ``prepare_to_onnx(view)``, which is what `prepare` is to rows.
+    A fitted learner has ``to_onnx(view)``, which adds its nodes and returns its outputs, float32 or float64
+    (n, D); or its class has ``sum_to_onnx(learners, steps, view, n_outputs)`` for several. Settings may have
+    ``prepare_to_onnx(view)``, which is what `prepare` is to rows.
 
     Raises `UsboostError`, naming the learner, if it has neither.
     """
-    own = getattr(learner, "prepare_to_onnx", None)
-    graph, prepared = view.graph, view if own is None else own(view)
+    prepared = learner.prepare_to_onnx(view) if hasattr(learner, "prepare_to_onnx") else view
     kinds = {type(each) for each in learners}
     at_once = getattr(next(iter(kinds)), "sum_to_onnx", None) if len(kinds) == 1 else None
     if at_once is not None:
-        total = at_once(learners, steps, prepared, n_outputs)
-    else:
-        parts = []
-        for each, step in zip(learners, steps):
-            if not hasattr(each, "to_onnx"):
-                raise no_form(each, f"of the learner {name!r}")
-            output = graph.cast(each.to_onnx(prepared), np.float64)
-            parts.append(graph.Mul(output, float(step)))
-        total = reduce(graph.Add, parts)
-    return graph.unless(view.absent, total)
+        return at_once(learners, steps, prepared, n_outputs).unless(view.absent)
+    for each in learners:
+        if not hasattr(each, "to_onnx"):
+            raise no_form(each, f"of the learner {name!r}")
+    outputs = (each.to_onnx(prepared).cast(np.float64) for each in learners)
+    total: Value = reduce(add, (output * float(step) for output, step in zip(outputs, steps)))
+    return total.unless(view.absent)
 
 
 def trainer(learner: Learner, prepared: Any, n_outputs: int) -> PresentTrainer:

@@ -24,6 +24,7 @@ from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import Frame, View
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import Value, joined
 from usboost.learners.base import FittedLearner, Target, check_outputs
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum
@@ -168,18 +169,17 @@ class FittedRegressors(_FittedForms):
         """Return float32 (n, D)."""
         return np.concatenate([form.predict(prepared) for form in self.forms], axis=1).astype(np.float32)
 
-    def to_onnx(self, view: TableNodes) -> str:
+    def to_onnx(self, view: TableNodes) -> Value:
         """Return the same in a graph; raises `UsboostError` if an estimator has no file form."""
-        parts, matrix = [], view.matrix()
+        parts = []
         for form in self.forms:
             if isinstance(form, InMemory):
                 raise _without_file_form(form.estimator)
             if isinstance(form, TreeForm):
                 parts.append(tree_sum(view, [form.tree], [1.0]))
-                continue
-            found = view.graph.MatMul(view.graph.cast(matrix, np.float64), form.weights)
-            parts.append(view.graph.Add(found, form.intercepts))
-        return view.graph.joined(*parts)
+            else:
+                parts.append(view.matrix().cast(np.float64) @ form.weights + form.intercepts)
+        return joined(parts)
 
 
 class _EstimatorLearner(BaseEstimator):

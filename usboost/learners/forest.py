@@ -21,6 +21,7 @@ from usboost.data.nodes import TableNodes
 from usboost.data.table import code_type
 from usboost.errors import UsboostError
 from usboost.files.arrays import parts
+from usboost.files.onnx_graph import Value
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum
@@ -186,15 +187,12 @@ class FittedTrees:
     @classmethod
     def sum_to_onnx(
         cls, learners: Sequence[FittedTrees], steps: Sequence[float], view: TableNodes, n_outputs: int
-    ) -> str:
+    ) -> Value:
         """Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
-        trees, weights, outputs = list[Tree](), list[float](), list[int]()
-        for learner, step in zip(learners, steps):
-            for i, tree in enumerate(learner.trees):
-                trees.append(tree)
-                weights.append(step)
-                outputs.append(i * tree.value.shape[1])
-        return tree_sum(view, trees, weights, outputs, n_outputs)
+        trees = [tree for each in learners for tree in each.trees]
+        weights = [step for each, step in zip(learners, steps) for _ in each.trees]
+        places = [i * tree.value.shape[1] for each in learners for i, tree in enumerate(each.trees)]
+        return tree_sum(view, trees, weights, places, n_outputs)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {

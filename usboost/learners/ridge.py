@@ -13,6 +13,7 @@ from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import Value
 from usboost.learners.base import FittedLearner, Target, check_outputs
 from usboost.learners.spectrum import Matrix, Solution, Spectrum, with_indicators
 
@@ -64,7 +65,7 @@ class FittedRidge:
     @classmethod
     def sum_to_onnx(
         cls, learners: Sequence[FittedRidge], steps: Sequence[float], view: TableNodes, n_outputs: int
-    ) -> str:
+    ) -> Value:
         """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
         intercept = sum(np.float64(step) * each.intercept for each, step in zip(learners, steps))

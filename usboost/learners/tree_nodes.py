@@ -8,12 +8,15 @@ runtimes take them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from usboost.data.nodes import TableNodes
+from usboost.files.onnx_graph import Value, joined
 from usboost.learners.tree import Tree
 
 TREES_AT_ONCE = 64
@@ -23,13 +26,10 @@ SETS_AT_ONCE = 1024
 """Sets of categories that are looked up before memory is free again, unless one tree has more."""
 
 
-def tree_values(table: TableNodes, trees: Sequence[Tree]) -> str:
+def tree_values(table: TableNodes, trees: Sequence[Tree]) -> Value:
     """Return the value of the leaf that each row falls into, tree by tree: float32 (n, T), for k = 1."""
-    parts = []
-    for run in _cut(trees):
-        some = trees[run]
-        parts.append(_ensemble(table, some, [each.value for each in some], range(len(some)), len(some)))
-    return table.graph.joined(*parts)
+    runs = [trees[run] for run in _cut(trees)]
+    return joined([_ensemble(table, run, [1.0] * len(run), range(len(run)), len(run)) for run in runs])
 
 
 def tree_sum(
@@ -38,35 +38,37 @@ def tree_sum(
     weights: Sequence[float],
     outputs: Sequence[int] | None = None,
     n_outputs: int | None = None,
-) -> str:
+) -> Value:
     """Return Σ_t weight_t · tree_t(x), float64 (n, D).
 
     `outputs`: the place among the D of each tree's first value; by default 0. `n_outputs`: D, by default the
     first tree's.
     """
-    graph, count = table.graph, n_outputs or trees[0].value.shape[1]
-    places, parts = outputs or [0] * len(trees), [graph.rows(table.rows, np.zeros(count))]
-    for run in _cut(trees):
-        some = zip(weights[run], trees[run], strict=True)
-        values = [weight * tree.value.astype(np.float64) for weight, tree in some]
-        parts.append(graph.cast(_ensemble(table, trees[run], values, places[run], count), np.float64))
-    return reduce(graph.Add, parts)
+    count, places = n_outputs or trees[0].value.shape[1], outputs or [0] * len(trees)
+    runs = [_ensemble(table, trees[run], weights[run], places[run], count) for run in _cut(trees)]
+    return reduce(add, (run.cast(np.float64) for run in runs), table.rows.each(np.zeros(count)))
 
 
-def leaf_numbers(table: TableNodes, trees: Sequence[Tree]) -> str:
+def leaf_numbers(table: TableNodes, trees: Sequence[Tree]) -> Value:
     """Return the number of the leaf that each row falls into, tree by tree: int64 (n, T)."""
-    numbered = [
-        Tree(**{**tree.arrays(), "value": np.arange(len(tree.value), dtype=np.float32)[:, None]})
-        for tree in trees
-    ]
-    return table.graph.cast(tree_values(table, numbered), np.int64)
+    numbers = [np.arange(len(tree.value), dtype=np.float32)[:, None] for tree in trees]
+    numbered = [replace(tree, value=values) for tree, values in zip(trees, numbers)]
+    return tree_values(table, numbered).cast(np.int64)
+
+
+def as_answers(raw: Value, n_classes: int) -> Value:
+    """Return probabilities, float64 (n, M), of what trees add up to; this itself where `n_classes` is 1."""
+    if n_classes != 2:
+        return raw if n_classes == 1 else raw.Softmax(axis=1)
+    positive = raw.Sigmoid()
+    return joined([1.0 - positive, positive])
 
 
 def _cut(trees: Sequence[Tree]) -> Iterator[slice]:
     """Cut trees into runs of which none has too many trees, or sets of categories."""
     first, sets = 0, 0
     for k, tree in enumerate(trees):
-        own = int((np.diff(tree.category_start) > 0).sum())
+        own = len(list(_sets(tree)))
         if k > first and (k - first == TREES_AT_ONCE or sets + own > SETS_AT_ONCE):
             yield slice(first, k)
             first, sets = k, 0
@@ -75,63 +77,52 @@ def _cut(trees: Sequence[Tree]) -> Iterator[slice]:
         yield slice(first, len(trees))
 
 
+def _sets(tree: Tree) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield node, column and codes that go left of each split by category."""
+    for node in np.flatnonzero(np.diff(tree.category_start)).tolist():
+        start, stop = tree.category_start[node : node + 2]
+        yield node, int(tree.feature[node]), tree.categories[start:stop]
+
+
 def _ensemble(
-    table: TableNodes,
-    trees: Sequence[Tree],
-    values: Sequence[np.ndarray],
-    outputs: Sequence[int],
-    n_outputs: int,
-) -> str:
-    """Return the sum of trees of these leaf values, float32 (n, n_outputs)."""
-    graph, n_columns = table.graph, table.n_numeric + len(table.cardinalities)
-    places: dict[tuple[int, bytes], int] = {}  # of sets of categories, among further columns
-    sets: dict[int, list[np.ndarray]] = {}
-    attributes: dict[str, Any] = {name: [] for name in _NODES + _LEAVES}
-    for t, (tree, leaf_values, output) in enumerate(zip(trees, values, outputs, strict=True)):
-        inner, leaves = len(tree.feature), len(leaf_values)
-        feature, threshold = tree.feature.astype(np.int64), tree.threshold.copy()
-        for node in np.flatnonzero(np.diff(tree.category_start)).tolist():
-            codes = tree.categories[tree.category_start[node] : tree.category_start[node + 1]]
-            column = int(tree.feature[node])
-            if (key := (column, codes.tobytes())) not in places:
-                places[key] = len(places)
-                sets.setdefault(column, []).append(codes)
-            feature[node], threshold[node] = -1 - places[key], 0.5
-        # leaves are nodes behind the inner ones
-        left, right = (np.where(side < 0, inner + ~side, side) for side in (tree.left, tree.right))
-        none = [0] * leaves
-        attributes["nodes_treeids"] += [t] * (inner + leaves)
-        attributes["nodes_nodeids"] += range(inner + leaves)
-        attributes["nodes_featureids"] += [*feature.tolist(), *none]
-        attributes["nodes_values"] += [*threshold.tolist(), *none]
-        attributes["nodes_modes"] += ["BRANCH_LEQ"] * inner + ["LEAF"] * leaves
-        attributes["nodes_truenodeids"] += [*left.tolist(), *none]
-        attributes["nodes_falsenodeids"] += [*right.tolist(), *none]
-        k = leaf_values.shape[1]
-        attributes["target_treeids"] += [t] * (leaves * k)
-        attributes["target_nodeids"] += np.repeat(np.arange(inner, inner + leaves), k).tolist()
-        attributes["target_ids"] += [*range(output, output + k)] * leaves
-        attributes["target_weights"] += leaf_values.astype(np.float32).ravel().tolist()
-    columns, order = [table.matrix()], np.zeros(len(places), dtype=np.int64)
+    table: TableNodes, trees: Sequence[Tree], weights: Sequence[float], outputs: Sequence[int], n_outputs: int
+) -> Value:
+    """Return the sum of trees, float32 (n, n_outputs)."""
+    sets: dict[int, dict[bytes, np.ndarray]] = {}
+    for _, column, codes in (each for tree in trees for each in _sets(tree)):
+        sets.setdefault(column, {})[codes.tobytes()] = codes
+    columns, width, places = [table.matrix()], table.n_numeric + len(table.cardinalities), {}
     for column, own in sets.items():
         q = column - table.n_numeric
         goes_right = np.ones((table.cardinalities[q], len(own)), dtype=np.uint8)
-        for j, codes in enumerate(own):
-            order[places[column, codes.tobytes()]] = n_columns + j
+        for j, (key, codes) in enumerate(own.items()):
             goes_right[codes[codes < len(goes_right)], j] = 0
-        n_columns += len(own)
-        code = graph.Gather(table.codes, q, axis=1)
-        looked_up = graph.Gather(goes_right, code, axis=0)
-        columns.append(graph.cast(looked_up, np.float32))
-    features = attributes["nodes_featureids"]
-    attributes["nodes_featureids"] = [f if f >= 0 else int(order[-1 - f]) for f in features]
-    matrix = graph.joined(*columns)
-    found = graph.TreeEnsembleRegressor(matrix, domain="ai.onnx.ml", n_targets=n_outputs, **attributes)
-    return str(found)
-
-
-_NODES = (
-    *("nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_values", "nodes_modes"),
-    *("nodes_truenodeids", "nodes_falsenodeids"),
-)
-_LEAVES = ("target_treeids", "target_nodeids", "target_ids", "target_weights")
+            places[column, key] = width + j
+        width += len(own)
+        assert table.codes is not None
+        columns.append(table.codes.Gather(q, axis=1).picks(goes_right).cast(np.float32))
+    made: dict[str, list[Any]] = {}
+    for t, (tree, weight, output) in enumerate(zip(trees, weights, outputs, strict=True)):
+        inner, (leaves, k) = len(tree.feature), tree.value.shape
+        feature, threshold = tree.feature.tolist(), tree.threshold.tolist()
+        for node, column, codes in _sets(tree):
+            feature[node], threshold[node] = places[column, codes.tobytes()], 0.5
+        # leaves are nodes behind the inner ones
+        left, right = (np.where(side < 0, inner + ~side, side).tolist() for side in (tree.left, tree.right))
+        none = [0] * leaves
+        attributes: dict[str, Any] = {
+            "nodes_treeids": [t] * (inner + leaves),
+            "nodes_nodeids": range(inner + leaves),
+            "nodes_featureids": feature + none,
+            "nodes_values": threshold + none,
+            "nodes_modes": ["BRANCH_LEQ"] * inner + ["LEAF"] * leaves,
+            "nodes_truenodeids": left + none,
+            "nodes_falsenodeids": right + none,
+            "target_treeids": [t] * (leaves * k),
+            "target_nodeids": np.repeat(np.arange(inner, inner + leaves), k).tolist(),
+            "target_ids": [*range(output, output + k)] * leaves,
+            "target_weights": (weight * tree.value.astype(np.float64)).astype(np.float32).ravel().tolist(),
+        }
+        for name, values in attributes.items():
+            made.setdefault(name, []).extend(values)
+    return joined(columns).TreeEnsembleRegressor(domain="ai.onnx.ml", n_targets=n_outputs, **made)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value
 from usboost.losses.base import Expansion, mean, refuse_zero, relative, simplex_codewords
 
 
@@ -111,9 +111,9 @@ class SoftmaxCrossEntropy:
         """softmax(F), (n, M)."""
         return np.exp(self._log_p(f))
 
-    def to_onnx(self, graph: Graph, f: str) -> str:
+    def to_onnx(self, f: Value) -> Value:
         """Return the probabilities in a graph."""
-        return graph.softmax(graph.MatMul(f, self.scores(np.eye(self.n_outputs))))
+        return (f @ self.scores(np.eye(self.n_outputs))).Softmax(axis=1)
 
 
 class _CrossEntropyLine:

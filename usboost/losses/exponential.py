@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_expit, softmax
 
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value
 from usboost.losses.base import Expansion, mean, relative, simplex_codewords
 
 MANY = 64
@@ -138,9 +138,9 @@ class CodewordExponential:
         """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
         return softmax(self.scores(f), axis=1)
 
-    def to_onnx(self, graph: Graph, f: str) -> str:
+    def to_onnx(self, f: Value) -> Value:
         """Return the probabilities in a graph."""
-        return graph.softmax(graph.MatMul(f, self.scores(np.eye(self.n_outputs))))
+        return (f @ self.scores(np.eye(self.n_outputs))).Softmax(axis=1)
 
 
 class ExponentialLine:

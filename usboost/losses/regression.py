@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value
 from usboost.losses.base import Expansion, RegressionLoss, mean, refuse_zero, relative
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.shards.collective import world
@@ -72,14 +72,12 @@ class Squared:
         kept = (falling > excess).sum(axis=1, keepdims=True)
         return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
 
-    def to_onnx(self, graph: Graph, f: str) -> str:
+    def to_onnx(self, f: Value) -> Value:
         """Return the probabilities in a graph."""
-        falling, _ = graph.TopK(f, [self.n_outputs], outputs=2, axis=1)
-        counts = np.arange(1.0, self.n_outputs + 1)[None]
-        excess = graph.Div(graph.Sub(graph.CumSum(falling, 1), 1.0), counts)
-        kept = graph.cast(graph.Greater(falling, excess), np.int64)
-        place = graph.Sub(graph.summed(kept, 1, keep=True), 1)
-        return str(graph.Max(graph.Sub(f, graph.GatherElements(excess, place, axis=1)), 0.0))
+        falling = f.TopK([self.n_outputs], outputs=2, axis=1)
+        excess = (falling.CumSum(1) - 1.0) / np.arange(1.0, self.n_outputs + 1)[None]
+        place = (falling > excess).cast(np.int64).summed(1, keep=True) - 1
+        return (f - excess.GatherElements(place, axis=1)).Max(0.0)
 
 
 class _QuadraticLine:

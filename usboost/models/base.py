@@ -17,6 +17,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import deviation, mean
+from usboost.files.onnx_graph import Value
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
 from usboost.shards.collective import world
@@ -145,14 +146,6 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
         """Predict the most probable class of each sample, (n,)."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        """Return the probabilities in the graph of some views, float64 (n, M).
-
-        Raises `UsboostError`, naming it, if a part has no ONNX form.
-        """
-        self._check_fitted()
-        return self._to_onnx(views)
-
     def _check_fitted(self) -> None:
         check_is_fitted(self, "classes_")
 
@@ -198,15 +191,9 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         self._check_fitted()
         return self._in_units(self._predict(as_views(X)))
 
-    def to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        """Return the predictions in the graph of some views, float64 (n, 1).
-
-        Raises `UsboostError`, naming it, if a part has no ONNX form.
-        """
-        self._check_fitted()
-        scaled = next(iter(views.values())).graph.Mul(self._to_onnx(views), float(self.target_scale_))
-        found: str = next(iter(views.values())).graph.Add(scaled, float(self.target_centre_))
-        return found
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        """Return the predictions in the graph of some views, float64 (n, 1), or raise as of classes."""
+        return super().to_onnx(views) * float(self.target_scale_) + float(self.target_centre_)
 
     def staged_predict(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         """Predict after each kept round.

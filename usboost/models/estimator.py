@@ -19,7 +19,7 @@ from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
-from usboost.files.onnx_graph import no_form
+from usboost.files.onnx_graph import Value, no_form
 from usboost.learners.tree import Tree
 from usboost.process import OwnSettings
 from usboost.shards.collective import world
@@ -260,7 +260,15 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
                 setattr(self, name, {**parts, key: value})
         return self
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        """Return the probabilities in the graph of some views, float64 (n, M).
+
+        Raises `UsboostError`, naming it, if a part has no ONNX form.
+        """
+        self._check_fitted()
+        return self._to_onnx(views)
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return in the views' graph what is fitted: probabilities (n, M), or standardised numbers (n, 1)."""
         raise no_form(self, "a model")
 

@@ -82,10 +82,9 @@ class Projection:
 
     def to_onnx(self, table: TableNodes) -> TableNodes:
         """Return the components in the table's graph."""
-        graph, axes = table.graph, self.axes.astype(np.float64)
-        centred = graph.Sub(str(table.numeric), self.mean)
-        found = graph.cast(graph.MatMul(graph.cast(centred, np.float64), axes), np.float32)
-        return TableNodes(graph, found, None, axes.shape[1], (), table.absent)
+        assert table.numeric is not None
+        found = ((table.numeric - self.mean).cast(np.float64) @ self.axes.astype(np.float64)).cast(np.float32)
+        return TableNodes(found, None, self.axes.shape[1], (), table.absent)
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,19 @@
-"""Write what was found in a table as a page: each finding with six examples, their images side by side."""
+"""Write what was found in a table as a page: each finding with examples, their images side by side."""
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
-from usboost.check import EXAMPLES, Finding
+from usboost.check import Finding
 from usboost.check.groups import texts_of
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.report.blocks import Section, html, page
-from usboost.report.rows import value_of
+from usboost.report.rows import image_uri, value_of
 from usboost.table.user_table import UserTable
 
 TITLES = {
@@ -38,47 +35,28 @@ def check_out(out: Path) -> None:
 
 def write_check(table: UserTable, findings: Sequence[Finding], out: Path) -> None:
     """Write the page; `out` as of `check_out`."""
-    texts = {name: values.to_numpy() for name, values in texts_of(table).items()}
-    sections = []
+    texts, sections = {name: values.to_numpy() for name, values in texts_of(table).items()}, []
     for kind, title in TITLES.items():
-        found = [each for each in findings if each.kind == kind]
-        most = 50 if kind == "labels" else EXAMPLES
-        shown = [
-            (each, [_example(table, texts, each, rows) for rows in each.examples[:most]]) for each in found
-        ]
-        body = html("check", findings=shown) if found else ""
-        sections.append(Section(kind, title, body, title))
-    intro = html(
-        "check_intro", table=str(table.file), n=len(table), label=table.spec.label, findings=findings
-    )
-    write_atomically(
-        out, page(f"Check of {table.spec.label}", intro, sections, html("check_footer")).encode()
-    )
+        of = [each for each in findings if each.kind == kind]
+        shown = [(each, [_example(table, texts, each, rows) for rows in each.examples]) for each in of]
+        sections.append(Section(kind, title, html("check", findings=shown) if shown else "", title))
+    about = {"table": str(table.file), "n": len(table), "label": table.spec.label, "findings": findings}
+    made = page(f"Check of {table.spec.label}", html("check_intro", **about), sections, html("check_footer"))
+    write_atomically(out, made.encode())
 
 
 def _example(table: UserTable, texts: dict[str, Any], of: Finding, rows: tuple[int, ...]) -> dict[str, Any]:
     """Return rows that belong together: their images and labels, and columns, those that differ first."""
-    labels = [table.classes[table.labels[row]] if table.classes else f"{table.labels[row]:g}" for row in rows]
-    at = list(rows)
     names = [name for name in texts if name not in table.spec.image]
-    names.sort(key=lambda name: (name not in of.columns, len(set(map(str, texts[name][at]))) == 1))
+    names.sort(key=lambda name: (name not in of.columns, len(set(map(str, texts[name][[*rows]]))) == 1))
     columns = [(name, [value_of(texts[name][row]) for row in rows]) for name in names[:_COLUMNS]]
-    cells = zip(rows, labels)
-    shown = [
-        {
-            "number": int(table.rows[row]) + 1,
-            "label": label,
-            "images": [_picture(view[np.array([row])].decode()[0]) for view in table.images.values()],
-        }
-        for row, label in cells
-    ]
+    shown = []
+    for row in rows:
+        label = table.classes[table.labels[row]] if table.classes else f"{table.labels[row]:g}"
+        pixels = [view.decode([row])[0] for view in table.images.values()]
+        pictures = [
+            Image.fromarray(each[0] if len(each) == 1 else each.transpose(1, 2, 0)) for each in pixels
+        ]
+        uris = [image_uri(each, is_photo=True) for each in pictures]
+        shown.append({"number": int(table.rows[row]) + 1, "label": label, "images": uris})
     return {"rows": shown, "columns": columns}
-
-
-def _picture(pixels: np.ndarray) -> str:
-    """Return pixels (C, H, W) as a data URI."""
-    out = io.BytesIO()
-    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(
-        out, "JPEG", quality=85
-    )
-    return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

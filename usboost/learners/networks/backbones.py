@@ -180,14 +180,14 @@ class Backbone(BaseEstimator):
 
     def to_onnx(self, images: ImageNodes) -> TableNodes:
         """Return in the images' graph what `embed` gives, rounded to float16 as in its cache."""
-        graph = images.graph
 
         def embedding() -> TableNodes:
             network = self._whole(self.spec(images))
-            values = graph.cast(graph.cast(image_network(images, network), np.float16), np.float32)
-            return TableNodes(graph, values, None, network.n_features, (), images.absent)
+            values = image_network(images, network).cast(np.float16).cast(np.float32)
+            return TableNodes(values, None, network.n_features, (), images.absent)
 
-        found: TableNodes = graph.once((self.name, self.pretrained, self.size, images.pixels), embedding)
+        key = (self.name, self.pretrained, self.size, images.pixels)
+        found: TableNodes = images.pixels.graph.once(key, embedding)
         return found
 
     def _source(self) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import nn
 from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.networks import nodes
 from usboost.learners.networks import written_out as by_hand
@@ -82,16 +83,13 @@ class FittedNetwork:
     @classmethod
     def sum_to_onnx(
         cls, learners: Sequence[FittedNetwork], steps: Sequence[float], view: Any, n_outputs: int
-    ) -> str:
+    ) -> Value:
         """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
-        graph: Graph = view.graph
         if isinstance(view, TableNodes) and all(each.spec == learners[0].spec for each in learners):
             return nodes.sum_of_networks(view, [each.weights for each in learners], steps)
-        parts = []
-        for each, step in zip(learners, steps):
-            output = nodes.branch(view, each.weights, partial(_network, each.spec))
-            parts.append(graph.Mul(graph.cast(output, np.float64), float(step)))
-        return reduce(graph.Add, parts)
+        networks = [each.module(torch.device("cpu")) for each in learners]
+        parts = [nodes.through(view, each).cast(np.float64) for each in networks]
+        return reduce(add, (part * float(step) for part, step in zip(parts, steps)))
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])

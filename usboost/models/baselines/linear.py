@@ -20,6 +20,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import mean
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.files.onnx_graph import Value
 from usboost.learners.spectrum import GRID, Matrix, Spectrum
 from usboost.models.baselines.wrapper import Classifier, FitRows, Found, Names, Package, Regressor
 from usboost.models.estimator import as_views
@@ -197,11 +198,8 @@ class Linear(Package):
             raise UsboostError(f"the rows have {x.shape[1]} columns, not {len(model.coefficients_)}")
         return np.asarray(x @ model.coefficients_ + model.intercepts_, dtype=np.float64)
 
-    def scores_to_onnx(self, model: Any, table: TableNodes) -> str:
-        """Return the scores in the table's graph, float64 (n, D)."""
+    def to_onnx(self, model: Any, table: TableNodes) -> Value:
         return table.affine(model.coefficients_, model.intercepts_)
-
-    to_onnx = scores_to_onnx
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         names = ("coefficients", "intercepts", "mean", "scale")
@@ -235,8 +233,8 @@ class Logistic(Linear):
         scores = self.scores(model, x)
         return np.asarray(softmax(scores - scores.mean(axis=1, keepdims=True), axis=1))
 
-    def to_onnx(self, model: Any, table: TableNodes) -> str:
-        return table.graph.softmax(self.scores_to_onnx(model, table))
+    def to_onnx(self, model: Any, table: TableNodes) -> Value:
+        return super().to_onnx(model, table).Softmax(axis=1)
 
     def risk(self, model: Any, rows: FitRows) -> float:
         x, y = rows.held or (rows.x, rows.y)
@@ -367,9 +365,9 @@ class LinearBaseline(Classifier):
         scores = self._entry.scores(self, self._rows(as_views(X)))
         return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
-    def scores_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def scores_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return the scores, not centred, in the views' graph, float64 (n, M)."""
-        return self._entry.scores_to_onnx(self, self._nodes(views))
+        return self._nodes(views).affine(self.coefficients_, self.intercepts_)
 
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Return the scores, float64 (n, M), or (n,) with the margin of class 1 when M = 2."""
@@ -452,10 +450,6 @@ class RidgeBaseline(Regressor):
     def scores(self, views: Views) -> np.ndarray:
         """Return standardised predictions, float64 (n, 1)."""
         return np.asarray(self._entry.scores(self, self._rows(views)))
-
-    def scores_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        """Return standardised predictions in the views' graph, float64 (n, 1)."""
-        return self._entry.scores_to_onnx(self, self._nodes(views))
 
 
 def _turns(codes: np.ndarray, n_classes: int, folds: int, seed: int) -> np.ndarray:

@@ -21,9 +21,10 @@ from sklearn.model_selection import PredefinedSplit
 from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.nodes import TableNodes, ViewNodes
+from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
+from usboost.files.onnx_graph import Value
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Integer, Real
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -407,8 +408,8 @@ class PriorBaseline(_Prior, ViewsClassifier):
         self._check_fitted()
         return np.tile(self.shares_, (len(as_views(X)), 1))
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        return _constant(views, self.shares_)
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        return next(iter(views.values())).rows.each(self.shares_)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {"shares": self.shares_.tolist()}
@@ -426,11 +427,5 @@ class PriorBaselineRegressor(_Prior, ViewsRegressor):
     def _predict(self, views: Views) -> np.ndarray:
         return np.zeros(len(views))
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        return _constant(views, np.zeros(1))
-
-
-def _constant(views: Mapping[str, ViewNodes], values: np.ndarray) -> str:
-    first = next(iter(views.values()))
-    rows = first.rows if isinstance(first, TableNodes) else first.absent
-    return first.graph.rows(rows, values)
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        return next(iter(views.values())).rows.each(np.zeros(1))

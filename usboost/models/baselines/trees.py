@@ -16,6 +16,7 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, choices
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.files.onnx_graph import Value
 from usboost.learners.forest import FittedTrees
 from usboost.learners.search_space import COMPONENTS as COMPONENTS_SPACE
 from usboost.learners.search_space import Choice, Integer, Real
@@ -111,8 +112,9 @@ class LightGBM(Package):
         gbm: GradientBoostedTrees = model.gbm_
         return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
 
-    def to_onnx(self, model: Any, table: TableNodes) -> str:
-        return str(model.gbm_.to_onnx(table))
+    def to_onnx(self, model: Any, table: TableNodes) -> Value:
+        found: Value = model.gbm_.to_onnx(table)
+        return found
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         save_gbm(model.gbm_, folder / "gbm")
@@ -294,9 +296,8 @@ class ForestPackage(Package):
             total += tree.predict(matrix)
         return total / len(model.trees_)
 
-    def to_onnx(self, model: Any, table: TableNodes) -> str:
-        trees = model.trees_
-        return tree_sum(table, trees, [1 / len(trees)] * len(trees))
+    def to_onnx(self, model: Any, table: TableNodes) -> Value:
+        return tree_sum(table, model.trees_, [1 / len(model.trees_)] * len(model.trees_))
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()

@@ -26,7 +26,7 @@ from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import column_moments, mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import no_form
+from usboost.files.onnx_graph import Value, no_form
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Space
 from usboost.learners.spectrum import with_indicators
@@ -172,7 +172,7 @@ class Package:
         losses = row_losses(y, predicted if hasattr(model, "classes_") else predicted[:, 0])
         return mean(losses, rows.held_weights)
 
-    def to_onnx(self, model: Any, table: TableNodes) -> str:
+    def to_onnx(self, model: Any, table: TableNodes) -> Value:
         """Return in the table's graph what `predict` gives, float64 (n, D)."""
         raise no_form(getattr(model, "estimator_", model), "a model of another package")
 
@@ -364,15 +364,12 @@ class Wrapper(ViewsEstimator):
         table: Any = self.reading_.to_onnx(views)[NAME]
         if self._entry.reads == "table" or table.numeric is None:
             return table
-        centred = table.graph.Sub(table.numeric, self.mean_)
-        return replace(table, numeric=table.graph.Mul(centred, self.scale_))
+        return replace(table, numeric=(table.numeric - self.mean_) * self.scale_)
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        table = self._nodes(views)
-        found: str = self._entry.to_onnx(self, table)
-        if not hasattr(self, "classes_") or self._entry.sums_to_one:
-            return found
-        return str(table.graph.Div(found, table.graph.summed(found, 1, keep=True)))
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        found: Value = self._entry.to_onnx(self, self._nodes(views))
+        is_whole = not hasattr(self, "classes_") or self._entry.sums_to_one
+        return found if is_whole else found / found.summed(1, keep=True)
 
     def _reading(self) -> InputReader:
         if not self.views:

@@ -19,6 +19,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.files.onnx_graph import Value
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import leaf_numbers, tree_values
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -144,17 +145,16 @@ class _OnBoostedFeatures(ViewsEstimator):
             BFV, features.changed(lambda values, column: (values - self.mean_[column]) * self.scale_[column])
         )
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         table: Any = views[self.structured]
-        graph, trees = table.graph, self.gbm_.trees
+        trees = self.gbm_.trees
         if self.encoding == "numbers":
             sizes = tuple(len(tree.value) for tree in trees)
-            features = TableNodes(graph, None, leaf_numbers(table, trees), 0, sizes)
+            features = TableNodes(None, leaf_numbers(table, trees), 0, sizes)
         else:
-            centred = graph.Sub(tree_values(table, trees), self.mean_[None])
-            scaled = graph.Mul(centred, self.scale_[None])
-            features = TableNodes(graph, scaled, None, len(trees))
-        found: str = self.network_._to_onnx({**views, BFV: features})
+            scaled = (tree_values(table, trees) - self.mean_[None]) * self.scale_[None]
+            features = TableNodes(scaled, None, len(trees))
+        found: Value = self.network_._to_onnx({**views, BFV: features})
         return found
 
     def _write(self, folder: Path) -> dict[str, Any]:

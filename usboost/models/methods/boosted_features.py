@@ -20,11 +20,12 @@ from usboost.evaluation.folds import Related, inner_folds
 from usboost.evaluation.statistics import mean
 from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
+from usboost.files.onnx_graph import Value
 from usboost.learners.forest import FittedTrees, Forest
 from usboost.learners.search_space import Integer, Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import HISTOGRAMS, quiet_lightgbm
-from usboost.learners.tree_nodes import tree_sum
+from usboost.learners.tree_nodes import as_answers, tree_sum
 from usboost.models.persistence import check_digests, digests
 from usboost.process import OwnSettings
 
@@ -112,16 +113,12 @@ class GradientBoostedTrees:
             return np.column_stack([1 - positive, positive])
         return softmax(raw, axis=1)
 
-    def to_onnx(self, table: TableNodes) -> str:
+    def to_onnx(self, table: TableNodes) -> Value:
         """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
-        graph, per_stage = table.graph, self.trees_per_stage
-        outputs = [k % per_stage for k in range(len(self.trees))]
-        sums = tree_sum(table, self.trees, [self.learning_rate] * len(self.trees), outputs, per_stage)
-        raw = graph.Add(sums, self.initial[None])
-        if self.n_classes != 2:
-            return raw if self.n_classes == 1 else graph.softmax(raw)
-        positive = graph.Sigmoid(raw)
-        return graph.joined(graph.Sub(1.0, positive), positive)
+        count, per_stage = len(self.trees), self.trees_per_stage
+        places = [k % per_stage for k in range(count)]
+        raw = tree_sum(table, self.trees, [self.learning_rate] * count, places, per_stage)
+        return as_answers(raw + self.initial[None], self.n_classes)
 
 
 def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:

@@ -29,6 +29,7 @@ from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
+from usboost.files.onnx_graph import Value
 from usboost.learners.base import LEARNERS, Learner, Target, prepare, sum_to_onnx
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
@@ -140,7 +141,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
         n, prepared = self._prepared(X)
         return ensemble_scores(self.stages_, prepared, (n, self._n_outputs()))
 
-    def _f_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""
         tables = [view for view in views.values() if isinstance(view, TableNodes)]
         ((name, learner),) = self._weak_learners().items()
@@ -274,9 +275,8 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
         self._check_fitted()
         return self._loss().probabilities(self._f(X))
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        graph = next(iter(views.values())).graph
-        return self._loss().to_onnx(graph, self._f_to_onnx(views))
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        return self._loss().to_onnx(super()._to_onnx(views))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class of the largest score, (n,)."""
@@ -354,11 +354,6 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
 
     def _encode(self, y: Any) -> np.ndarray:
         return as_targets(y)
-
-    def to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        """Return the predictions in the graph of some views, float64 (n, m)."""
-        self._check_fitted()
-        return self._f_to_onnx(views)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict f(x), float64 of the shape that y had: (n,) or (n, m)."""

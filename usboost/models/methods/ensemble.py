@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related, Split, inner_folds
 from usboost.files.arrays import digest_of
+from usboost.files.onnx_graph import Value
 from usboost.learners.networks import embeddings
 from usboost.models import persistence
 from usboost.models.base import MODELS, ViewsClassifier, ViewsRegressor
@@ -263,14 +265,14 @@ class Ensemble(ViewsEstimator):
                 means[name] = np.mean([folds, *whole], axis=0)
         return blended(means, self.weights_)
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        graph, parts = next(iter(views.values())).graph, list[str]()
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        parts = []
         for name, fits in self.fits_.items():
             whole = self.full_refits_.get(name, [])
             own = self.weights_[name] / (1 + len(whole))
-            for fit, weight in [(fit, own / len(fits)) for fit in fits] + [(fit, own) for fit in whole]:
-                parts.append(graph.Mul(fit.to_onnx(views), weight))
-        return reduce(graph.Add, parts)
+            parts += [fit.to_onnx(views) * (own / len(fits)) for fit in fits]
+            parts += [fit.to_onnx(views) * own for fit in whole]
+        return reduce(add, parts)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         for place, _, fit in self._places():

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import mul
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
@@ -26,7 +27,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value, joined
 from usboost.learners.networks import nodes, train
 from usboost.learners.networks.backbones import Backbone, read_in_graph
 from usboost.learners.networks.inputs import (
@@ -102,35 +103,25 @@ class FittedTwoBranch:
 
     def logits(self, inputs: Sequence[train.Batches], device: torch.device) -> np.ndarray:
         """Compute float32 (n, M), (n, 1) of a regression, from the rows of the views in the spec's order."""
+        return train.run(self._network().to(device), inputs)
+
+    def _network(self) -> TwoBranchNetwork:
         network = TwoBranchNetwork(self.spec)
         network.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights.items()})
-        return train.run(network.to(device), inputs)
+        return network
 
-    def to_onnx(self, inputs: Sequence[Any]) -> str:
+    def to_onnx(self, inputs: Sequence[Any]) -> Value:
         """Return the outputs in the graph of views as networks read them, in the spec's order: float32."""
-        spec, last, embedded = self.spec, len(inputs) - 1, list[str]()
-        graph: Graph = inputs[0].graph
-
-        def of(prefix: str) -> dict[str, np.ndarray]:
-            return {
-                name[len(prefix) :]: each for name, each in self.weights.items() if name.startswith(prefix)
-            }
-
-        for k, view in enumerate(inputs):
-            name = {0: "first", last: "second"}.get(k, "further")
-            weights = of(f"{name}.{k - 1}." if name == "further" else f"{name}.")
-            widths = spec["dnn2" if k == last else "dnn1"]
-            build = partial(branch, spec["inputs"][k], list(widths))
-            out = graph.Relu(nodes.branch(view, weights, build))
-            if spec["missing"][k]:
-                stands = self.weights[f"no_{name}" + (f".{k - 1}" if name == "further" else "")]
-                out = graph.Where(graph.column(view.absent), stands[None], out)
-            if k < last and (match := of("match.")):
-                out = graph.Add(graph.MatMul(out, match["weight"].T), match["bias"][None])
-            embedded.append(out)
-        product = spec["fusion"] == "product"
-        joint = reduce(graph.Mul, embedded) if product else graph.joined(*embedded)
-        return nodes.dense(graph, joint, of("joint."))
+        network, embedded = self._network(), list[Value]()
+        branches = (network.first, *network.further, network.second)
+        missing = (network.no_first, *network.no_further, network.no_second)
+        for view, each, stands in zip(inputs, branches, missing):
+            out = nodes.through(view, each).Relu()
+            if stands is not None:
+                out = view.absent.column().Where(nodes.array(stands)[None], out)
+            embedded.append(out if each is network.second else nodes.through(out, network.match))
+        joint = reduce(mul, embedded) if network.product else joined(embedded)
+        return nodes.through(joint, network.joint)
 
     def check(self, n_classes: int) -> None:
         """Check that the weights are those of the specification, of `n_classes` outputs, or 1."""
@@ -335,11 +326,10 @@ class TwoBranches(ViewsEstimator):
     def _as_far(self) -> dict[str, Any]:
         return {"n_epochs": max(1, self.best_round_)}
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        graph = next(iter(views.values())).graph
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         found = self.network_.to_onnx([read_in_graph(views[name], self.backbone) for name in self.views])
-        outputs = graph.cast(found, np.float64)
-        return graph.softmax(outputs) if self.n_outputs > 1 else outputs
+        outputs = found.cast(np.float64)
+        return outputs.Softmax(axis=1) if self.n_outputs > 1 else outputs
 
     def _outputs(self, views: Views) -> np.ndarray:
         """Compute the network's outputs, float64 (n, M), or (n, 1) of a regression."""

@@ -15,7 +15,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
-from usboost.files.onnx_graph import no_form
+from usboost.files.onnx_graph import Value, no_form
 from usboost.losses.base import ClassLoss, RegressionLoss
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -118,16 +118,17 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         codewords = self._loss().scores(np.eye(self._loss().n_outputs))
         return scores @ np.linalg.pinv(codewords)
 
-    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        graph, m = next(iter(views.values())).graph, len(self.classes_)
+    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        m = len(self.classes_)
         # centred by a product, too
-        return graph.MatMul(super()._start_to_onnx(views), self._from_scores(np.eye(m) - 1 / m))
+        return self.start_.scores_to_onnx(views) @ self._from_scores(np.eye(m) - 1 / m)
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         loss: Any = self._loss()
         if not hasattr(loss, "to_onnx"):
             raise no_form(loss, "the loss")
-        return str(loss.to_onnx(next(iter(views.values())).graph, self._f_to_onnx(views)))
+        found: Value = loss.to_onnx(super()._to_onnx(views))
+        return found
 
     def _loss(self) -> ClassLoss:
         # with two classes one coordinate of f is enough
@@ -268,9 +269,6 @@ class TwoWeakLearnerRegressor(BoostedWeakLearners, ViewsRegressor):
 
     def _predict(self, views: Views) -> np.ndarray:
         return self._f(views)[:, 0]
-
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        return self._f_to_onnx(views)
 
     def _staged(self, views: Views) -> Iterator[np.ndarray]:
         return (f[:, 0] for f in self._staged_f(views))

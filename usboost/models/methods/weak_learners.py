@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +24,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import error_of_mean, mean
+from usboost.files.onnx_graph import Value
 from usboost.learners.base import LEARNERS, Learner, prepare, sum_to_onnx, view_names
 from usboost.learners.estimators import RegressorLearner
 from usboost.learners.forest import trees_of
@@ -258,22 +260,21 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         f = self._start_f(views)
         return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
 
-    def _f_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""
-        first, read, n_outputs = next(iter(views.values())), self.reading_.to_onnx(views), self._n_outputs()
-        graph, parts = first.graph, list[str]()
+        read, parts = self.reading_.to_onnx(views), list[Value]()
         if self.start_ is not None:
             parts.append(self._start_to_onnx(views))
         for name, learner in self._learners().items():
             if having := [stage for stage in self.stages_ if name in stage.learners]:
                 learners = [stage.learners[name] for stage in having]
                 steps = [stage.steps[name] for stage in having]
-                parts.append(sum_to_onnx(name, learner, learners, steps, read[name], n_outputs))
-        return reduce(graph.Add, parts)
+                parts.append(sum_to_onnx(name, learner, learners, steps, read[name], self._n_outputs()))
+        return reduce(add, parts)
 
-    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> str:
-        scores: str = self.start_.scores_to_onnx(views)
-        return scores
+    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        found: Value = self.start_._to_onnx(views)
+        return found
 
     def _staged_f(self, views: Views) -> Iterator[np.ndarray]:
         prepared = self._prepare(views)

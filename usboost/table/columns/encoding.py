@@ -14,7 +14,7 @@ from usboost.data.nodes import TableNodes
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import median
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Value
 from usboost.shards.collective import world
 from usboost.table.columns.texts import TextParts, holds_text
 
@@ -92,37 +92,26 @@ class DateParts:
             for part, name in zip(self.parts, self.names(column), strict=True)
         }
 
-    def to_onnx(self, graph: Graph, column: str, seconds: str) -> dict[str, str]:
+    def to_onnx(self, column: str, seconds: Value) -> dict[str, Value]:
         """Return the same of seconds since 1970 in a graph, float64 (n,), NaN where the date is missing."""
-        add, less = graph.Add, graph.Sub
-
-        def whole(value: str, by: float) -> str:
-            return str(graph.Floor(graph.Div(value, by)))
-
-        def rest(value: str, by: float) -> str:
-            return str(less(value, graph.Mul(whole(value, by), by)))
-
-        day = whole(seconds, 86_400.0)
+        day = seconds // 86_400.0
         # the civil calendar, by years that begin in March: a leap day is the last of its year
-        era, of_era = (part(add(day, 719_468.0), 146_097.0) for part in (whole, rest))
-        leaps = less(add(whole(of_era, 1_460.0), whole(of_era, 146_096.0)), whole(of_era, 36_524.0))
-        year = whole(less(of_era, leaps), 365.0)
-        before = less(add(graph.Mul(year, 365.0), whole(year, 4.0)), whole(year, 100.0))
-        month = whole(add(graph.Mul(less(of_era, before), 5.0), 2.0), 153.0)  # from March, 0
-        late = graph.cast(graph.GreaterOrEqual(month, 10.0), np.float64)
-        civil = add(add(graph.Mul(era, 400.0), year), late)
+        era, of_era = (day + 719_468.0) // 146_097.0, (day + 719_468.0) % 146_097.0
+        year = (of_era - of_era // 1_460.0 + of_era // 36_524.0 - of_era // 146_096.0) // 365.0
+        of_year = of_era - (year * 365.0 + year // 4.0 - year // 100.0)
+        month = (of_year * 5.0 + 2.0) // 153.0  # from March, 0
+        late = (month >= 10.0).cast(np.float64)
+        civil = era * 400.0 + year + late
         # the 1st of January comes so many days after that of 1970
-        past = less(civil, 1.0)
-        leap_days = less(add(whole(past, 4.0), whole(past, 400.0)), whole(past, 100.0))
-        january = less(add(graph.Mul(past, 365.0), leap_days), 719_162.0)
-        reference = pd.Timestamp(self.reference, tz="UTC").timestamp()
+        past = civil - 1.0
+        january = past * 365.0 + past // 4.0 - past // 100.0 + past // 400.0 - 719_162.0
         values = {
             "year": civil,
-            "month": less(add(month, 3.0), graph.Mul(late, 12.0)),
-            "weekday": rest(add(day, 3.0), 7.0),
-            "yearday": add(less(day, january), 1.0),
-            "hour": whole(rest(seconds, 86_400.0), 3_600.0),
-            "days": graph.Div(less(seconds, reference), 86_400.0),
+            "month": month + 3.0 - late * 12.0,
+            "weekday": (day + 3.0) % 7.0,
+            "yearday": day - january + 1.0,
+            "hour": seconds % 86_400.0 // 3_600.0,
+            "days": (seconds - pd.Timestamp(self.reference, tz="UTC").timestamp()) / 86_400.0,
         }
         return {name: values[part] for part, name in zip(self.parts, self.names(column), strict=True)}
 
@@ -227,7 +216,7 @@ class Encoding:
             return pd.DataFrame({NOTHING: np.zeros(len(features))}, index=features.index)
         return _joined(filled)
 
-    def to_onnx(self, graph: Graph, columns: Mapping[str, str]) -> dict[str, TableNodes]:
+    def to_onnx(self, columns: Mapping[str, Value]) -> dict[str, TableNodes]:
         """Return the views of raw columns in a graph.
 
         Raises UsboostError, naming the column, if one is of texts. `columns`: float64 (n,) numbers, and dates
@@ -237,22 +226,16 @@ class Encoding:
             raise UsboostError(
                 f"column {next(iter(self.texts))!r} is text, which has no ONNX form; fit a model without it"
             )
-        completed: dict[str, str] = {}
-        for column, value in columns.items():
-            rule = self.dates.get(column)
-            for name, each in (
-                {column: value} if rule is None else rule.to_onnx(graph, column, value)
-            ).items():
-                completed[name] = each
-                if (filled := self.imputation.get(name)) is None:
-                    continue
-                missing = graph.IsNaN(each)
-                if filled["value"] is not None:
-                    value_there = filled["value"]
-                    completed[name] = graph.Where(missing, value_there, each)
-                if filled["indicator"]:
-                    completed[f"{name}{SUFFIX}"] = graph.cast(missing, np.float64)
-        tables = {encoder: encoder.to_onnx(graph, completed) for encoder in set(self.encoders.values())}
+        completed = {name: value for name, value in columns.items() if name not in self.dates}
+        for name, rule in self.dates.items():
+            completed |= rule.to_onnx(name, columns[name])
+        for name, filled in self.imputation.items():
+            value = completed[name]
+            if filled["value"] is not None:
+                completed[name] = value.IsNaN().Where(filled["value"], value)
+            if filled["indicator"]:
+                completed[f"{name}{SUFFIX}"] = value.IsNaN().cast(np.float64)
+        tables = {encoder: encoder.to_onnx(completed) for encoder in set(self.encoders.values())}
         return {view: tables[encoder] for view, encoder in self.encoders.items()}
 
     def views(self, features: pd.DataFrame, images: Mapping[str, View] | None = None) -> Views:
