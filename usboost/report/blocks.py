@@ -58,6 +58,12 @@ def html(template: str, **data: Any) -> Markup:
     return Markup(_environment().get_template(f"{template}.html.j2").render(**data))
 
 
+def check_out(out: Path) -> None:
+    """Refuse what is no ``.html`` file. Raises UsboostError."""
+    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
+        raise UsboostError(f"{out} must be an .html file")
+
+
 def page(
     title: str, intro: Markup, sections: Sequence[Section], footer: Markup, tabs: Markup | str = ""
 ) -> str:
@@ -67,18 +73,6 @@ def page(
     """
     kept = [each for each in sections if each.body]
     return str(html("page", title=title, intro=intro, sections=kept, footer=footer, tabs=tabs))
-
-
-def table(label: str, stub: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return a table with a name and named columns.
-
-    Parameters
-    ----------
-    label, stub : the names of the table and of its first column.
-    columns : titles by key.
-    rows : each a ``name``, and ``cells`` by key: a value, and small text beside it.
-    """
-    return html("table", label=label, stub=stub, columns=columns, rows=rows)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
 from usboost.check import EXAMPLES, Finding
 from usboost.check.groups import texts_of
-from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.report.blocks import Section, html, page
-from usboost.report.rows import value_of
+from usboost.report.rows import image_uri, value_of
 from usboost.table.user_table import UserTable
 
 TITLES = {
@@ -28,12 +22,6 @@ TITLES = {
     "note": "Beside the columns",
 }
 _COLUMNS = 6  # shown of an example
-
-
-def check_out(out: Path) -> None:
-    """Refuse what is no ``.html`` file. Raises UsboostError."""
-    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
-        raise UsboostError(f"{out} must be an .html file")
 
 
 def write_check(table: UserTable, findings: Sequence[Finding], out: Path) -> None:
@@ -63,22 +51,9 @@ def _example(table: UserTable, texts: dict[str, Any], of: Finding, rows: tuple[i
     names = [name for name in texts if name not in table.spec.image]
     names.sort(key=lambda name: (name not in of.columns, len(set(map(str, texts[name][at]))) == 1))
     columns = [(name, [value_of(texts[name][row]) for row in rows]) for name in names[:_COLUMNS]]
-    cells = zip(rows, labels)
-    shown = [
-        {
-            "number": int(table.rows[row]) + 1,
-            "label": label,
-            "images": [_picture(view[np.array([row])].decode()[0]) for view in table.images.values()],
-        }
-        for row, label in cells
-    ]
+    shown = []
+    for row, label in zip(rows, labels):
+        pictures = filter(None, (view.picture(row) for view in table.images.values()))
+        images = [image_uri(each, is_photo=True) for each in pictures]
+        shown.append({"number": int(table.rows[row]) + 1, "label": label, "images": images})
     return {"rows": shown, "columns": columns}
-
-
-def _picture(pixels: np.ndarray) -> str:
-    """Return pixels (C, H, W) as a data URI."""
-    out = io.BytesIO()
-    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(
-        out, "JPEG", quality=85
-    )
-    return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from PIL import Image
 
-from usboost.data.images import Images
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError
@@ -33,7 +31,7 @@ from usboost.models import catalogue
 from usboost.models.inspection.attribution import check_explainable, unlikeness
 from usboost.report import blocks, model_figures
 from usboost.report.blocks import Section, html, listed
-from usboost.report.rows import Maps, answer, image_uri, images_note, three_rows, value_of
+from usboost.report.rows import SIDE, Maps, answer, image_uri, images_note, three_rows, value_of
 from usboost.table.source import TableFile, require
 
 COLUMNS, ROWS, NEAREST = 8, 12, 3
@@ -84,8 +82,7 @@ def write_page(
     strict, images_root : as of `usboost.fit.predict.predict`.
     progress : called with (rows done, rows).
     """
-    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
-        raise UsboostError(f"{out} must be an .html file")
+    blocks.check_out(out)
     check_explainable(bundle.model, bundle.card.model)
     file = TableFile.open(table, images_root)
     require(file, bundle.reader.needed)
@@ -168,10 +165,8 @@ def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[
             heat = model_figures.overlay(pixels, -own[np.ix_(*at)])  # what falls when covered adds
             least = _WRITTEN * np.abs(own).max()
             cells = [signed(each) if each and abs(each) >= least else "" for each in own.ravel()]
-            photo = heat.width > 256
-            pictures.append(
-                {"name": name, "read": read, "heat": image_uri(heat, is_photo=photo), "cells": cells}
-            )
+            overlay = image_uri(heat, is_photo=heat.width > SIDE)
+            pictures.append({"name": name, "read": read, "heat": overlay, "cells": cells})
     shares.sort(key=lambda share: -abs(share[2]))
     rest = shares[COLUMNS + len(parts.squares) :]
     shares = shares[: COLUMNS + len(parts.squares)]
@@ -195,10 +190,5 @@ def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[
 
 def _read(views: Views, view: str, row: int) -> str:
     """Return the image of a row as it is read, as a data URI; empty without one."""
-    images = views[view]
-    assert isinstance(images, Images)  # as a user's tables are read
-    if images.absent is not None and images.absent[row]:
-        return ""
-    pixels = images.decode(slice(row, row + 1))[0]
-    plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
-    return image_uri(plain, is_photo=plain.width > 256)
+    plain = views[view].picture(row)
+    return "" if plain is None else image_uri(plain, is_photo=plain.width > SIDE)

@@ -60,8 +60,7 @@ def write_report(
     progress, looking : called with (rows done, rows), and with (covered images predicted, in all).
     """
     table, out = Path(table), Path(out)
-    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
-        raise UsboostError(f"{out} must be an .html file")
+    blocks.check_out(out)
     if occlusion_maps and bundle.reader.images is None:
         raise UsboostError("the model reads no images, so it looks nowhere; leave out `occlusion_maps`")
     if occlusion_maps and not bundle.card.classes:
@@ -127,7 +126,7 @@ def render(
         sections.append(Section("residuals", "Residuals", rest, "Residuals"))
     if scored.slices:
         name = f"Scores by {by_column}"
-        shown = blocks.table(name, str(by_column), **table_of(scored.slices))
+        shown = html("table", label=name, stub=by_column, **table_of(scored.slices))
         sections.append(Section("slices", name, shown + html("slices", few=FEW), name))
     if own := members.cells(bundle.model):
         heads, notes = members.heads(bool(card.classes)), members.notes(bundle.model)
