@@ -26,7 +26,7 @@ def test_components_are_those_of_the_rows_fitted_to() -> None:
 
 
 def test_directions_without_variance_are_left_out() -> None:
-    """Eight columns of rank three and, of one image in all rows, none: rounding would be read as a feature."""
+    """Eight columns of rank three; of one image in all rows, none: rounding would be read as a feature."""
     random = np.random.default_rng(0)
     x = (random.normal(size=(60, 3)) @ random.normal(size=(3, 8)) + 5).astype(np.float32)
     for weights in (None, np.ones(60)):

@@ -110,8 +110,8 @@ def compare(
         sentences, reads = results.summary(comparison, inputs_of), results.what_is_read(inputs_of)
         stdout = console()
         stdout.print(results.rendered(comparison, stdout.width))
-        for line in results.failures(comparison):
-            echo(line)
+        for name, reason in comparison.failures.items():
+            echo(f"{name} failed: {reason}")
         verdict = [] if comparison.interrupted else sentences
         for lines in (verdict, results.notes(comparison), reads):
             echo("")

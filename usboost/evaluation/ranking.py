@@ -110,6 +110,12 @@ def f1_of(classes: Sequence[str]) -> str:
     return f"that of {classes[1]!r}" if len(classes) == 2 else "the mean over the classes"
 
 
+def joined_names(names: Iterable[str]) -> str:
+    """Join names in a sentence: "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def number(value: float) -> str:
     """Write a score: four digits after the point, or four in all where it has a unit and is large."""
     size = abs(value)

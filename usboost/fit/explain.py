@@ -115,7 +115,7 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
     """Return `Explanations` of all rows, or `Parts`, as a table: a column for each share, and ``mean``."""
     check_explainable(bundle.model, bundle.card.model)
-    reference, found = read_reference(bundle, against), []
+    reference, found = reference_of(read_rows(bundle, against).views), []
     for batch in bundle.reader.read(rows):
         views, predicted = batch.views, bundle.predicted(batch.views)
         if parts:
@@ -137,14 +137,6 @@ def _turn(bundle: Bundle, predicted: np.ndarray) -> np.ndarray:
     """Return the factors that turn f into the margin of each row's answer, float64 (n, D)."""
     answers = bundle.codes(predicted) if bundle.card.classes else predicted
     return direction(bundle.model, answers) / bundle.card.temperature
-
-
-def read_reference(bundle: Bundle, source: Source) -> Views:
-    """Return rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
-
-    Raises `UsboostError` as `read_rows`.
-    """
-    return reference_of(read_rows(bundle, source).views)
 
 
 def read_rows(bundle: Bundle, source: Source, more: Collection[str] = ()) -> Rows:

@@ -303,14 +303,18 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
 
         Raises `UsboostError` if how far to go is no parameter of such a model.
         """
+        copy = self.unfitted()
+        alone = {"validation_fraction": 0.0} if hasattr(copy, "validation_fraction") else {}
+        return copy.set_params(**alone, **self._as_far())
+
+    def unfitted(self) -> Any:
+        """Return a copy without checkpoint and callbacks: these may hold what cannot be copied, a bar say."""
         watching = self.callbacks
-        try:  # they may hold what cannot be copied, a bar on the screen say
+        try:
             copy = clone(self.set_params(callbacks=None))
         finally:
             self.set_params(callbacks=watching)
-        alone = {"validation_fraction": 0.0, "checkpoint": None}  # the checkpoint is of the fit to fewer rows
-        known = self.get_params(deep=False)
-        return copy.set_params(**{k: v for k, v in alone.items() if k in known}, **self._as_far())
+        return copy.set_params(checkpoint=None) if hasattr(copy, "checkpoint") else copy
 
     def _as_far(self) -> dict[str, Any]:
         """Return the parameters by which an unfitted copy goes as far as this model went."""

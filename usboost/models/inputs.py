@@ -22,7 +22,7 @@ from usboost.shards.collective import world
 FILE = "projections.safetensors"
 
 ROUNDING = 1e-6
-"""Of the largest variance; a direction with less has what the rounding of float32 leaves, another on each machine."""
+"""Of the largest variance; a direction with less has what rounding leaves, another on each machine."""
 
 LARGEST = 1 << 26
 """Numbers that a projection in a file may have."""

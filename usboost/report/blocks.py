@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from markupsafe import Markup
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import wilson
 from usboost.evaluation.metrics import confusion as confusion_counts
-from usboost.evaluation.ranking import metric_name, number
+from usboost.evaluation.ranking import joined_names, metric_name, number
 from usboost.models import catalogue
 from usboost.models.inspection.inspect import calibration as calibration_bins
 from usboost.models.inspection.inspect import expected_calibration_error
@@ -47,7 +47,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"data_uri": data_uri, "listed": listed, "short": short, "metric": metric_name}
+    made.filters |= {"data_uri": data_uri, "listed": joined_names, "short": short, "metric": metric_name}
     made.filters |= {"dataset": dataset_name, "model": catalogue.title, "about": catalogue.about}
     made.filters["signed"] = lambda value: signed(value, short)
     return made
@@ -73,12 +73,6 @@ def page(
     """
     kept = [each for each in sections if each.body]
     return str(html("page", title=title, intro=intro, sections=kept, footer=footer, tabs=tabs))
-
-
-def listed(names: Iterable[str]) -> str:
-    """Join names in a sentence: "a, b and c"."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def signed(value: float | None, write: Any = "{:.2f}".format) -> str:

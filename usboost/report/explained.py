@@ -12,7 +12,7 @@ from markupsafe import Markup
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.ranking import number
+from usboost.evaluation.ranking import joined_names, number
 from usboost.files import write_atomically
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import (
@@ -30,7 +30,7 @@ from usboost.fit.predict import Scored
 from usboost.models import catalogue
 from usboost.models.inspection.attribution import check_explainable, unlikeness
 from usboost.report import blocks, model_figures
-from usboost.report.blocks import Section, html, listed
+from usboost.report.blocks import Section, html
 from usboost.report.rows import SIDE, Maps, answer, image_uri, images_note, three_rows, value_of
 from usboost.table.source import TableFile, require
 
@@ -118,7 +118,12 @@ def write_page(
             }
             for row in near[k]
         ]
-        more = {"truth": predicted_text, "p_truth": "", "colour": "", "set": listed(held) if held else ""}
+        more = {
+            "truth": predicted_text,
+            "p_truth": "",
+            "colour": "",
+            "set": held and joined_names(held),
+        }
         shown.append({**about, **more, **_shares(bundle, own.views, parts, k, raw.iloc[k]), "near": alike})
     body = _block(bundle, shown, min(AGAINST, len(compared.views)), "", near=near.shape[1] > 0)
     title = f"Why {catalogue.title(bundle.card.model)} answers so: {bundle.card.label}"

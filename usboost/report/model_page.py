@@ -9,7 +9,7 @@ import numpy as np
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
-from usboost.evaluation.intervals import answer_intervals, wilson
+from usboost.evaluation.intervals import answer_intervals, intervals, wilson
 from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number, number_of_label
 from usboost.evaluation.task import FEW, score_slices, table_of
@@ -189,10 +189,7 @@ def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
     threshold, the scores of the answers at it.
     """
     before, two = prior(bundle, scored), len(bundle.card.classes) == 2
-    found, simple = (
-        bundle.task.intervals(scored.labels, scored.predicted),
-        bundle.task.score(scored.labels, before),
-    )
+    found, simple = intervals(scored.labels, scored.predicted), bundle.task.score(scored.labels, before)
     if two:
         found |= answer_intervals(scored.labels, bundle.codes(scored.predicted), scored.predicted[:, 1])
         simple |= score_answers(scored.labels, bundle.codes(before), before[:, 1])

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from usboost.errors import UsboostError
 from usboost.evaluation import ranking
-from usboost.evaluation.intervals import Interval
+from usboost.evaluation.intervals import Interval, intervals
 from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.statistics import LEVEL, holm, paired_interval, randomization_test
 from usboost.evaluation.task import TASKS, Task
@@ -360,7 +360,7 @@ def ranked_fits(
         }
         test: dict[str, Interval] = {k: (v, np.nan, np.nan) for k, v in scores.get("test", {}).items()}
         if tested is not None:
-            test |= task.intervals(*tested)
+            test |= intervals(*tested)
         best_round, made, seconds = own[["best_round", "rounds", "fit_seconds"]].astype("float64").iloc[0]
         found.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
     # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
