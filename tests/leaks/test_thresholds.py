@@ -74,4 +74,4 @@ def test_the_studys_threshold_is_that_of_the_validation_rows() -> None:
     y, probabilities = predicted(1)
     assert clean.threshold == metrics.best_threshold(y, probabilities[:, 1])
     np.testing.assert_array_equal(clean.y, predicted(2)[0])
-    np.testing.assert_array_equal(clean.predicted, predicted(2)[1])
+    np.testing.assert_array_equal(clean.probabilities, predicted(2)[1])

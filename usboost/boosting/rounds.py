@@ -1,7 +1,5 @@
 """Rounds: what each adds to the ensemble and reports; the stages of models in files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """``usboost compare``."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``usboost tune``."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from time import time as now

@@ -1,7 +1,5 @@
 """Images as a view: decoded in memory where they fit, else encoded and decoded on demand."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -5,8 +5,6 @@ random but for wᵀx_S > 0 in class 0 and wᵀx_S < 0 in class 1, for one fixed 
 each split are switched, and the clean ones kept as the column `CLEAN`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """Confidence intervals of a fitted model's scores, and intervals that hold new rows' targets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names of scores, and the best of several fits by their validation scores; imports next to nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar

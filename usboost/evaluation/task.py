@@ -1,7 +1,5 @@
 """Classification and regression, each with its scores; scores of groups of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

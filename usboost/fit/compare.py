@@ -1,7 +1,5 @@
 """Models on the same folds of a user's table, with tests of their differences."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

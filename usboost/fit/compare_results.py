@@ -1,7 +1,5 @@
 """A comparison in print and in words: its table, which model is best, what each reads, what to do next."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ what the other columns add (as in unions, Owen 1977). Its Shapley values are est
 random, and their reverses, one square after another is uncovered.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Collection, Mapping

@@ -1,7 +1,5 @@
 """Predictions for the rows of a table: of any size, in bounded memory, or with their labels, to be scored."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

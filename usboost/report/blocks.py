@@ -1,7 +1,5 @@
 """Blocks of the reports' pages: each a function from records or plain data to HTML; a page chooses some."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Write what was found in a table as a page: each finding with six examples, their images side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

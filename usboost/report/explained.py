@@ -1,7 +1,5 @@
 """Rows explained by their parts, for people: bars of columns beside the images with their squares."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Measure which columns and images matter to a saved model: permutation importance and split gain."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write a fitted model's scores and inspection on labelled rows as one self-contained page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

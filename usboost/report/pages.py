@@ -1,7 +1,5 @@
 """Write the pipeline's report: pages of a user's table and of the papers' datasets, figures, a CSV file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ model. Table 4 repeats four rows of Table 3 and adds the two single-learner mode
 those two rows again. The text's "Table 5 summarizes the results" means Table 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

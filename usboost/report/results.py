@@ -1,7 +1,5 @@
 """Read the training flow's records: scores, traces and test rows; rank the fits by validation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

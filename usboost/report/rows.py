@@ -1,7 +1,5 @@
 """Rows of a model's report: those predicted worst, with images as they are read; three worth a look."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

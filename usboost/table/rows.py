@@ -1,7 +1,5 @@
 """Raw rows as the views that a fitted model knows: a batch at a time, of a table or a DataFrame."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
