@@ -3,8 +3,6 @@
 Where there are few rows, the 15 % that stop a fit are a few dozen, and chance decides: then folds say it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -44,7 +42,7 @@ class Refitted:
 
     model: Any
     encoding: Encoding
-    folds: FoldsResult | None = None
+    folds: "FoldsResult | None" = None
 
 
 def refit(

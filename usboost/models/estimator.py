@@ -1,7 +1,5 @@
 """The base of estimators on views: samples and their weights, validation rows, checkpoints, importances."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -51,7 +49,7 @@ class Samples:
         *,
         what: str = "sample_weight",
         related: Related | None = None,
-    ) -> Samples:
+    ) -> "Samples":
         """Make samples without the rows of weight 0, and without weights where all are 1.
 
         Parameters
@@ -69,7 +67,7 @@ class Samples:
             else replace(samples, weights=None)
         )
 
-    def __getitem__(self, rows: np.ndarray) -> Samples:
+    def __getitem__(self, rows: np.ndarray) -> "Samples":
         weights = None if self.weights is None else self.weights[rows]
         related = None if self.related is None else self.related[rows]
         return Samples(self.views[rows], self.y[rows], weights, related)
