@@ -111,7 +111,7 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
 
 
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
-    """Return `Explanations` of all rows, or `Parts`, as a table: a column for each share, and ``mean``."""
+    """Return `Explanations` of all rows, or `PartShares`, as a table: a column for each share, and ``mean``."""
     check_explainable(bundle.model, bundle.card.model)
     reference, found = reference_of(read_rows(bundle, against).views), []
     for batch in bundle.reader.read(rows):
@@ -175,7 +175,7 @@ def cuts_of(length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartShares:
     """Shares of all parts in the answers of n rows.
 
     Attributes
@@ -217,7 +217,7 @@ def explain_parts(
     reference: Views,
     predicted: np.ndarray,
     progress: Progress | None = None,
-) -> Parts:
+) -> PartShares:
     """Return what each column and each square of each image adds to the margin of some rows' answers.
 
     Nothing is added to the embeddings on disk. Raises `UsboostError` as `explain`.
@@ -232,7 +232,7 @@ def explain_parts(
     # rounding, of learners that add up float32, goes into the mean
     mean = margins(bundle, views, predicted) - found.values.sum(axis=1)
     if form is None or len(found.names) == len(columns):
-        return Parts(columns, {}, mean)
+        return PartShares(columns, {}, mean)
     unread = getattr(bundle.model, "left_out_", ())
     read = {view: name for view, name in zip(form.names, form.columns, strict=True) if view not in unread}
     squares = {view: np.empty((len(views), GRID, GRID)) for view in read}
@@ -245,7 +245,7 @@ def explain_parts(
                 squares[view][row] += (share - squares[view][row].sum()) / GRID**2
         if progress:
             progress(row + 1, len(views))
-    return Parts(columns, {read[view]: each for view, each in squares.items()}, mean)
+    return PartShares(columns, {read[view]: each for view, each in squares.items()}, mean)
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class _Game:
 
 
 def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: int) -> pd.DataFrame:
-    """Return answers to rows with a column `WHY`: `Parts.texts` of the first rows, None of the others.
+    """Return answers to rows with a column `WHY`: `PartShares.texts` of the first rows, None of the others.
 
     Raises `UsboostError` if there are too few rows to compare one with, or as `explain`.
 

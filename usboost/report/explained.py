@@ -17,7 +17,7 @@ from usboost.fit.explain import (
     AGAINST,
     FEWEST,
     GRID,
-    Parts,
+    PartShares,
     cuts_of,
     explain_parts,
     owner_of,
@@ -146,7 +146,9 @@ def _views_of(bundle: Bundle) -> dict[str, str]:
     return {} if form is None else dict(zip(form.columns, form.names, strict=True))
 
 
-def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[str, Any]) -> dict[str, Any]:
+def _shares(
+    bundle: Bundle, views: Views, parts: PartShares, k: int, values: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the bars of a row, the largest first, its images with their squares, its mean and margin.
 
     `k`: the row's position in `views` and `parts`; `values`: as the table has them.
