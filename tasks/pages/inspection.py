@@ -13,6 +13,7 @@ from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
+from usboost.models.methods import bfv_network
 from usboost.models.methods.bfv_network import BFV
 from usboost.report.inspection import COLUMNS, FOLDER, as_shown, inspect, write
 from usboost.table.prepared import ROW
@@ -37,11 +38,9 @@ def write_inspection(
     folder = prepared_folder(dataset)
     card = store.read_card(folder)
     with_images = card.get("images", {}).get("view")
-    # BFVs stand for the table that they are of, which the model then does not read
-    unread = getattr(estimator, "structured", "") if BFV in views.names else ""
     found = inspect(
         estimator,
-        Views({name: views[name] for name in views.names if name != unread}),
+        _read(estimator, views),
         y,
         [str(name) for name in card["classes"]],
         label=str(card.get("roles", {}).get("label", "the label")),
@@ -55,6 +54,14 @@ def write_inspection(
         if picture := shown.picture(row):
             images[row] = as_shown(picture)
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
+
+
+def _read(estimator: ViewsEstimator, views: Views) -> Views:
+    """Return the views without the table that BFVs stand for, which the model then does not read."""
+    kinds = bfv_network.BoostedFeatureNetworkClassifier, bfv_network.BoostedFeatureNetworkRegressor
+    if not (isinstance(estimator, kinds) and BFV in views.names):
+        return views
+    return Views({name: views[name] for name in views.names if name != estimator.structured})
 
 
 def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:

@@ -111,7 +111,7 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
 
 
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
-    """Return `Explanations` of all rows, or `PartShares`, as a table: a column for each share, and ``mean``."""
+    """Return `Explanations` of all rows, or `PartShares`, as a table: a column a share, and ``mean``."""
     check_explainable(bundle.model, bundle.card.model)
     reference, found = reference_of(read_rows(bundle, against).views), []
     for batch in bundle.reader.read(rows):
