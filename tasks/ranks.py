@@ -70,7 +70,7 @@ def fit_in_ranks(command: Sequence[str], out: Path, node: int, told: Mapping[str
     tags = {**mlflow_pages.lineage({}), "kind": "boosting"}
     with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
         tracking.log_parameters(run_id, told)
-        rounds = _Rounds(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
+        rounds = _RoundsOnDisk(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
         _run(command, rounds.log)
         card = bundles.load(out).card
         rounds.log_rest(card)
@@ -78,7 +78,7 @@ def fit_in_ranks(command: Sequence[str], out: Path, node: int, told: Mapping[str
     return run_id
 
 
-class _Rounds:
+class _RoundsOnDisk:
     """The rounds of a fit in other processes, as they come to lie in a folder; it goes when the fit ends."""
 
     def __init__(self, part: Path, logger: tracking.MLflowCallback) -> None:

@@ -28,19 +28,19 @@ BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"
 Finetune = Literal["none", "auto", "last", "all", "head"]
 
 
-class Section(BaseModel):
+class ParamsSection(BaseModel):
     """A section of params.yaml: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Run(Section):
+class Run(ParamsSection):
     datasets: list[str]
     models: list[str]
     models_of: dict[str, list[str]] = {}
 
 
-class DataSizes(Section):
+class DataSizes(ParamsSection):
     """The sizes of a dataset that is made; null rows are all there are, a null size is the dataset's own."""
 
     rows_train: Positive | None = None
@@ -51,7 +51,7 @@ class DataSizes(Section):
     elimination_tolerance: Annotated[float, Field(ge=0)] = 0.01
 
 
-class UserTableSettings(Section):
+class UserTableSettings(ParamsSection):
     table: str | None
     label: str
     task: Literal["classification", "regression"] | None = None
@@ -79,7 +79,7 @@ def as_key(name: str, value: str = "") -> str:
     return f"user_table.{name}: {value}" if value else f"user_table.{name}"
 
 
-class ImagesSection(Section):
+class ImagesSection(ParamsSection):
     backbone: BackboneName | None = None
     finetune: Finetune | None
     pretrained: str | bool | None
@@ -87,31 +87,31 @@ class ImagesSection(Section):
     augment: Literal["none", "flip", "flip_shift"]
 
 
-class BoostedNetworks(Section):
+class BoostedNetworks(ParamsSection):
     loss: Literal["squared", "cross_entropy"]
     hidden: Positive
     epochs: Positive
     rounds: Positive
 
 
-class Early(Section):
+class Early(ParamsSection):
     estimator: Literal["tree", "logistic"]
     max_depth: Positive
     trigger: Literal["probability", "margin"]
     threshold: float
 
 
-class ExternalBaselines(Section):
+class ExternalBaselines(ParamsSection):
     n_trees: Positive
     learning_rate: Rate
     patience: Positive
 
 
-class FeatureSizes(Section):
+class FeatureSizes(ParamsSection):
     trees: Positive | None = None
 
 
-class TrainingSizes(Section):
+class TrainingSizes(ParamsSection):
     """Settings of training networks, where they differ from the tables."""
 
     optimizer: OptimizerName | None = None
@@ -134,7 +134,7 @@ class BoostingSizes(TrainingSizes):
     start: Literal["fresh", "warm"] | None = None
 
 
-class Profile(Section):
+class Profile(ParamsSection):
     """A profile; ``rounds`` are of a user's table; its profile leaves the papers' sections out."""
 
     seeds: Positive
@@ -145,7 +145,7 @@ class Profile(Section):
     boosting: BoostingSizes = BoostingSizes()
 
 
-class Training(Section):
+class TrainingSection(ParamsSection):
     """Settings of training a table's networks."""
 
     backbone: BackboneName | None = None
@@ -156,7 +156,7 @@ class Training(Section):
     batch_size: Positive
 
 
-class Table1(Training):
+class Table1(TrainingSection):
     dnn1: list[Positive]
     dnn2: list[Positive]
     dnn3: list[Positive]
@@ -164,25 +164,25 @@ class Table1(Training):
     bfv_trees: Positive
 
 
-class Rounds(Section):
+class Rounds(ParamsSection):
     first: Positive
     second: Positive
 
 
-class Table2(Training):
+class Table2(TrainingSection):
     dnn: list[Positive]
     tree_depth: Positive
     rounds: Rounds
     n_inner: Positive
 
 
-class Bayes(Section):
+class BayesSection(ParamsSection):
     n_random: Positive = 10
     n_guided: Count = 20
     bounds: tuple[float, float] = (0.0, 10.0)
 
 
-class Boosting(Section):
+class Boosting(ParamsSection):
     epochs_per_round: Positive
     start: Literal["fresh", "warm"]
     shrinkage: Rate
@@ -192,14 +192,14 @@ class Boosting(Section):
     patience: Positive | None
     tree_engine: Literal["lightgbm", "histogram", "sklearn"]
     fixed_step: float
-    bayes: Bayes
+    bayes: BayesSection
 
 
-class Networks(Section):
+class Networks(ParamsSection):
     patience: Positive | None
 
 
-class Features(Section):
+class Features(ParamsSection):
     engine: Literal["lightgbm", "sklearn"]
     max_depth: Positive
     learning_rate: Rate
@@ -207,14 +207,14 @@ class Features(Section):
     folds: Annotated[int, Field(ge=2)]
 
 
-class LearnerChanges(Section, extra="allow"):
+class LearnerChanges(ParamsSection, extra="allow"):
     """A model's changes of a weak learner; keys besides these are parameters of the learner's class."""
 
     kind: str | None = None
     reads: tuple[str, ...] | None = None
 
 
-class Model(Section):
+class Model(ParamsSection):
     """A difference from the catalogue, `usboost.models.catalogue`, for its model, or one that is like it."""
 
     like: str | None = None
@@ -229,7 +229,7 @@ class Model(Section):
     trim: Share | None = None
     patience: Positive | None = None
     fixed_step: float | None = None
-    bayes: Bayes | None = None
+    bayes: BayesSection | None = None
     features: Literal["staged", "in_sample", "out_of_fold", "leaf_numbers"] | None = None
     views: tuple[str, ...] | None = None
     set: dict[str, Any] = {}
@@ -253,7 +253,7 @@ class Model(Section):
         return catalogue.find(self.like or name).changed(name, changes, learners, self.set)
 
 
-class Fits(Section):
+class FitsSection(ParamsSection):
     """Settings of running the fits of a dataset."""
 
     runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
@@ -264,7 +264,7 @@ class Fits(Section):
     retries: Count = 1
 
 
-class Settings(Section):
+class Settings(ParamsSection):
     """The whole of params.yaml."""
 
     profile: Literal["demo", "user", "paper"]
@@ -284,7 +284,7 @@ class Settings(Section):
     external_baselines: ExternalBaselines
     bnn: BoostedNetworks
     earlyboost: Early
-    fits: Fits = Fits()
+    fits: FitsSection = FitsSection()
     models: dict[str, Model]
 
     @field_validator("models", mode="before")

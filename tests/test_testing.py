@@ -168,12 +168,9 @@ def test_a_learner_that_cannot_be_written_is_refused_before_training(tmp_path: A
     assert np.mean(fitted.predict(views) == y) > 0.6
     refuses("a KNeighborsRegressor has no file form", save, fitted, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+    unknown = type("Unknown", (LeastSquaresLearner,), {})()
     with pytest.raises(UsboostError, match="learner 'S', a Unknown, is not registered"):
-        TwoWeakLearnerClassifier({"S": _unknown()}, checkpoint=tmp_path / "kept").fit(views, y)
-
-
-def _unknown() -> Any:
-    return type("Unknown", (LeastSquaresLearner,), {})()
+        TwoWeakLearnerClassifier({"S": unknown}, checkpoint=tmp_path / "kept").fit(views, y)
 
 
 def test_a_scikit_learn_regressor_is_a_learner_as_it_is(tmp_path: Any) -> None:

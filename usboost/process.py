@@ -1,7 +1,5 @@
 """Settings of the process that another package may have changed: usboost has its own, and gives them back."""
 
-from __future__ import annotations
-
 import decimal
 import sys
 import threading

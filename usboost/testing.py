@@ -8,8 +8,6 @@ Each function raises `AssertionError` with what is wrong, or returns nothing::
         check_learner(RidgeLearner())
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

@@ -210,7 +210,7 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     logger = tracking.MLflowCallback(run_id)
     watchers = [page.ShowProgress(cell.title), logger]
     own: dict[str, Any] = {"seed": cell.seed, "callbacks": watchers, "callbacks_of_all": ()}
-    found = TableFit(table, cell.estimator, cell.model, keep=_Rounds(kept), **own).run()
+    found = TableFit(table, cell.estimator, cell.model, keep=_TwoCheckpoints(kept), **own).run()
     predicted = {
         "val": (found.labels, found.predicted),
         "test": (table.labels[test], found.bundle.predicted_of(table, test)),
@@ -220,7 +220,7 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     return FittedCell(cell.estimator, found.bundle, *took, validation, predicted, scores)
 
 
-class _Rounds:
+class _TwoCheckpoints:
     """The rounds of the first fit in a checkpoint, those of the fit to all rows in a folder in it."""
 
     def __init__(self, kept: Checkpoint) -> None:

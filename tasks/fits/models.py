@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks.settings import Settings, Table2, Training, TrainingSizes
+from tasks.settings import Settings, Table2, TrainingSection, TrainingSizes
 from usboost.fit.build import OneComputer, on_device, with_images
 from usboost.fit.options import ImageOptions
 from usboost.learners.networks.backbones import Backbone
@@ -164,7 +164,7 @@ class FromParams(Parts):
     def _table2(self) -> Table2:
         return self.settings.boosting_of(self.dataset)
 
-    def _training(self, table: Training, sizes: TrainingSizes) -> dict[str, Any]:
+    def _training(self, table: TrainingSection, sizes: TrainingSizes) -> dict[str, Any]:
         """Return how a table's networks are trained, with what the profile says."""
         return {
             "optimizer": sizes.optimizer or table.optimizer,
@@ -174,7 +174,7 @@ class FromParams(Parts):
             "backbone": self._backbone(table, sizes),
         }
 
-    def _backbone(self, table: Training, sizes: TrainingSizes) -> Backbone | None:
+    def _backbone(self, table: TrainingSection, sizes: TrainingSizes) -> Backbone | None:
         """Return the table's backbone, or that of `images` or the profile, which is trained."""
         if table.backbone is None:
             return None

@@ -28,7 +28,7 @@ from tasks import machine, tracking
 from tasks.fits import results
 from tasks.fits.cell import Cell
 from tasks.fits.fit_cell import fit_cell
-from tasks.settings import Fits
+from tasks.settings import FitsSection
 from usboost.errors import UsboostError
 
 POLL_SECONDS = 2.0
@@ -74,7 +74,7 @@ def download(cell: Cell, run: Run) -> bool:
     return True
 
 
-def task_runner(chosen: Fits) -> TaskRunner[Any]:
+def task_runner(chosen: FitsSection) -> TaskRunner[Any]:
     """Return the task runner that the settings name.
 
     Raises `UsboostError` if Dask is asked for and not installed.
@@ -95,7 +95,9 @@ def task_runner(chosen: Fits) -> TaskRunner[Any]:
     return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
 
 
-def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], None]) -> dict[Cell, str]:
+def run_locally(
+    cells: Sequence[Cell], chosen: FitsSection, on_end: Callable[[Cell], None]
+) -> dict[Cell, str]:
     """Fit the cells; why those failed that failed, each in a sentence.
 
     A cell that raises is retried by Prefect. One whose process died took its pool with it, and others that
@@ -133,7 +135,7 @@ def run_locally(cells: Sequence[Cell], chosen: Fits, on_end: Callable[[Cell], No
 def run_on_workers(
     dataset: str,
     cells: Sequence[Cell],
-    chosen: Fits,
+    chosen: FitsSection,
     on_end: Callable[[Cell], None],
     tell: Callable[[str], None],
 ) -> dict[Cell, str]:
@@ -180,7 +182,7 @@ def run_on_workers(
                 reason = "its flow run was deleted" if state is None else "it was cancelled"
                 if state and state.is_failed():
                     reason = state.message or "it failed"
-                if state and state.is_crashed():
+                elif state and state.is_crashed():
                     reason = f"its process died ({state.message})"
                     if number < chosen.retries:
                         tell(f"{cell.name}: {reason}; submitted again")
@@ -222,7 +224,7 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
         tracking.supersede(run.info.run_id)
 
 
-def _submit(cell: Cell, chosen: Fits) -> UUID:
+def _submit(cell: Cell, chosen: FitsSection) -> UUID:
     parameters = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
     parameters["expected"] = cell.fingerprint
     tags = [f"fits:{cell.dataset}"]

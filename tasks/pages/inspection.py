@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 from tasks.folders import prepared_folder
 from usboost.data.images import EncodedImages, Images
@@ -52,11 +51,8 @@ def write_inspection(
     shown: Any = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
     for row in found.tables["worst"]["row"].tolist() if isinstance(shown, Images | EncodedImages) else ():
-        if shown.absent is None or not shown.absent[row]:
-            pixels = shown.decode(row)[0]
-            images[row] = as_shown(
-                Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, 2))
-            )
+        if picture := shown.picture(row):
+            images[row] = as_shown(picture)
     write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 

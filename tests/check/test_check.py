@@ -18,7 +18,7 @@ from usboost.check.groups import beyond_chance, shared, stems
 from usboost.check.scores import flattery, tells, wrong_labels
 from usboost.cli.app import app
 from usboost.errors import UsboostWarning
-from usboost.report.check_page import check_out
+from usboost.report.blocks import check_out
 from usboost.table.prepared import prepare
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec

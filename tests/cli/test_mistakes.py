@@ -129,7 +129,8 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     assert "lacks column 'price'" in refused("predict", model, demo, *out, "--keep", "price")
     assert "must be a .parquet or .csv file" in refused("predict", model, demo, "--out", tmp_path / "p.txt")
     assert "is the table itself" in refused("predict", model, demo, "--out", demo)
-    assert "is a folder" in refused("predict", model, demo, "--out", _folder(tmp_path / "d.csv"))
+    (tmp_path / "d.csv").mkdir()
+    assert "is a folder" in refused("predict", model, demo, "--out", tmp_path / "d.csv")
     assert "is no model that usboost fit saved" in refused("predict", tmp_path, demo, *out)
     empty = written(tmp_path / "empty.csv", frame.head(0))
     assert f"{empty} has no rows" in refused("predict", model, empty, *out)
@@ -139,11 +140,6 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     broken.write_bytes(b"PAR1 and no more")
     assert "is damaged" in refused("predict", model, broken, *out)
     assert not (tmp_path / "p.parquet").exists()
-
-
-def _folder(path):
-    path.mkdir()
-    return path
 
 
 def test_a_model_that_was_tampered_with(model, demo, tmp_path):

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import average_precision_score, get_scorer, make_scorer
 
 from tests.conftest import refuses
+from usboost.evaluation.intervals import intervals
 from usboost.evaluation.ranking import LOWER_IS_BETTER, NAMES, RANKING, SCIKIT, check_metric
 from usboost.evaluation.task import ALL, TASKS, score_slices, table_of, table_of_models
 
@@ -127,8 +128,8 @@ def test_classes():
     for k, each in enumerate(found[1:]):
         rows = codes == k
         assert each.rows == rows.sum()
-        assert each.scores == task.intervals(labels[rows], predicted[rows], weight[rows])
-    assert found[0].scores == task.intervals(labels, predicted, weight)
+        assert each.scores == intervals(labels[rows], predicted[rows], weight[rows])
+    assert found[0].scores == intervals(labels, predicted, weight)
 
 
 def test_f1_of_several_classes_is_left_out_and_small_groups_say_so():

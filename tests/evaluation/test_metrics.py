@@ -17,7 +17,7 @@ from sklearn.metrics import (
 
 from tests.conftest import refuses
 from usboost.boosting.callbacks import improves
-from usboost.evaluation.intervals import regression_intervals
+from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import (
     best_threshold,
     confusion,
@@ -112,7 +112,7 @@ def test_intervals_of_a_regression_hold_the_true_score_as_often_as_they_say() ->
     hits = 0
     for _ in range(40):
         y = rng.normal(size=300)
-        value, low, high = regression_intervals(y + rng.normal(size=300), y, draws=200)["rmse"]
+        value, low, high = intervals(y + rng.normal(size=300), y, draws=200)["rmse"]
         assert low < value < high
         hits += low <= 1 <= high
     assert 32 <= hits <= 40

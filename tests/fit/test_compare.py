@@ -19,7 +19,6 @@ from usboost.fit.compare_results import (
     VERDICT,
     Inputs,
     cells,
-    failures,
     markdown,
     next_steps,
     notes,
@@ -154,7 +153,6 @@ def test_one_that_fails_stops_no_other(signs):
     }
     assert [each.model for each in comparison.standings()] == ["fine"]
     assert cells(comparison)[1][VERDICT] == "failed: it cannot learn these rows; try others"
-    assert failures(comparison)[0] == "fails failed: it cannot learn these rows; try others"
     assert told[-1] == (15, 15)
 
 

@@ -18,7 +18,6 @@ from usboost.fit.refit import (
     by_folds,
     choose_rounds,
     round_folds,
-    unfitted,
 )
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
@@ -69,7 +68,7 @@ def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
     def loss(length: int) -> float:
         losses = []
         for fold, _ in folds_of(table):
-            model = unfitted(found.model).set_params(n_rounds=length)
+            model = found.model.unfitted().set_params(n_rounds=length)
             if not table.classes:  # each fold's own, by its leave-one-out error
                 model.set_params(start=unfitted_start(table))
             model.fit(*fold.train[:2])
@@ -95,7 +94,7 @@ def test_what_is_predicted_of_each_row_is_by_a_fit_without_it() -> None:
     found = chosen(table, started(table))
     np.testing.assert_array_equal(found.rows.rows, np.arange(len(table)))
     fold, held = folds_of(table)[2]
-    model = unfitted(found.model).set_params(start=unfitted_start(table)).fit(*fold.train[:2])
+    model = found.model.unfitted().set_params(start=unfitted_start(table)).fit(*fold.train[:2])
     np.testing.assert_allclose(found.predicted[held], model.predict(fold.test[0]))
 
 
@@ -177,7 +176,7 @@ def test_no_fit_sees_the_rows_of_its_fold_and_no_encoder() -> None:
 
     def fitted(rows: np.ndarray) -> tuple[Any, np.ndarray, dict[str, float]]:
         fold, _ = folds_of(spoiled_table(table, rows))[1]
-        found = unfitted(model).fit(*fold.train[:2], fold.test[:2])
+        found = model.unfitted().fit(*fold.train[:2], fold.test[:2])
         return fold.train[0]["S"].numeric, training(found), found.before_
 
     clean, forbidden, allowed = fitted(places[:0]), fitted(places), fitted(others)
@@ -218,7 +217,7 @@ def test_weights_count_in_the_mean_over_folds() -> None:
     table = read_table(FrameRows(frame), TableSpec(label="kind", weight="w"))
     model = started(table)
     folds = [fold for fold, _ in folds_of(table)]
-    two_rounds = unfitted(model).set_params(patience=None, n_rounds=2)
+    two_rounds = model.unfitted().set_params(patience=None, n_rounds=2)
     fits = refits.fit_folds(two_rounds, folds, refits.StopRecorder(()))
     found = refits.means(fits, folds)
     weights = [0.0 if fold.test[2] is None else float(fold.test[2].sum()) for fold in folds]

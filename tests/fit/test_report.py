@@ -74,8 +74,8 @@ def test_the_worst_rows_are_shown_with_their_images(model, fresh, tmp_path):
     run("report", model, fresh, "--out", tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
     scored = score_table(bundle.load(model), fresh, "batch")
-    truth = scored.probabilities[np.arange(60), scored.labels]
-    wrong = scored.probabilities.argmax(axis=1) != scored.labels
+    truth = scored.predicted[np.arange(60), scored.labels]
+    wrong = scored.predicted.argmax(axis=1) != scored.labels
     worst = min(np.flatnonzero(wrong), key=lambda k: truth[k])
     first = re.search(r"<dt>row</dt><dd>(\d+)</dd><dt>weight</dt><dd>(.*?)</dd>", text)
     table = pd.read_csv(fresh, dtype=str, keep_default_na=False)
@@ -178,7 +178,7 @@ def test_rows_without_a_image_are_counted(model, fresh, tmp_path):
     whole = score_table(bundle.load(model), fresh, "batch")
     assert whole.views["U"].absent is None
     kept = ~scored.views["U"].absent
-    assert np.allclose(scored.probabilities[kept], whole.probabilities[kept], rtol=0, atol=1e-6)
+    assert np.allclose(scored.predicted[kept], whole.predicted[kept], rtol=0, atol=1e-6)
 
 
 def test_intervals_are_those_of_a_share():
@@ -216,7 +216,7 @@ def test_importance_and_calibration(model, fresh, tmp_path):
     for name, share in shares.items():
         shown = f"{name}{share:.1%}" in page.text
         assert shown or f"{share:.1%}" == "0.0%"  # such parts are named in one line
-    error = expected_calibration_error(calibration(scored.labels, scored.probabilities))
+    error = expected_calibration_error(calibration(scored.labels, scored.predicted))
     assert f"Expected calibration error: {error:.3f}" in page.text
     drawings = [a["src"] for tag, a in page.tags if tag == "img" and a["src"].startswith("data:image/svg")]
     assert len(drawings) == 2 + bool(loaded.model.stages_)  # contributions are of rounds

@@ -91,7 +91,7 @@ def test_the_pipelines_model_of_a_table_reads_the_table(own, tmp_path):
     assert list(card.columns) == ["weight", "hardness", "colour", "line"]
     scored = score_table(bundle.load(own / "bundle"), own / "table.csv", card.label)
     val = (table["split"] == "val").to_numpy()
-    right = scored.probabilities[val].argmax(axis=1) == scored.labels[val]
+    right = scored.predicted[val].argmax(axis=1) == scored.labels[val]
     assert right.mean() == pytest.approx(card.scores["accuracy"])
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -128,7 +129,7 @@ def asked(folder: Path, space: Space, own: dict[str, Any], loss: Any, batches: i
     for k in range(batches):
         found.trials += trials.ask(range(4 * k, 4 * k + 4), k)
         for each in found.trials[4 * k :]:
-            found.trials[each.number] = each.of(state="finished", score=loss(**each.settings))
+            found.trials[each.number] = replace(each, state="finished", score=loss(**each.settings))
             trials.add(found.trials[each.number], found.trials[each.number].score)
         trials.tell(found)
     return [each.settings for each in found.trials]

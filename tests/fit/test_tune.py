@@ -73,7 +73,7 @@ def trials_of(out: Path, table: UserTable, name: str) -> list[Trial]:
     (identity,) = (each["user_attr"]["search"] for each in lines if "search" in each.get("user_attr", {}))
     space = space_of(model)
     ended = Trials(folder, name, space, own_values(model, space), identity).ended
-    return [ended[number].of(seconds=0) for number in sorted(ended)]
+    return [replace(ended[number], seconds=0) for number in sorted(ended)]
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +151,10 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: UserTable, tmp_path
         journal.write_bytes(whole.replace(line, json.dumps(changed).encode()))
         return searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"].trials
 
-    assert [each.of(seconds=0) for each in again(0.001)] == [each.of(seconds=0) for each in clean.trials]
-    assert again(9.0) == [*clean.trials[:2], kept.of(state="pruned", score=9.0, rounds=8)]
+    assert [replace(each, seconds=0) for each in again(0.001)] == [
+        replace(each, seconds=0) for each in clean.trials
+    ]
+    assert again(9.0) == [*clean.trials[:2], replace(kept, state="pruned", score=9.0, rounds=8)]
 
 
 def test_a_pruned_fits_rounds_are_not_fitted_again(table: UserTable, tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_a_pruned_fits_rounds_are_not_fitted_again(table: UserTable, tmp_path: P
     assert late == pruned and {file: file.stat().st_mtime_ns for file in kept[:-1]} == times
     ended = run_trial(task, Job(pruned, tmp_path / "a"))
     fresh = run_trial(task, Job(own, tmp_path / "b"))
-    assert ended.of(seconds=0) == fresh.of(seconds=0) and ended.rounds > 8
+    assert replace(ended, seconds=0) == replace(fresh, seconds=0) and ended.rounds > 8
 
 
 @pytest.mark.parametrize("folds", [0, 3])
@@ -273,7 +275,7 @@ def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
     assert read_settings(tmp_path / tuned.SETTINGS) == {"m": {"seen": 2, "depth": 3}}
     assert list(pd.read_csv(tmp_path / tuned.CSV)["chosen"]) == [True, False]
     assert tuned.chosen_in_words(models["m"]) == "as it is; 0.4900 of trial 1 is within noise"
-    models["m"].trials[1] = better.of(draws=[0.39, 0.59, 0.49])
+    models["m"].trials[1] = replace(better, draws=[0.39, 0.59, 0.49])
     assert tuned.settings_of(models, {}) == {"m": {"depth": 6}}
     assert tuned.chosen_in_words(models["m"]) == "depth 6"
 

@@ -8,7 +8,7 @@ from prefect.client.schemas.schedules import CronSchedule
 from prefect.events import DeploymentEventTrigger
 from prefect.events.schemas.automations import AutomationCore
 
-from tasks.settings import Fits
+from tasks.settings import FitsSection
 from tests.flows.conftest import ROOT
 
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
@@ -26,7 +26,7 @@ def test_deployments_have_names_that_tell_them_apart():
         (flow,) = re.findall(rf'@flow\(name="([\w-]+)"[^@]*?\ndef {function}\(', code)
         assert f"{flow}/{name}" in named
         if function == "fit_one":
-            assert Fits().deployment == f"{flow}/{name}"
+            assert FitsSection().deployment == f"{flow}/{name}"
 
 
 def test_every_flow_is_declared_by_the_decorator_that_pickles_nothing():

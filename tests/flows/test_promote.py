@@ -89,7 +89,7 @@ def champion(workspace: Workspace) -> dict[str, str]:
 def promoted(fitted: Workspace) -> Workspace:
     """The worst on validation promoted first, then the best; MLflow's test scores say the opposite."""
     results = fitted.folder / "data/results"
-    fits = {model: read_cell(results, "user_table", model).seeds[0] for model in MODELS}
+    fits = {model: read_cell(results, "user_table", model)[0] for model in MODELS}
     ranked = sorted(MODELS, key=lambda model: ranking.rank(fits[model].scores["val"], "f1"))
     assert fits[ranked[0]].scores["val"]["f1"] < fits[ranked[-1]].scores["val"]["f1"]
     ids = ",".join(fits[model].made["mlflow_run"] for model in ranked)
@@ -116,7 +116,7 @@ def test_the_report_and_the_registry_name_the_same_model(promoted: Workspace) ->
     frame = collect(folder / "data/results", ["user_table"], MODELS)
     model, seed = chosen(frame, "user_table", "f1")
     assert (model, seed) == (found["model"], 0)
-    fit = read_cell(folder / "data/results", "user_table", model).seeds[0]
+    fit = read_cell(folder / "data/results", "user_table", model)[0]
     assert fit.made["mlflow_run"] == found["run"]
     page = write_pages(
         *(folder / "data/results", folder / "data/prepared", folder / "out"),
@@ -194,9 +194,7 @@ for run, loss in zip(sys.argv[1].split(","), (9.0, 8.0)):
 
 def test_a_tie_and_probabilities_worse_than_the_priors_are_said(promoted: Workspace) -> None:
     """The last test: it changes the scores in MLflow."""
-    fits = {
-        model: read_cell(promoted.folder / "data/results", "user_table", model).seeds[0] for model in MODELS
-    }
+    fits = {model: read_cell(promoted.folder / "data/results", "user_table", model)[0] for model in MODELS}
     ids = ",".join(fits[model].made["mlflow_run"] for model in MODELS)
     promoted.run(sys.executable, "-c", LEVEL, ids, **store(promoted))
     said = promoted.flow("promote", "user_table").stdout

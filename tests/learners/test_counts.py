@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner
 from usboost.evaluation import statistics
-from usboost.evaluation.intervals import intervals, regression_intervals
+from usboost.evaluation.intervals import intervals
 from usboost.evaluation.metrics import auc, best_threshold, score, score_regression
 from usboost.learners.base import LeafValues, Target
 from usboost.learners.estimators import RegressorLearner
@@ -243,5 +243,5 @@ def test_intervals_draw_rows_with_their_weights() -> None:
     assert found["accuracy"][0] == pytest.approx(np.average(p.argmax(axis=1) == y, weights=weights))
     assert found["accuracy"][1] < found["accuracy"][0] < found["accuracy"][2]
     z, predicted = rng.normal(size=(2, 60))
-    low, high = regression_intervals(z, predicted, weights, draws=50)["mae"][1:]
+    low, high = intervals(z, predicted, weights, draws=50)["mae"][1:]
     assert low < np.average(np.abs(z - predicted), weights=weights) < high

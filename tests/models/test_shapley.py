@@ -18,12 +18,8 @@ OWNERS = {"a": 0, "b": 1, "b_too": 1, "c": 2}
 SCORE = NUMBERS[:, 0] * NUMBERS[:, 1] + (CODES[:, 0] == 2) + NUMBERS[:, 2]
 
 
-def table(matrix):
-    return Table(matrix[:, :3].astype(np.float32), matrix[:, 3:].astype(np.int32), (4,), NAMES)
-
-
 def views(matrix):
-    one = table(matrix)
+    one = Table(matrix[:, :3].astype(np.float32), matrix[:, 3:].astype(np.int32), (4,), NAMES)
     return Views(U=one, S=one)
 
 

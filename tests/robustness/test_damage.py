@@ -57,7 +57,8 @@ def test_a_prepared_file_cut_short(toy: Path, file: str, share: float) -> None:
 def test_a_file_of_a_model_cut_short(tmp_path: Path, share: float) -> None:
     for name in ("2wl", "bfv_dnn", "earlyboost"):
         folder = tmp_path / name
-        for file in sorted(contents_of_saved(name, folder)):
+        persistence.save(valid_inputs.models()[name][0], folder)
+        for file in sorted(contents(folder)):
             persistence.save(valid_inputs.models()[name][0], folder)
             cut(folder / file, share)
             before = contents(folder)
@@ -65,11 +66,6 @@ def test_a_file_of_a_model_cut_short(tmp_path: Path, share: float) -> None:
                 persistence.load(folder)
             assert str(folder / file) in str(error.value)
             assert contents(folder) == before
-
-
-def contents_of_saved(name: str, folder: Path) -> dict[str, bytes]:
-    persistence.save(valid_inputs.models()[name][0], folder)
-    return contents(folder)
 
 
 @pytest.mark.parametrize("file", ["arrays-00000.safetensors", "network.safetensors", "trees.safetensors"])

@@ -35,7 +35,7 @@ def test_features_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None
     assert [each["features"] for each in before] == [
         features_fingerprint("ci_a", seed, LOADED) for seed in SEEDS
     ]
-    assert len({each["features"] for each in before}) == len({each["model"] for each in map(repr_of, before)})
+    assert len({each["features"] for each in before}) == len({repr(each["model"]) for each in before})
     assert [features.learner("ci_a", seed, LOADED).random_state for seed in SEEDS] == list(SEEDS)
     made = features.learner
 
@@ -45,10 +45,6 @@ def test_features_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(features, "learner", other_of_seed_1)
     after = identities()
     assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, True]
-
-
-def repr_of(identity: dict[str, Any]) -> dict[str, str]:
-    return {name: repr(each) for name, each in identity.items()}
 
 
 def test_the_folds_of_features_count_where_there_are_some() -> None:

@@ -24,10 +24,6 @@ N = 40
 SERVED = Path(usboost.__file__).parents[1] / "tasks" / "served_model.py"
 
 
-def png(value: int) -> bytes:
-    return encoded(Image.new("RGB", (16, 16), (int(value),) * 3))
-
-
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
     return pd.DataFrame(
@@ -41,7 +37,7 @@ def frame() -> pd.DataFrame:
             "town": pd.Series(RNG.choice(["u", "v"], N)).astype("category"),
             "code": pd.Series(RNG.choice([3, 4], N)).astype("category"),
             "name": pd.Series(RNG.choice(["r", "s"], N), dtype="string"),
-            "photo": [png(value) for value in RNG.integers(0, 255, N)],
+            "photo": [encoded(Image.new("RGB", (16, 16), (int(v),) * 3)) for v in RNG.integers(0, 255, N)],
         }
     )
 

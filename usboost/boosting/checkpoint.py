@@ -7,8 +7,6 @@ whatever a process was doing when it died, what is there is right. Random number
 seed and the round's index alone; nothing else needs keeping.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The context of a fit: validation data, weights, callbacks and checkpoint; and its history."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +44,7 @@ class FitContext:
         patience: Patience = None,
         least: float = 0.0,
         before: Mapping[str, float] | None = None,
-    ) -> Watch:
+    ) -> "Watch":
         """Watch the fit: its history, early stopping on `monitor` with validation data, callbacks.
 
         `least` is the gain that counts, of all validation samples together; `before` are the validation

@@ -4,8 +4,6 @@ A boosting method is a loss, one learner per view, a target rule and a step rule
 nothing else of it. `RoundWork.add` is a round: target, fit, search, take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
@@ -183,7 +181,7 @@ class StagewiseLoop:
                 metrics |= {"risk_val": risk, **{f"{name}_val": value for name, value in more.items()}}
         return Round(index, stage, metrics, clock.seconds())
 
-    def _draw(self, index: int, names: Sequence[str], n: int) -> Draws:
+    def _draw(self, index: int, names: Sequence[str], n: int) -> "Draws":
         # one for each learner, the search, and the samples held out; by the index, not by what the
         # rounds before have drawn, so that a resumed fit draws the same
         drawn = np.random.SeedSequence((self.seed, index)).generate_state(len(names) + 2).tolist()

@@ -1,7 +1,5 @@
 """Rounds: what each adds to the ensemble and reports; the stages of models in files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
@@ -9,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -163,25 +161,20 @@ def read_stages(described: list[dict[str, Any]], folder: Path) -> Iterator[Stage
 
 
 class StagewiseModel:
-    """A model whose fitted part is ``stages_``; its loss is ``_loss()``."""
+    """A model whose fitted part is ``stages_``; a subclass has what is declared here."""
 
     stages_: list[Stage]
+    _loss: ClassVar[Any]  # (): its loss
+    _learner_names: ClassVar[Any]  # (index): the learners that the stage of a round, from 1, may have
 
     @property
     def n_estimators_(self) -> int:
         """Rounds kept."""
         return len(self.stages_)
 
-    def _loss(self) -> Any:
-        raise AttributeError("_loss is defined by each model")
-
     def _n_outputs(self) -> int:
         """D, the coordinates of f."""
         return int(self._loss().n_outputs)
-
-    def _learner_names(self, index: int) -> set[str]:
-        """Return the learners that the stage of round `index`, from 1, may have."""
-        raise AttributeError("_learner_names is defined by each model")
 
     def _columns_of(self, name: str) -> int | None:
         """Return how many columns the learner called `name` reads, where that is known."""

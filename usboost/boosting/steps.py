@@ -1,7 +1,5 @@
 """Step rules, and the risk of all shards' rows along a round's directions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A rule is called once a round with the loss, the predictions and the labels, and
 function of the current steps; the second-order methods refit inside a round as steps change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol

@@ -3,8 +3,6 @@
 A command checks its arguments before it imports torch, so that help and error messages are quick.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from inspect import getdoc
 from typing import Annotated

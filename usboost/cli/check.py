@@ -1,7 +1,5 @@
 """``usboost check``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -32,10 +30,11 @@ def check(
         from usboost.check import check_table
         from usboost.check.beside import embeddings_of
         from usboost.learners.networks.backbones import Backbone
-        from usboost.report.check_page import check_out, write_check
+        from usboost.report import blocks
+        from usboost.report.check_page import write_check
 
         if out is not None:
-            check_out(out)
+            blocks.check_out(out)
         with fitting("checking") as show:
             findings = check_table(own, embeddings_of(own, Backbone(images.backbone)), progress=show)
         for each in findings:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,9 @@ from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.fit.options import ImageOptions
 from usboost.models.entry import read_settings
 from usboost.table.spec import TableSpec
+
+if TYPE_CHECKING:
+    from usboost.fit.compare import Comparison
 
 
 def compare(
@@ -97,46 +101,55 @@ def compare(
         if comparison.kept:
             note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
         flags = {"settings": settings, "seed": seed or None}
-
-        def fit_again(name: str) -> str:
-            return options.fit_command(table, name, rounds, spec, images, **flags)
-
         again = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
         again |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
         more = shlex.join(["usboost", "compare", str(table), *options.typed(spec, images, **flags, **again)])
         # a column of times or splits divides the rows in one way only
-        steps = results.next_steps(comparison, fit_again, "" if spec.time or spec.split else more)
+        more = "" if spec.time or spec.split else more
+        steps = results.next_steps(
+            comparison, lambda name: options.fit_command(table, name, rounds, spec, images, **flags), more
+        )
         inputs_of = {name: results.inputs(name, own, read) for name in names}
         sentences, reads = results.summary(comparison, inputs_of), results.what_is_read(inputs_of)
-        stdout = console()
-        stdout.print(results.rendered(comparison, stdout.width))
-        for line in results.failures(comparison):
-            echo(line)
-        verdict = [] if comparison.interrupted else sentences
-        for lines in (verdict, results.notes(comparison), reads):
-            echo("")
-            for line in lines:
-                echo(line)
-        if comparison.interrupted:
-            finished = f"{len(comparison.scores):,} of {comparison.fits:,} fits are finished"
-            then = (
-                "the same command goes on from there" if out is not None else "give --out to keep such fits"
-            )
-            echo(f"\ninterrupted: {finished}; {then}")
-            interrupts.reported()
-            raise typer.Exit(CODE)
-        sliced = results.sliced(comparison)
-        if by_column is not None and sliced:
-            echo(f"\n{sliced['score']} by {by_column}:")
-            tables.show_slices(by_column, sliced)
-            echo(results.SLICED)
-        for words, command in steps:
-            echo_command(f"\n{words}", command)
-        if out is not None:
-            below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
-            if by_column is not None and sliced:
-                below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
-            results.write(comparison, out, f"{table.name}: {spec.label}", sentences, below)
-            echo(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")
+        echo_comparison(comparison, sentences, reads, steps, by_column, out, f"{table.name}: {spec.label}")
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the lines below the table give the reasons")
+
+
+def echo_comparison(
+    comparison: Comparison,
+    sentences: Sequence[str],
+    reads: Sequence[str],
+    steps: Sequence[tuple[str, str]],
+    by_column: str | None,
+    out: Path | None,
+    title: str,
+) -> None:
+    """Show a comparison, what it says, what models read and what to do next; write it to `out`."""
+    from usboost.fit import compare_results as results
+
+    stdout = console()
+    stdout.print(results.rendered(comparison, stdout.width))
+    for name, reason in comparison.failures.items():
+        echo(f"{name} failed: {reason}")
+    for lines in ([] if comparison.interrupted else sentences, results.notes(comparison), reads):
+        echo("\n".join(["", *lines]))
+    if comparison.interrupted:
+        finished = f"{len(comparison.scores):,} of {comparison.fits:,} fits are finished"
+        then = "the same command goes on from there" if out is not None else "give --out to keep such fits"
+        echo(f"\ninterrupted: {finished}; {then}")
+        interrupts.reported()
+        raise typer.Exit(CODE)
+    sliced = results.sliced(comparison)
+    if by_column is not None and sliced:
+        echo(f"\n{sliced['score']} by {by_column}:")
+        tables.show_slices(by_column, sliced)
+        echo(results.SLICED)
+    for words, command in steps:
+        echo_command(f"\n{words}", command)
+    if out is not None:
+        below = [*reads, *(f"{words}\n\n    {command}" for words, command in steps)]
+        if by_column is not None and sliced:
+            below = [results.slices_as_markdown(by_column, sliced), results.SLICED, *below]
+        results.write(comparison, out, title, sentences, below)
+        echo(f"\nwritten {out / 'comparison.csv'} and {out / 'comparison.md'}")

@@ -1,7 +1,5 @@
 """``usboost export``: a saved model as one ONNX file that needs none of this."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

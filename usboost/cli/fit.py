@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic as clock
@@ -85,15 +86,13 @@ def fit(
     folder beside --out, and the same command goes on.
     """
     with exit_on_error():
-        began = clock()
+        deadline = None if time_limit is None else clock() + time_limit
         model_of = partial(catalogue.resolve_model, model, preset, time_limit is not None)
         if (named := model_of()) not in catalogue.OFFERED_FOR["regression"]:
             catalogue.for_table(named)
         catalogue.check_options(named, fast_predict=answers.fast_predict)
-        images = images.for_preset(preset)
-        answers = replace(
-            answers, learners=options.chosen_learners(learner), settings=parsed_settings(settings)
-        )
+        learners, chosen = options.chosen_learners(learner), parsed_settings(settings)
+        answers = replace(answers, learners=learners, settings=chosen)
         from_file = {} if settings_file is None else read_settings(settings_file)
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
@@ -104,74 +103,94 @@ def fit(
         except UsboostError:
             tables.check_columns(table, spec)  # a model that is there does not hide what is misspelt
             raise
+        images = images.for_preset(preset)
+        # other rows are read as these
+        again = options.given_options({"import": imports, "images_root": spec.images_root})
+        job = _Fit(table, spec, images, answers, out, model_of, settings_file, from_file, deadline, again)
+        in_each_shard(job.run, shards, job.check)
 
-        def settings_of(name: str) -> dict[str, Any]:
-            """Return the settings of a file, and what else was set."""
-            return {**from_file.get(name, {}), **(answers.settings or {})}
 
-        def fit_shard() -> None:
-            """Read, fit, save and tell; in a fit on shards, the rows of one."""
-            from usboost.shards.collective import world
+@dataclass(frozen=True)
+class _Fit:
+    """A fit as it was asked for; `model_of` chooses the model, `deadline` is the `clock` of a time limit.
 
-            own = tables.read(table, spec)
-            tables.show(own)
-            name = model_of(images=bool(own.images), task=own.task)
-            catalogue.for_table(name, own.task)
-            # imported late, so that mistakes are reported without loading torch
-            from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-            from usboost.check.beside import beside_fit
-            from usboost.fit.build import fit as fit_table
-            from usboost.fit.record import unfinished
+    `again` are the options with which other rows are read as these.
+    """
 
-            def interrupted() -> None:
-                interrupts.answered()
-                note("the fit ends after this round; Ctrl-C again stops at once")
+    table: Path
+    spec: TableSpec
+    images: ImageOptions
+    answers: FitOptions
+    out: Path
+    model_of: Callable[..., str]
+    settings_file: Path | None
+    from_file: Mapping[str, Mapping[str, Any]]
+    deadline: float | None
+    again: Sequence[str]
 
-            read = images
-            if own.images and world().count > 1 and images.finetune == "auto":
-                note("images are read by the network as it is, which several shards do not tune")
-                read = replace(images, finetune="none")
-            with unfinished(out.with_name(f"{out.name}.part"), note) as keep, fitting(name) as show:
-                pressed = Interrupt(interrupted)
-                callbacks = [ShowRounds(progress=show), pressed]
-                if time_limit is not None:
-                    callbacks.append(limit := TimeLimit(time_limit - (clock() - began)))
-                if settings_file is not None and name not in from_file:
-                    note(f"{settings_file} has no settings of {name}, which is fitted as it is")
-                chosen = vars(replace(answers, settings=settings_of(name)))
-                fitted = fit_table(own, name, images=read, callbacks=callbacks, keep=keep, **chosen)
-                if not world().number:
-                    fitted.bundle.save(out)
-            if pressed.pressed or (time_limit is not None and limit.reached):
-                note("stopped before the fit had ended by itself; the best round so far is kept")
-            echo_result(name, fitted)
-            for each in beside_fit(own, fitted.bundle.model):
-                note(f"{each}; see usboost check")
-            echo(f"saved {out}")
-            # other rows are read as these
-            again = options.given_options({"import": imports, "images_root": spec.images_root})
-            rows = f"more{table.suffix or '.parquet'}"
-            written = "predictions.csv" if table.suffix == ".csv" else "predictions.parquet"
-            for words, command, target in (
-                ("Next, to predict other rows:", "predict", written),
-                ("Next, to score it on other rows whose labels are known:", "report", "report.html"),
-            ):
-                echo_command(words, shlex.join(["usboost", command, str(out), rows, "--out", target, *again]))
+    def settings_of(self, name: str) -> dict[str, Any]:
+        """Return the settings of a file, and what else was set."""
+        return {**self.from_file.get(name, {}), **(self.answers.settings or {})}
 
-        def check() -> None:
-            """Refuse what shards cannot do, before a row is read or a process waits for another."""
-            from usboost.fit.build import build
-            from usboost.models.sharded import refuse
-            from usboost.table.shards import check_shared
+    def check(self) -> None:
+        """Refuse what shards cannot do, before a row is read or a process waits for another."""
+        from usboost.fit.build import build
+        from usboost.models.sharded import refuse
+        from usboost.table.shards import check_shared
 
-            check_shared(spec)
-            name = model_of(images=bool(spec.image))
-            task = spec.task or catalogue.find(name).tasks[0]
-            read = images if spec.image else None
-            learners, chosen = answers.learners, settings_of(name)
-            refuse(build(name, images=read, task=task, learners=learners, settings=chosen), name)
+        check_shared(self.spec)
+        name = self.model_of(images=bool(self.spec.image))
+        task = self.spec.task or catalogue.find(name).tasks[0]
+        read = self.images if self.spec.image else None
+        learners, chosen = self.answers.learners, self.settings_of(name)
+        refuse(build(name, images=read, task=task, learners=learners, settings=chosen), name)
 
-        in_each_shard(fit_shard, shards, check)
+    def run(self) -> None:
+        """Read, fit, save and tell; in a fit on shards, the rows of one."""
+        from usboost.shards.collective import world
+
+        own = tables.read(self.table, self.spec)
+        tables.show(own)
+        name = self.model_of(images=bool(own.images), task=own.task)
+        catalogue.for_table(name, own.task)
+        # imported late, so that mistakes are reported without loading torch
+        from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
+        from usboost.check.beside import beside_fit
+        from usboost.fit.build import fit as fit_table
+        from usboost.fit.record import unfinished
+
+        def interrupted() -> None:
+            interrupts.answered()
+            note("the fit ends after this round; Ctrl-C again stops at once")
+
+        read = self.images
+        if own.images and world().count > 1 and read.finetune == "auto":
+            note("images are read by the network as it is, which several shards do not tune")
+            read = replace(read, finetune="none")
+        with unfinished(self.out.with_name(f"{self.out.name}.part"), note) as keep, fitting(name) as show:
+            pressed = Interrupt(interrupted)
+            limits = [] if self.deadline is None else [TimeLimit(self.deadline - clock())]
+            if self.settings_file is not None and name not in self.from_file:
+                note(f"{self.settings_file} has no settings of {name}, which is fitted as it is")
+            chosen = vars(replace(self.answers, settings=self.settings_of(name)))
+            callbacks = [ShowRounds(progress=show), pressed, *limits]
+            fitted = fit_table(own, name, images=read, callbacks=callbacks, keep=keep, **chosen)
+            if not world().number:
+                fitted.bundle.save(self.out)
+        if pressed.pressed or any(each.reached for each in limits):
+            note("stopped before the fit had ended by itself; the best round so far is kept")
+        echo_result(name, fitted)
+        for each in beside_fit(own, fitted.bundle.model):
+            note(f"{each}; see usboost check")
+        echo(f"saved {self.out}")
+        rows = f"more{self.table.suffix or '.parquet'}"
+        written = "predictions.csv" if self.table.suffix == ".csv" else "predictions.parquet"
+        for words, command, target in (
+            ("Next, to predict other rows:", "predict", written),
+            ("Next, to score it on other rows whose labels are known:", "report", "report.html"),
+        ):
+            typed = ["usboost", command, str(self.out), rows, "--out", target, *self.again]
+            echo_command(words, shlex.join(typed))
 
 
 def echo_result(model: str, fitted: Fitted) -> None:

@@ -1,7 +1,5 @@
 """What Ctrl-C and SIGTERM do to a command in a process of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """One fit in the processes that torchrun, or whatever sets its variables, has started: its ranks."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import socket

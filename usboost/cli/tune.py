@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from time import time as now
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from usboost.fit.options import ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
 from usboost.table.spec import TableSpec
+
+if TYPE_CHECKING:
+    from usboost.fit.tune import SearchResult
 
 
 def tune(
@@ -111,19 +114,10 @@ def tune(
             of_folds = f" of {parts} folds" if parts else ""
             what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"
             files = tuned.write(result.models, always, out, what)
-            console().print(tuned.rendered(result.models, score))
-            if any(trial.state == "finished" for each in result.models.values() for trial in each.trials):
-                means = f"Scores are means of {parts} folds. " if parts else ""
-                what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
-                echo(f"\n{means}{what}")
-            if result.interrupted:
-                note("ended before all trials had; the same command goes on from there")
-            first = tuned.ranked(result.models)[0]
-            if first.chosen is None and not result.interrupted:
-                raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
-            if first.chosen is not None and first.model in catalogue.CATALOGUE:
+            best = echo_search(result, score, parts, out)
+            if best in catalogue.CATALOGUE:
                 flags = {"settings": out / tuned.SETTINGS, "seed": seed or None}
-                command = options.fit_command(table, first.model, rounds, spec, images, **flags)
+                command = options.fit_command(table, best, rounds, spec, images, **flags)
                 echo_command("Next, to fit with these settings and save:", command)
             echo(f"written {' and '.join(map(str, files))}")
             if result.interrupted and time_limit is None:
@@ -132,3 +126,20 @@ def tune(
         except KeyboardInterrupt:
             note(f"trials that have ended are kept in {out}; the same command goes on from there")
             raise
+
+
+def echo_search(result: SearchResult, score: str, folds: int, out: Path) -> str:
+    """Show what was found; the best model, "" where a search that was interrupted has none yet."""
+    from usboost.fit import tune as tuned
+
+    console().print(tuned.rendered(result.models, score))
+    if any(trial.state == "finished" for each in result.models.values() for trial in each.trials):
+        means = f"Scores are means of {folds} folds. " if folds else ""
+        what = "Those of the chosen settings are of the rows that chose them, so they are optimistic."
+        echo(f"\n{means}{what}")
+    if result.interrupted:
+        note("ended before all trials had; the same command goes on from there")
+    first = tuned.ranked(result.models)[0]
+    if first.chosen is None and not result.interrupted:
+        raise UsboostError(f"no trial has finished; {out / tuned.CSV} gives the reasons")
+    return first.model if first.chosen is not None else ""

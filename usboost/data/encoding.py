@@ -1,7 +1,5 @@
 """From raw columns to a Table: scaled numbers and category codes, learnt on the training split only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +54,7 @@ class Numeric:
             raise UsboostError(f"the knots of column {self.name!r} do not rise, each with its place")
 
     @classmethod
-    def fit(cls, name: str, values: np.ndarray) -> Numeric:
+    def fit(cls, name: str, values: np.ndarray) -> "Numeric":
         """Learn the scaling from float64 values of shape (n,)."""
         raw = values
         with np.errstate(over="ignore", invalid="ignore"):
@@ -119,7 +117,7 @@ class Categorical:
     values: tuple[str | None, ...]
 
     @classmethod
-    def fit(cls, name: str, column: pd.Series) -> Categorical:
+    def fit(cls, name: str, column: pd.Series) -> "Categorical":
         """Learn the categories: by decreasing frequency, then by value, missing last among equals."""
         codes, names = _factorise(column)
         counts: dict[str | None, int] = {}
@@ -169,7 +167,7 @@ class TableEncoder:
     @classmethod
     def fit(
         cls, frame: pd.DataFrame, columns: Sequence[str], *, categorical: Sequence[str] | None = None
-    ) -> TableEncoder:
+    ) -> "TableEncoder":
         """Learn the encoding of some columns from the training split.
 
         Nominal are those that `categorical` names, by default the ones that are not numbers (strings, pandas
@@ -229,7 +227,7 @@ class TableEncoder:
         }
 
     @classmethod
-    def from_dict(cls, spec: Mapping[str, Any]) -> TableEncoder:
+    def from_dict(cls, spec: Mapping[str, Any]) -> "TableEncoder":
         """Make the encoder that `to_dict` described. Raises UsboostError if it is none of a table."""
         try:
             numeric = (

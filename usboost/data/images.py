@@ -1,7 +1,5 @@
 """Images as a view: decoded in memory where they fit, else encoded and decoded on demand."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -45,6 +43,13 @@ class _ImageRows:
         """Bool of shape (n,), True where a row has no image; None where all of the N have one."""
         return self._absent if self._absent is None or self._rows is None else self._absent[self._rows]
 
+    def picture(self, row: int) -> Image.Image | None:
+        """Return a row's image as Pillow has it; None for a row without one."""
+        if self.absent is not None and self.absent[row]:
+            return None
+        pixels = self.decode(slice(row, row + 1))[0]
+        return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+
     def digests(self) -> np.ndarray:
         """Return what each image is, uint8 (n, 16): BLAKE2b, made once for all selections."""
         rows = self._positions()
@@ -61,9 +66,8 @@ class _ImageRows:
         digest.update(self.digests().tobytes())
         digest.update(b"" if self.absent is None else self.absent.tobytes())
 
-    def _content(self, position: int) -> list[Any]:
-        """Return the bytes that make one of the N images what it is."""
-        raise NotImplementedError
+    decode: ClassVar[Any]  # (rows): their pixels, uint8 (k, C, H, W)
+    _content: ClassVar[Any]  # (position): the bytes that make one of the N images what it is
 
     def _positions(self, rows: Any = None) -> np.ndarray:
         own = np.arange(self._n) if self._rows is None else self._rows

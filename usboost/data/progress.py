@@ -1,7 +1,5 @@
 """Long work: its progress, and its spread over processes, with results in order and memory bounded."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import deque

@@ -187,7 +187,7 @@ def warn_of_lost(X: Any, names: Sequence[str] = ()) -> None:
         few = np.flatnonzero((spread > 0) & (spread < _STEPS * np.finfo(np.float32).eps * size))
     for j in few[:1]:
         warn(
-            f"column {names[j] if len(names) else f'x{j}'!r} holds numbers about {size[j]:.4g} that differ by "
+            f"column {names[j] if len(names) else f'x{j}'!r} holds numbers near {size[j]:.4g} that differ by "
             f"{spread[j]:.4g} at most, which float32 hardly tells apart; subtract what they have in common"
         )
 

@@ -1,7 +1,5 @@
 """One form of a value, however it is typed or written: 3, 3.0, "3" and "3.0" are one category."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import unicodedata

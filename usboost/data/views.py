@@ -1,7 +1,5 @@
 """The modalities of a sample: row-aligned views that weak learners read; sequences as views of frames."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ class View(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, rows: Any) -> View: ...
+    def __getitem__(self, rows: Any) -> "View": ...
 
 
 class Views:
@@ -52,7 +50,7 @@ class Views:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Views]:
+    def __iter__(self) -> "Iterator[Views]":
         return (self[i : i + 1] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
@@ -66,7 +64,7 @@ class Views:
             key = slice(key, key + 1 or None)
         return Views({name: view[key] for name, view in self._views.items()})
 
-    def with_view(self, name: str, view: View) -> Views:
+    def with_view(self, name: str, view: View) -> "Views":
         """Add or replace one view of the same samples."""
         return Views({**self._views, name: view})
 
@@ -91,7 +89,7 @@ class Frame:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: Any) -> Frame:
+    def __getitem__(self, rows: Any) -> "Frame":
         return Frame(self.values[rows], self.present[rows])
 
 

@@ -5,8 +5,6 @@ label. CI-A cuts the 40 features at random into U and S; CI-B gives the most inf
 `backward_elimination` finds, to S.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import os

@@ -6,8 +6,6 @@ the three largest types and draws an image for each row's clean class (see `shap
 as the column `CLEAN`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Images made uniform and written as Parquet shards, in parallel, resumable, in bounded memory."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

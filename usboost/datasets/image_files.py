@@ -10,8 +10,6 @@ Every image becomes an 8-bit square, grey or red-green-blue:
   size already keeps its pixels.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import math

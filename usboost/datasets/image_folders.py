@@ -3,8 +3,6 @@
 Which images there are, and what animals they show.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

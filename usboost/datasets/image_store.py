@@ -6,8 +6,6 @@ from shard to shard) and ``image`` (PNG or JPEG bytes of one size; null where a 
 ones are in ``images/<split>-2/`` and so on (see `parts`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -5,8 +5,6 @@ random but for wᵀx_S > 0 in class 0 and wᵀx_S < 0 in class 1, for one fixed 
 each split are switched, and the clean ones kept as the column `CLEAN`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile
@@ -116,42 +114,15 @@ def prepare(
         "test": [rest[row] for row in test],
     }
     sizes = {split: len(of_split) for split, of_split in images.items()}
-    if unknown := [split for split in limits or {} if split not in images]:
-        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(images)}")
-    balance: dict[str, Any] = {"share": dog_share, "found": {}, "kept": {}}
-    for k, (split, of_split) in enumerate(images.items()):
-        if dog_share is not None:
-            cut = balanced(of_split, class_of, dog_share, stream(seed, 5, k))
-            for name, some in (("found", of_split), ("kept", cut)):
-                counts = np.bincount([class_of[image.wnid] for image in some], minlength=2)
-                balance[name][split] = dict(zip(names, counts.tolist(), strict=True))
-            of_split = cut
-        limit = (limits or {}).get(split)
-        rows = stratified_sample([image.wnid for image in of_split], limit, stream(seed, 1, k))
-        images[split] = [of_split[row] for row in rows]
+    balance = _choose(images, class_of, names, dog_share, limits or {}, seed)
     for split, of_split in images.items():
         classes = {class_of[image.wnid] for image in of_split}
         if classes != {0, 1}:
             raise UsboostError(f"{tree.path}: split {split!r} has images of {len(classes)} classes, not two")
-
     w = hyperplane(seed)
-    splits = {}
-    for k, (split, of_split) in enumerate(images.items()):
-        clean = np.array([class_of[image.wnid] for image in of_split])
-        x = structured(clean, w, stream(seed, 2, k))
-        noisy = switch_labels(clean, NOISE, n_classes=2, seed=stream(seed, 3, k))
-        about = {
-            "wnid": pd.Categorical([image.wnid for image in of_split]),
-            "file": [image.file for image in of_split],
-            LABEL: noisy.astype(np.int8),
-            CLEAN: clean.astype(np.int8),
-        }
-        numbers = pd.DataFrame(x, columns=list(COLUMNS), copy=False)
-        splits[split] = pd.concat([numbers, pd.DataFrame(about)], axis=1)
+    splits = {split: _rows(images[split], class_of, w, seed, k) for k, split in enumerate(images)}
     sources = {split: [image.source for image in of_split] for split, of_split in images.items()}
     encode_files(sources, work, size=size, channels=3, workers=workers, progress=progress)
-
-    views = {"S": list(COLUMNS)}
     columns: dict[str, dict[str, Any]] = {
         **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
         "wnid": {
@@ -164,6 +135,7 @@ def prepare(
         CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
     }
     index = {INDEX: sha256(root / INDEX)} if (root / INDEX).is_file() else {}
+    views = {"S": list(COLUMNS)}
     card = describe(
         splits,
         views,
@@ -184,9 +156,48 @@ def prepare(
         structured={"rule": "w·x > 0 in class 0, < 0 in class 1", "w": w.tolist()},
         noise={"rate": NOISE, "why": "labels of each split switched at random, after x_S was drawn"},
         rows={"found": sizes, "taken": {split: len(frame) for split, frame in splits.items()}},
-        balance=balance if dog_share is not None else "as found: no class was cut to a share",
+        balance=balance,
     )
     return Prepared(splits, views, names, card, images=Path(work))
+
+
+def _choose(
+    images: dict[str, list[LabelledImage]],
+    class_of: Mapping[str, int],
+    names: Sequence[str],
+    dog_share: float | None,
+    limits: Mapping[str, int],
+    seed: int,
+) -> Any:
+    """Leave out images by the share of class 0 and the limits; the card's entry on that share."""
+    if unknown := [split for split in limits if split not in images]:
+        raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(images)}")
+    balance: dict[str, Any] = {"share": dog_share, "found": {}, "kept": {}}
+    for k, (split, of_split) in enumerate(images.items()):
+        if dog_share is not None:
+            cut = balanced(of_split, class_of, dog_share, stream(seed, 5, k))
+            for name, some in (("found", of_split), ("kept", cut)):
+                counts = np.bincount([class_of[image.wnid] for image in some], minlength=2)
+                balance[name][split] = dict(zip(names, counts.tolist(), strict=True))
+            of_split = cut
+        rows = stratified_sample([image.wnid for image in of_split], limits.get(split), stream(seed, 1, k))
+        images[split] = [of_split[row] for row in rows]
+    return balance if dog_share is not None else "as found: no class was cut to a share"
+
+
+def _rows(
+    images: Sequence[LabelledImage], class_of: Mapping[str, int], w: np.ndarray, seed: int, k: int
+) -> pd.DataFrame:
+    """Return the rows of the k-th split's images: the numbers of S, synset, file and labels."""
+    clean = np.array([class_of[image.wnid] for image in images])
+    about = {
+        "wnid": pd.Categorical([image.wnid for image in images]),
+        "file": [image.file for image in images],
+        LABEL: switch_labels(clean, NOISE, n_classes=2, seed=stream(seed, 3, k)).astype(np.int8),
+        CLEAN: clean.astype(np.int8),
+    }
+    numbers = pd.DataFrame(structured(clean, w, stream(seed, 2, k)), columns=list(COLUMNS), copy=False)
+    return pd.concat([numbers, pd.DataFrame(about)], axis=1)
 
 
 def balanced(

@@ -1,7 +1,5 @@
 """Random choices of rows that keep the classes' shares."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

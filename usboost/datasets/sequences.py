@@ -4,8 +4,6 @@
 format, which aeon reads) are raw files of a user's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

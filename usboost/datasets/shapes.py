@@ -19,8 +19,6 @@ The kinds of class 0 are drawn independently, so some of its images hold triangl
 the mean of 4^-n over n = 1..10, 3.3 % each.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

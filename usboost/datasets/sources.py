@@ -1,7 +1,5 @@
 """Raw files of a source: found in a user's folder, else downloaded once into the cache."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """A dataset in its prepared form: one Parquet file per split, images in shards, and a card about them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Calibration: the temperature of probabilities, learnt on rows that the model did not see; and the lower end
 of numbers that are never below 0, as prices and counts are not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Rows of one group stay on one side, no row is judged by a fit that has seen late
 classes' shares, and the user's own split comes before all of this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +39,7 @@ class Related:
     times: np.ndarray | None = None
 
     @classmethod
-    def of(cls, groups: Any, times: Any, n: int) -> Related | None:
+    def of(cls, groups: Any, times: Any, n: int) -> "Related | None":
         """From what a user gives of n rows; None where that is nothing.
 
         Raises UsboostError if both are given, or there is not one for each row.
@@ -57,7 +55,7 @@ class Related:
             return cls(groups=np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64))
         return None if times is None else cls(times=np.asarray(times))
 
-    def __getitem__(self, rows: np.ndarray) -> Related:
+    def __getitem__(self, rows: np.ndarray) -> "Related":
         return Related(*(None if each is None else each[rows] for each in (self.groups, self.times)))
 
     @property
@@ -248,7 +246,7 @@ class Divisible:
     times: np.ndarray | None = None
     splits: np.ndarray | None = None
 
-    def __getitem__(self, rows: np.ndarray) -> Divisible:
+    def __getitem__(self, rows: np.ndarray) -> "Divisible":
         fields = (self.codes, self.groups, self.times, self.splits)
         return Divisible(len(rows), *(None if each is None else each[rows] for each in fields))
 

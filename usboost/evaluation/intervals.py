@@ -1,7 +1,5 @@
 """Confidence intervals of a fitted model's scores, and intervals that hold new rows' targets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -33,7 +31,7 @@ def wilson(share: float, n: float) -> tuple[float, float]:
 
 def intervals(
     labels: np.ndarray,
-    probabilities: np.ndarray,
+    predicted: np.ndarray,
     weight: np.ndarray | None = None,
     *,
     draws: int | None = None,
@@ -44,17 +42,11 @@ def intervals(
     bootstrap percentiles: rows are drawn with replacement; a sample that lacks a class has no AUC and is left
     out of its interval. An interval covers the sampling of these rows, not the variation of the training.
 
-    Labels are int64 (n,), probabilities float64 (n, M); rows are drawn alike, each with its weight, by
-    default `DRAWS` times.
+    Labels are int64 (n,) and what is predicted probabilities, float64 (n, M); or both are numbers, float64
+    (n,). Rows are drawn alike, each with its weight, by default `DRAWS` times.
     """
-    return _bootstrap(score, METRICS, labels, probabilities, weight, draws)
-
-
-def regression_intervals(
-    y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None, *, draws: int | None = None
-) -> dict[str, Interval]:
-    """Return the same of a regressor's scores, RMSE, MAE and R²; y and predicted are float64 (n,)."""
-    return _bootstrap(score_regression, REGRESSION_METRICS, y, predicted, weight, draws)
+    scored, metrics = (score, METRICS) if predicted.ndim == 2 else (score_regression, REGRESSION_METRICS)
+    return _bootstrap(scored, metrics, labels, predicted, weight, draws)
 
 
 def answer_intervals(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, Interval]:

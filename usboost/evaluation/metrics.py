@@ -4,8 +4,6 @@ In all of them y is int (n,), classes 0..M−1, or float (n,); probabilities are
 float (n,) in the units of y; weight is float (n,), positive, and 1 by default.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from usboost.errors import UsboostError

@@ -1,7 +1,5 @@
 """Names of scores, and the best of several fits by their validation scores; imports next to nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -108,6 +106,12 @@ def check_metric(metric: str, known: Sequence[str] = METRICS) -> str:
 def f1_of(classes: Sequence[str]) -> str:
     """Say which F1 `metrics.f1` gives, in words."""
     return f"that of {classes[1]!r}" if len(classes) == 2 else "the mean over the classes"
+
+
+def joined_names(names: Iterable[str]) -> str:
+    """Join names in a sentence: "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def number(value: float) -> str:

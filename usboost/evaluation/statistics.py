@@ -1,7 +1,5 @@
 """Weighted means and quantiles, and tests of the difference between two models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

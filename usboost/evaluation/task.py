@@ -1,14 +1,12 @@
 """Classification and regression, each with its scores; scores of groups of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from usboost.evaluation.intervals import Interval, intervals, regression_intervals
+from usboost.evaluation.intervals import Interval, intervals
 from usboost.evaluation.metrics import (
     accuracy,
     extra_metrics,
@@ -39,7 +37,6 @@ class Task:
     predict : probabilities float64 (n, M), or numbers float64 (n,), of a model for `Views`.
     score, further : the scores of `metrics`, and the others of `ranking.RANKING`, of labels, what was
         predicted and, if there are any, weights (n,).
-    intervals : likewise each of `score`'s with its bootstrap interval of 95 %.
     answers : what is answered, (n,): the codes of the most probable classes, or the numbers.
     gain : a score of labels and `answers`, turned where lower is better, by its name (f1 or accuracy, or one
         of a regression's) and what any model has predicted, which knows how many classes there are.
@@ -53,7 +50,6 @@ class Task:
     predict: Callable[[Any, Any], np.ndarray]
     score: Callable[..., dict[str, float]]
     further: Callable[..., dict[str, float]]
-    intervals: Callable[..., dict[str, Interval]]
     answers: Callable[[np.ndarray], np.ndarray]
     gain: Callable[[str, np.ndarray], Gain]
     constant: Callable[[np.ndarray], tuple[str, str, float]]
@@ -84,7 +80,6 @@ TASKS = {
         predict=lambda model, views: model.predict_proba(views),
         score=score,
         further=extra_metrics,
-        intervals=intervals,
         answers=lambda predicted: predicted.argmax(axis=1),
         gain=lambda metric, predicted: (
             accuracy if metric == "accuracy" else lambda y, answers: f1(y, answers, predicted.shape[1])
@@ -99,7 +94,6 @@ TASKS = {
         predict=lambda model, views: model.predict(views),
         score=score_regression,
         further=extra_regression_metrics,
-        intervals=regression_intervals,
         answers=lambda predicted: predicted,
         gain=_gain_of_numbers,
         constant=lambda y: ("these rows’ mean", "rmse", rmse(y, np.full(len(y), y.mean()))),
@@ -144,7 +138,7 @@ def score_slices(
     for name, rows in [(ALL, codes >= 0), *((each, codes == k) for k, each in enumerate(names))]:
         if rows.any():
             own = None if weight is None else weight[rows]
-            scores = task.intervals(labels[rows], predicted[rows], own)
+            scores = intervals(labels[rows], predicted[rows], own)
             kept = {key: each for key, each in scores.items() if key not in left_out}
             found.append(Slice(name, int(rows.sum()), kept))
     return found

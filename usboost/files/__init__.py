@@ -1,7 +1,5 @@
 """What is written: files and folders, replaced whole or not at all; arrays; parts that a file may name."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -3,8 +3,6 @@
 Room for arrays, too: in memory, or on disk for what is made of an array that is there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Parts by name: the only ones that a file, params.yaml or the command line can name."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module

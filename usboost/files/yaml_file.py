@@ -1,7 +1,5 @@
 """YAML that anyone may have written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models for a user's table, built by name: the catalogue's for one computer, and those of other packages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

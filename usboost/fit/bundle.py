@@ -4,8 +4,6 @@
 The command line, the pipeline and Python write and read this one form; it is also what MLflow serves.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -69,7 +67,7 @@ class Bundle(OwnSettings):
         trained = card.rows.get("train", 0)
         return RowReader(card.columns, self.encoding, images, formats, missing, card.gaps, trained)
 
-    def as_given(self, names: list[str], labels: Mapping[str, Any]) -> Bundle:
+    def as_given(self, names: list[str], labels: Mapping[str, Any]) -> "Bundle":
         """Return the same for rows whose columns are these, in their order, and answers that are these
         labels, by class: strings or bytes."""
         names = [] if names == list(self.card.columns) == self.card.read_and_dropped else names
@@ -79,7 +77,7 @@ class Bundle(OwnSettings):
         further = {"labels": texts if texts != self.card.classes else [], "label_kind": kind}
         return replace(self, card=self.card.model_copy(update={"names": names, **further}))
 
-    def fitted_with(self, parameters: Mapping[str, Any]) -> Bundle:
+    def fitted_with(self, parameters: Mapping[str, Any]) -> "Bundle":
         """Return the same, that an estimator fitted with these parameters is loaded from."""
         return replace(self, card=self.card.model_copy(update={"parameters": plain_parameters(parameters)}))
 

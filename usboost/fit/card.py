@@ -1,7 +1,5 @@
 """The card of a saved model, ``card.json``: its form, and how it is made of a fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -147,7 +145,7 @@ class Card(CardPart):
         return [*self.columns, *(self.images.columns if self.images else ()), *self.dropped]
 
     @model_validator(mode="after")
-    def _fits_its_task(self) -> Card:
+    def _fits_its_task(self) -> "Card":
         if (self.task == "classification") != (len(self.classes) >= 2):
             raise ValueError(f"a {self.task} has {len(self.classes)} classes")
         if self.labels and len(set(self.labels)) != len(self.classes):

@@ -1,7 +1,5 @@
 """Models on the same folds of a user's table, with tests of their differences."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +16,13 @@ import pandas as pd
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.data.progress import Progress, Running
+from usboost.evaluation.folds import Fold
 from usboost.evaluation.ranking import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm, sign_test
 from usboost.evaluation.task import TASKS, Slice, score_slices
 from usboost.fit.evaluate import Build, Embedded, FitData, evaluate, failure, folds_of, in_threads, weights_of
 from usboost.fit.record import Record, Records
-from usboost.table.columns.slices import read_slices
+from usboost.table.columns.slices import Slices, read_slices
 from usboost.table.user_table import UserTable
 
 
@@ -190,31 +189,8 @@ def compare(
         kind, form = table.kinds.get(by_column), table.formats.get(by_column)
         missing = table.spec.missing
         slices = read_slices(table.file, by_column, table.rows, missing=missing, kind=kind, form=form)
-    records, running_now = Records(keep, table, predictions=slices is not None), Running(running)
-    pace, images = Pace(len(parts), slow), Embedded(table)
-    # learning from text takes its time, and all models of a fold read the same
-    encoding = lru_cache(maxsize=2)(lambda k: table.fit_encoding(parts[k].train))
+    fit, running_now = _FoldFits(table, models, parts, seed, keep, slices is not None, slow), Running(running)
     failures: dict[str, str] = {}
-
-    def record_of(name: str, k: int, show: Callable[[str], None]) -> Record:
-        fold = parts[k]
-        model = models[name](seed + fold.repeat - 1)
-        key = records.key(model, fold)
-        found = records.get(key)
-        if found is None:
-            if "callbacks" in model.get_params(deep=False):
-                model.set_params(callbacks=[Watched(name, pace, show)])
-            images.prepare(model)  # else the first fit would seem to take as long as the images
-            result = evaluate(model, FitData.of(table, fold, encoding(k)), table.task)
-            # validation rows take part in the fit, too
-            rows = {"rows_train": len(fold.train) + len(fold.val), "rows_test": len(fold.test)}
-            row = {"repeat": fold.repeat, "fold": fold.fold, **rows, **result.scores}
-            predicted = None if slices is None else result.predicted
-            wrong = result.predicted.argmax(axis=1) != table.labels[fold.test] if table.classes else None
-            found = Record({**row, "seconds": result.seconds}, predicted, wrong)
-            records.add(key, name, found)
-        pace.ended(name, found.row["seconds"])
-        return found
 
     def result_of(task: tuple[str, int]) -> Record | str | None:
         """Return the record of a fit, the reason of its failure, or None for a model that failed before."""
@@ -223,7 +199,7 @@ def compare(
             return None
         with running_now.during(f"{name} on fold {k + 1} of {len(parts)}") as show:
             try:
-                return record_of(name, k, show)
+                return fit.record(name, k, show)
             except Exception as error:  # which must not lose the results of the other models
                 return failure(error)
 
@@ -239,35 +215,80 @@ def compare(
                 progress(done, len(tasks))
     except KeyboardInterrupt:
         interrupted = True
-    rows = []
-    for index in sorted(ended):  # as tasks are: by repeat, fold and the order of the models
-        name, fold = tasks[index][0], parts[tasks[index][1]]
-        # the same rows may have been another fold of another comparison
-        rows.append({"model": name, **ended[index].row, "repeat": fold.repeat, "fold": fold.fold})
+    # by repeat, fold and the order of the models, as tasks are
+    found = [(tasks[k][0], parts[tasks[k][1]], ended[k]) for k in sorted(ended)]
+    # the same rows may have been another fold of another comparison
+    rows = [{"model": m, **each.row, "repeat": fold.repeat, "fold": fold.fold} for m, fold, each in found]
     columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[table.task], "seconds"]
     whole = dict.fromkeys(columns[1:5], np.int64)  # kept ones are read as floats
-    scores = pd.DataFrame(rows, columns=columns).astype(whole)
-    comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, records.found)
-    if interrupted:
-        return comparison
-    # in the first repeat each row is in one fold at most
-    first = {
-        model: [k for k in sorted(ended) if tasks[k][0] == model and parts[tasks[k][1]].repeat == 1]
-        for model in comparison.models
-    }
-    if table.classes:
-        wrong = {model: np.concatenate([ended[k].wrong for k in own]) for model, own in first.items()}
-        comparison = replace(comparison, wrong=wrong)
-    if slices is None:
-        return comparison
-    by_model = {}
-    for model, own in first.items():
-        tested = np.concatenate([parts[tasks[k][1]].test for k in own])
-        order = np.argsort(tested)
-        tested, predicted = tested[order], np.concatenate([ended[k].predicted for k in own])[order]
-        given = table.labels[tested], predicted, slices.names, slices.codes[tested]
-        by_model[model] = score_slices(TASKS[table.task], *given, weights_of(table, tested))
-    return replace(comparison, slices=by_model)
+    scores, kept = pd.DataFrame(rows, columns=columns).astype(whole), fit.records.found
+    comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept)
+    return comparison if interrupted else _by_rows(comparison, table, found, slices)
+
+
+class _FoldFits:
+    """Fits of models to folds of a table: each is made once, recorded, timed and shown."""
+
+    def __init__(
+        self,
+        table: UserTable,
+        models: Mapping[str, Build],
+        parts: Sequence[Fold],
+        seed: int,
+        keep: Path | None,
+        predictions: bool,
+        slow: Callable[[str], None] | None,
+    ) -> None:
+        self._table, self._models, self._parts, self._seed = table, models, parts, seed
+        self.records = Records(keep, table, predictions=predictions)
+        self._predictions, self._pace, self._images = predictions, Pace(len(parts), slow), Embedded(table)
+        # learning from text takes its time, and all models of a fold read the same
+        self._encoding = lru_cache(maxsize=2)(lambda k: table.fit_encoding(parts[k].train))
+
+    def record(self, name: str, k: int, show: Callable[[str], None]) -> Record:
+        """Return the record of a model on the k-th fold, fitted now unless that has been done."""
+        fold, table = self._parts[k], self._table
+        model = self._models[name](self._seed + fold.repeat - 1)
+        key = self.records.key(model, fold)
+        found = self.records.get(key)
+        if found is None:
+            if "callbacks" in model.get_params(deep=False):
+                model.set_params(callbacks=[Watched(name, self._pace, show)])
+            self._images.prepare(model)  # else the first fit would seem to take as long as the images
+            result = evaluate(model, FitData.of(table, fold, self._encoding(k)), table.task)
+            # validation rows take part in the fit, too
+            rows = {"rows_train": len(fold.train) + len(fold.val), "rows_test": len(fold.test)}
+            row = {"repeat": fold.repeat, "fold": fold.fold, **rows, **result.scores}
+            predicted = result.predicted if self._predictions else None
+            wrong = result.predicted.argmax(axis=1) != table.labels[fold.test] if table.classes else None
+            found = Record({**row, "seconds": result.seconds}, predicted, wrong)
+            self.records.add(key, name, found)
+        self._pace.ended(name, found.row["seconds"])
+        return found
+
+
+def _by_rows(
+    comparison: Comparison,
+    table: UserTable,
+    found: Sequence[tuple[str, Fold, Record]],
+    slices: Slices | None,
+) -> Comparison:
+    """Add which rows were answered wrongly, and the scores by groups, of the first repeat.
+
+    In it each row is in one fold at most.
+    """
+    wrong, by_model = dict[str, np.ndarray](), dict[str, Sequence[Slice]]()
+    for model in comparison.models:
+        first = [(fold, each) for name, fold, each in found if name == model and fold.repeat == 1]
+        if table.classes:
+            wrong[model] = np.concatenate([each.wrong for _, each in first])
+        if slices is not None:
+            tested = np.concatenate([fold.test for fold, _ in first])
+            order = np.argsort(tested)
+            tested, predicted = tested[order], np.concatenate([each.predicted for _, each in first])[order]
+            given = table.labels[tested], predicted, slices.names, slices.codes[tested]
+            by_model[model] = score_slices(TASKS[table.task], *given, weights_of(table, tested))
+    return replace(comparison, wrong=wrong, slices=by_model)
 
 
 TIMES = 10

@@ -1,7 +1,5 @@
 """A comparison in print and in words: its table, which model is best, what each reads, what to do next."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from usboost.evaluation.ranking import f1_of, metric_name, number
+from usboost.evaluation.ranking import f1_of, joined_names, metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import FEW, table_of_models
 from usboost.files import write_atomically
@@ -107,7 +105,7 @@ def rendered(comparison: Comparison, width: int) -> Table:
     """Return the table for a terminal of so many columns, a line for each model where they allow it.
 
     What does not fit is left out, the least important first: spreads, then scores that do not rank. Models
-    that failed have their reasons below the table, see `failures`.
+    that failed have their reasons in `Comparison.failures`.
     """
     rows = [titles(comparison), *cells(comparison)]
     for row in rows:
@@ -150,11 +148,6 @@ def _narrower(rows: list[Row], comparison: Comparison) -> Iterator[list[Row]]:
         rows = [{name: cell for name, cell in row.items() if name != key} for row in rows]
         yield rows
     yield changed([comparison.by], lambda cell: cell.partition(" ±")[0])
-
-
-def failures(comparison: Comparison) -> list[str]:
-    """Return why models failed, a line for each."""
-    return [f"{name} failed: {reason}" for name, reason in comparison.failures.items()]
 
 
 def _line(values: Sequence[str]) -> str:
@@ -285,7 +278,7 @@ def what_is_read(inputs: Mapping[str, Inputs]) -> list[str]:
     found: dict[Inputs, list[str]] = {}
     for name, each in inputs.items():
         found.setdefault(each, []).append(name)
-    return [f"{_listed(names)} read{'s' * (len(names) == 1)} {each}." for each, names in found.items()]
+    return [f"{joined_names(names)} read{'s' * (len(names) == 1)} {each}." for each, names in found.items()]
 
 
 def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
@@ -302,9 +295,9 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     text = f"{best.model} is best, {metric_name(by)} {number(best.mean[by])}"
     measured = [each for each in others if each.model in MEASURES]
     if tested and (beaten := [each.model for each in measured if not each.within_noise]):
-        text += f"; better than {_listed(beaten)}"
+        text += f"; better than {joined_names(beaten)}"
     if tested and (close := [each.model for each in measured if each.within_noise]):
-        text += f"; not separated from {_listed(close)} by {comparison.parts} folds"
+        text += f"; not separated from {joined_names(close)} by {comparison.parts} folds"
     lines = [f"{text}."]
     if tested:
         lines += _images(standings, inputs, by)
@@ -367,7 +360,3 @@ def next_steps(comparison: Comparison, fit: Callable[[str], str], repeat: str) -
         only = "" if saved == best else f", as {best} cannot be saved by usboost"
         found.append((f"Next, to fit and save {saved}{only}:", fit(saved)))
     return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,7 +1,5 @@
 """Drift: compare rows that a model is asked about with those that it was fitted to, column by column."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

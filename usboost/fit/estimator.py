@@ -1,7 +1,5 @@
 """scikit-learn estimators for DataFrames with columns of any kind, images among them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Evaluate a model on a fold of a table: fit it, predict and score the rows that judge it, and time it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -46,11 +44,11 @@ class WeightedRows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, some: np.ndarray) -> WeightedRows:
+    def __getitem__(self, some: np.ndarray) -> "WeightedRows":
         weights, in_fit = (None if each is None else each[some] for each in (self.weights, self.in_fit))
         return WeightedRows(self.rows[some], weights, in_fit)
 
-    def together(self, others: WeightedRows) -> WeightedRows:
+    def together(self, others: "WeightedRows") -> "WeightedRows":
         """Return these and the others, in rising order."""
         rows = np.concatenate([self.rows, others.rows])
         order = np.argsort(rows)
@@ -165,7 +163,7 @@ class FitData:
     groups: np.ndarray | None = None
 
     @classmethod
-    def of(cls, table: UserTable, fold: Fold, encoding: Encoding | None = None) -> FitData:
+    def of(cls, table: UserTable, fold: Fold, encoding: Encoding | None = None) -> "FitData":
         """Return a fold's rows; without an encoding, encoders learn from its training rows only."""
         encoding = table.fit_encoding(fold.train) if encoding is None else encoding
         parts = [fold.train, fold.val, *(() if fold.test is fold.val else (fold.test,))]

@@ -7,8 +7,6 @@ what the other columns add (as in unions, Owen 1977). Its Shapley values are est
 random, and their reverses, one square after another is uncovered.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -113,9 +111,9 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
 
 
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
-    """Return `Explanations` of all rows, or `Parts`, as a table: a column for each share, and ``mean``."""
+    """Return `Explanations` of all rows, or `PartShares`, as a table: a column a share, and ``mean``."""
     check_explainable(bundle.model, bundle.card.model)
-    reference, found = read_reference(bundle, against), []
+    reference, found = reference_of(read_rows(bundle, against).views), []
     for batch in bundle.reader.read(rows):
         views, predicted = batch.views, bundle.predicted(batch.views)
         if parts:
@@ -137,14 +135,6 @@ def _turn(bundle: Bundle, predicted: np.ndarray) -> np.ndarray:
     """Return the factors that turn f into the margin of each row's answer, float64 (n, D)."""
     answers = bundle.codes(predicted) if bundle.card.classes else predicted
     return direction(bundle.model, answers) / bundle.card.temperature
-
-
-def read_reference(bundle: Bundle, source: Source) -> Views:
-    """Return rows to compare others with: `AGAINST` of the first ones of a table, drawn at random.
-
-    Raises `UsboostError` as `read_rows`.
-    """
-    return reference_of(read_rows(bundle, source).views)
 
 
 def read_rows(bundle: Bundle, source: Source, more: Collection[str] = ()) -> Rows:
@@ -185,7 +175,7 @@ def cuts_of(length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartShares:
     """Shares of all parts in the answers of n rows.
 
     Attributes
@@ -227,7 +217,7 @@ def explain_parts(
     reference: Views,
     predicted: np.ndarray,
     progress: Progress | None = None,
-) -> Parts:
+) -> PartShares:
     """Return what each column and each square of each image adds to the margin of some rows' answers.
 
     Nothing is added to the embeddings on disk. Raises `UsboostError` as `explain`.
@@ -242,7 +232,7 @@ def explain_parts(
     # rounding, of learners that add up float32, goes into the mean
     mean = margins(bundle, views, predicted) - found.values.sum(axis=1)
     if form is None or len(found.names) == len(columns):
-        return Parts(columns, {}, mean)
+        return PartShares(columns, {}, mean)
     unread = getattr(bundle.model, "left_out_", ())
     read = {view: name for view, name in zip(form.names, form.columns, strict=True) if view not in unread}
     squares = {view: np.empty((len(views), GRID, GRID)) for view in read}
@@ -255,7 +245,7 @@ def explain_parts(
                 squares[view][row] += (share - squares[view][row].sum()) / GRID**2
         if progress:
             progress(row + 1, len(views))
-    return Parts(columns, {read[view]: each for view, each in squares.items()}, mean)
+    return PartShares(columns, {read[view]: each for view, each in squares.items()}, mean)
 
 
 @dataclass(frozen=True)
@@ -321,7 +311,7 @@ class _Game:
 
 
 def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: int) -> pd.DataFrame:
-    """Return answers to rows with a column `WHY`: `Parts.texts` of the first rows, None of the others.
+    """Return answers to rows with a column `WHY`: `PartShares.texts` of the first rows, None of the others.
 
     Raises `UsboostError` if there are too few rows to compare one with, or as `explain`.
 

@@ -3,8 +3,6 @@
 Nothing heavy is imported: the command line makes its options of the fields with a `Help`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self

@@ -1,7 +1,5 @@
 """Checks of what a user of Python gives: X in place of a file, and the estimators' parameters."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Callable, Sequence

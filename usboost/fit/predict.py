@@ -1,7 +1,5 @@
 """Predictions for the rows of a table: of any size, in bounded memory, or with their labels, to be scored."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.task import Slice
 from usboost.fit.bundle import Bundle
-from usboost.fit.explain import WHY, explain, read_reference
+from usboost.fit.explain import WHY, explain, read_rows, reference_of
 from usboost.models.inspection.attribution import check_explainable
 from usboost.table.columns.column import Column
 from usboost.table.columns.labels import codes_of, targets_of
@@ -49,7 +47,7 @@ def predict(
 
     Raises `UsboostError` if a column is missing, no value of a column of numbers, dates or images can be
     read, no path of a column of images leads to a file, the output cannot be written, or as `explain.explain`
-    and `read_reference`; an earlier output stays as it was.
+    and `read_rows`; an earlier output stays as it was.
 
     Parameters
     ----------
@@ -81,7 +79,7 @@ def predict(
     if explained or against is not None:
         check_explainable(bundle.model, bundle.card.model)
         others = file if against is None else TableFile.open(Path(against), images_root)
-        reference = read_reference(bundle, others)
+        reference = reference_of(read_rows(bundle, others).views)
         target = target.append(pa.field(WHY, pa.string()))
     for name in more:
         if name in target.names:
@@ -155,11 +153,6 @@ class Scored:
     rows: np.ndarray
     unlabelled: int = 0
     slices: Sequence[Slice] = ()
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """`predicted`, of classes."""
-        return self.predicted
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -3,8 +3,6 @@
 `Records` keeps what is finished, by the one key of a fit (`Records.key`); `UnfinishedFit` keeps rounds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -155,7 +153,7 @@ _FIT = re.compile(r"[0-9a-f]{16}")
 
 
 @contextmanager
-def unfinished(folder: Path, note: Callable[[str], None]) -> Iterator[UnfinishedFit]:
+def unfinished(folder: Path, note: Callable[[str], None]) -> "Iterator[UnfinishedFit]":
     """Give a folder for the rounds of a fit, which goes when the block succeeds and else stays.
 
     Raises UsboostError if something other than a folder is there.

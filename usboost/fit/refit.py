@@ -3,8 +3,6 @@
 Where there are few rows, the 15 % that stop a fit are a few dozen, and chance decides: then folds say it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -44,7 +42,7 @@ class Refitted:
 
     model: Any
     encoding: Encoding
-    folds: FoldsResult | None = None
+    folds: "FoldsResult | None" = None
 
 
 def refit(
@@ -177,7 +175,7 @@ def choose_rounds(
     """
     began, recorder = time.perf_counter(), StopRecorder(callbacks)
     folds, places = round_folds(table, everything, seed)
-    base = unfitted(model)
+    base = model.unfitted()
     first = fit_folds(base, folds, recorder)
     enough: dict[str, Any] = {"n_rounds": max(len(each.history_) for each in first), "patience": None}
     if (penalty := best_penalty(first)) is not None:
@@ -226,15 +224,6 @@ def fit_folds(model: Any, folds: Sequence[FitData], recorder: StopRecorder, stop
         found.append(clone(model).set_params(callbacks=[recorder]))
         fit_weighted(found[-1], fold.train, fold.test if stops else None, fold.related)
     return found
-
-
-def unfitted(model: Any) -> Any:
-    """Return a copy without checkpoint and callbacks: these may hold what cannot be copied."""
-    watching = model.callbacks
-    try:
-        return clone(model.set_params(callbacks=None)).set_params(checkpoint=None)
-    finally:
-        model.set_params(callbacks=watching)
 
 
 def means(fits: Sequence[Any], folds: Sequence[FitData]) -> list[dict[str, float]]:

@@ -1,7 +1,5 @@
 """Fit a model to a user's table, with validation rows for early stopping, and then to all rows."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

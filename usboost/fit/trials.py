@@ -131,10 +131,6 @@ class Trial:
     seconds: float = 0.0
     reason: str = ""
 
-    def of(self, **changes: Any) -> Trial:
-        """Return the trial with other values."""
-        return replace(self, **changes)
-
 
 _ADAPTER = TypeAdapter(Trial)
 
@@ -307,7 +303,7 @@ class Trials:
             if "result" in each.user_attrs:
                 document = {"model": self._model, "settings": {}, **each.user_attrs["result"]}
                 trial = _ADAPTER.validate_python(document)
-                self.ended[trial.number] = trial.of(settings=self._settings(trial.number, each.params))
+                self.ended[trial.number] = replace(trial, settings=self._settings(trial.number, each.params))
 
     def ask(self, numbers: range, batch: int) -> list[Trial]:
         """Return the trials of a batch: those that are there, and for the others settings to try.

@@ -1,7 +1,5 @@
 """Settings for a table's models, chosen on rows that they are not fitted to, and what was found as files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

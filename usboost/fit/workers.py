@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from types import TracebackType
@@ -150,8 +150,8 @@ def run_trial(task: SearchTask, job: Job) -> Trial:
     except OutOfTime:
         return job.trial
     except Exception as error:
-        trial = job.trial.of(state="failed", score=None, scores={}, reason=failure(error))
-    return trial.of(seconds=round(time.perf_counter() - started, 3))
+        trial = replace(job.trial, state="failed", score=None, scores={}, reason=failure(error))
+    return replace(trial, seconds=round(time.perf_counter() - started, 3))
 
 
 def _fitted(task: SearchTask, job: Job) -> Trial:
@@ -175,8 +175,8 @@ def _fitted(task: SearchTask, job: Job) -> Trial:
         draws.append(draws_of(task, part, found.predicted, k))
         if k == 0:
             end = finite({0: rungs.best}).get(0)
-            trial = trial.of(risks=finite(rungs.risks), end=end, rounds=len(model.history_))
-            trial = trial.of(best_round=int(model.best_round_))
+            trial = replace(trial, risks=finite(rungs.risks), end=end, rounds=len(model.history_))
+            trial = replace(trial, best_round=int(model.best_round_))
             if rungs.pruned:
                 break
     means = finite({name: float(np.mean([each[name] for each in scores])) for name in scores[0]})
@@ -185,7 +185,7 @@ def _fitted(task: SearchTask, job: Job) -> Trial:
     state = "pruned" if rungs.pruned else "finished"
     known = [float(each) if np.isfinite(each) else None for each in np.mean(draws, axis=0)]
     folds = [float(each[task.by]) for each in scores]
-    return trial.of(state=state, score=means[task.by], scores=means, folds=folds, draws=known)
+    return replace(trial, state=state, score=means[task.by], scores=means, folds=folds, draws=known)
 
 
 def draws_of(task: SearchTask, part: FitData, predicted: np.ndarray, k: int) -> np.ndarray:

@@ -1,7 +1,5 @@
 """The interface of weak learners, whatever their kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -92,7 +90,7 @@ class Target:
             left_out = left_out[:, None]
         return np.where(left_out, 0.0, weights[:, None] if weights.ndim < left_out.ndim else weights)
 
-    def without(self, rows: np.ndarray | None) -> Target:
+    def without(self, rows: np.ndarray | None) -> "Target":
         """Return the same with more samples left out: bool (n,), or None for none."""
         if rows is None:
             return self
@@ -100,7 +98,7 @@ class Target:
             rows = self.left_out | (rows if self.left_out.ndim == 1 else rows[:, None])
         return replace(self, left_out=rows)
 
-    def of(self, rows: np.ndarray) -> Target:
+    def of(self, rows: np.ndarray) -> "Target":
         """Return the same of some rows: int (k,)."""
         others = {name: getattr(self, name) for name in ("weights", "left_out", "metric", "counts")}
         there = {name: array[rows] for name, array in others.items() if array is not None}
@@ -121,7 +119,7 @@ class FittedLearner(Protocol):
         ...
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedLearner:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> "FittedLearner":
         """Make the learner that `to_arrays` described."""
         ...
 
@@ -315,7 +313,7 @@ def sum_to_onnx(
     return total.unless(view.absent)
 
 
-def trainer(learner: Learner, prepared: Any, n_outputs: int) -> PresentTrainer:
+def trainer(learner: Learner, prepared: Any, n_outputs: int) -> "PresentTrainer":
     """Make what fits the learner to the rows that have its view. Raises `UsboostError` if no row has it."""
     if not world().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
         raise UsboostError(

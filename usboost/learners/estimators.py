@@ -3,8 +3,6 @@
 Single trees and linear models are kept as arrays, which files can hold; other estimators work in memory.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -226,7 +224,7 @@ class ClassifierLearner(_EstimatorLearner):
             matrix = np.asfortranarray(view.values, dtype=np.float32)
         return EstimatorRows(np.ascontiguousarray(view.values), matrix, view.present)
 
-    def trainer(self, prepared: EstimatorRows, n_outputs: int) -> ClassifierTrainer:
+    def trainer(self, prepared: EstimatorRows, n_outputs: int) -> "ClassifierTrainer":
         estimator = DecisionTreeClassifier(max_depth=3) if self.estimator is None else self.estimator
         is_one = isinstance(estimator, BaseEstimator) and is_classifier(estimator)
         if not (is_one and has_fit_parameter(estimator, "sample_weight")):
@@ -304,7 +302,7 @@ class RegressorLearner(_EstimatorLearner):
         values = np.ascontiguousarray(matrix, dtype=np.float64)
         return EstimatorRows(values, matrix, np.ones(len(view), dtype=bool))
 
-    def trainer(self, prepared: EstimatorRows, n_outputs: int) -> RegressorTrainer:
+    def trainer(self, prepared: EstimatorRows, n_outputs: int) -> "RegressorTrainer":
         estimator = Ridge() if self.estimator is None else self.estimator
         if not (isinstance(estimator, BaseEstimator) and is_regressor(estimator)):
             raise UsboostError(f"{type(estimator).__name__} is not a scikit-learn regressor")

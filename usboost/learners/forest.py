@@ -6,8 +6,6 @@ of depth d costs 2^d − 1 comparisons of a column, then a few operations on byt
 not care which library grew the tree.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -166,13 +164,13 @@ class FittedTrees:
     trees: tuple[Tree, ...]
     kind: ClassVar[str] = "tree"
 
-    def predict(self, prepared: PreparedTable) -> np.ndarray:
+    def predict(self, prepared: "PreparedTable") -> np.ndarray:
         outputs = [tree.predict(prepared.matrix) for tree in self.trees]
         return outputs[0] if len(outputs) == 1 else np.concatenate(outputs, axis=1)
 
     @classmethod
     def weighted_sum(
-        cls, learners: Sequence[FittedTrees], steps: Sequence[float], prepared: PreparedTable
+        cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], prepared: "PreparedTable"
     ) -> np.ndarray:
         """Σ_k step_k · trees_k(x), float64 (n, D): all trees on one block of rows after another."""
         counts = {len(learner.trees) for learner in learners}
@@ -186,7 +184,7 @@ class FittedTrees:
 
     @classmethod
     def sum_to_onnx(
-        cls, learners: Sequence[FittedTrees], steps: Sequence[float], view: TableNodes, n_outputs: int
+        cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], view: TableNodes, n_outputs: int
     ) -> Value:
         """Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
         trees = [tree for each in learners for tree in each.trees]
@@ -201,7 +199,7 @@ class FittedTrees:
         return arrays, {"trees": len(self.trees)}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedTrees:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> "FittedTrees":
         return cls(tuple(Tree.from_arrays(arrays, f"{i}.") for i in range(meta["trees"])))
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:

@@ -1,7 +1,5 @@
 """Histograms: a table's columns in bins, and sums over the rows in them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +37,7 @@ class Bins:
     @classmethod
     def of(
         cls, matrix: np.ndarray, categorical: Sequence[int], max_bin: int, counts: np.ndarray | None = None
-    ) -> Bins:
+    ) -> "Bins":
         """Put the columns in at most `max_bin` bins, or one for each category; a row is `counts` rows."""
         numeric = [j for j in range(matrix.shape[1]) if j not in categorical]
         columns = np.asarray([*numeric, *categorical], dtype=int)
@@ -162,7 +160,7 @@ class Moments:
         weights: np.ndarray | None,
         metric: np.ndarray | None,
         counts: np.ndarray | None = None,
-    ) -> Moments:
+    ) -> "Moments":
         n, d = values.shape
         places = [(0, 0)] if metric is None else lower_triangle(d)
         channels = np.empty((n, d + len(places) + 1))

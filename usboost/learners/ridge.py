@@ -1,7 +1,5 @@
 """Ridge regression as a weak learner: for embeddings of images and other wide views of numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -49,7 +47,7 @@ class FittedRidge:
 
     @classmethod
     def weighted_sum(
-        cls, learners: Sequence[FittedRidge], steps: Sequence[float], prepared: Design
+        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], prepared: Design
     ) -> np.ndarray:
         """Σ_k step_k · ridge_k(x), float64 (n, D): one product, with the sum of the coefficients."""
         coefficients, intercept = np.zeros(learners[0].coefficients.shape), np.zeros(())
@@ -64,7 +62,7 @@ class FittedRidge:
 
     @classmethod
     def sum_to_onnx(
-        cls, learners: Sequence[FittedRidge], steps: Sequence[float], view: TableNodes, n_outputs: int
+        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], view: TableNodes, n_outputs: int
     ) -> Value:
         """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
@@ -72,7 +70,7 @@ class FittedRidge:
         return view.affine(np.asarray(coefficients), np.asarray(intercept), first=1)
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedRidge:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> "FittedRidge":
         return cls(arrays["coefficients"], arrays["intercept"], arrays["alphas"])
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
@@ -151,7 +149,7 @@ class RidgeLearner(BaseEstimator):
             )
         return Design(with_indicators(view.numeric, view.codes, view.cardinalities, first=1))
 
-    def trainer(self, prepared: Design, n_outputs: int) -> RidgeTrainer:
+    def trainer(self, prepared: Design, n_outputs: int) -> "RidgeTrainer":
         """Make what fits a ridge regression to each round's target; refuse a penalty not above 0."""
         if self.alpha != "loo":
             return RidgeTrainer(prepared, _penalties([self.alpha]))

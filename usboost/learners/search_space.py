@@ -4,8 +4,6 @@
 `usboost tune` to search it. Ranges decide no fit, so editing one voids no checkpoint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -70,7 +68,7 @@ class Choice:
         """Return whether the value is one of them."""
         return _plain(value) in self.options
 
-    def widened(self, value: Any) -> Choice | None:
+    def widened(self, value: Any) -> "Choice | None":
         """Return the dimension that holds the value, too; None if it cannot."""
         if self.holds(value):
             return self

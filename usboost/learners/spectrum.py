@@ -1,7 +1,5 @@
 """Ridge regression from an eigendecomposition: every penalty, and every leave-one-out error, at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

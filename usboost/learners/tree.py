@@ -1,7 +1,5 @@
 """A regression tree as plain arrays, whatever library grew it, and its exact Shapley values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import factorial
@@ -83,12 +81,12 @@ class Tree:
         return table[column.astype(np.intp)]
 
     @classmethod
-    def constant(cls, value: float) -> Tree:
+    def constant(cls, value: float) -> "Tree":
         """Make a tree of a single leaf."""
         return cls._build([], np.full((1, 1), value, dtype=np.float32))
 
     @classmethod
-    def from_lightgbm(cls, dumped: dict[str, Any], scale: float = 1.0) -> Tree:
+    def from_lightgbm(cls, dumped: dict[str, Any], scale: float = 1.0) -> "Tree":
         """Make a tree of a ``tree_info`` of ``Booster.dump_model()``, its leaf values times `scale`."""
         nodes: list[Node] = []
         values: list[float] = []
@@ -113,7 +111,7 @@ class Tree:
         return cls._build(nodes, np.asarray(values, dtype=np.float32)[:, None], gains)
 
     @classmethod
-    def from_sklearn(cls, tree: Any) -> Tree:
+    def from_sklearn(cls, tree: Any) -> "Tree":
         """Make a tree of the ``tree_`` of a scikit-learn regression tree."""
         inner = np.flatnonzero(tree.children_left >= 0)
         leaf = np.flatnonzero(tree.children_left < 0)
@@ -129,7 +127,7 @@ class Tree:
         return cls._build(nodes, value, np.maximum(gains, 0.0).tolist())
 
     @classmethod
-    def _build(cls, nodes: Sequence[Node], value: np.ndarray, gains: Sequence[float] = ()) -> Tree:
+    def _build(cls, nodes: Sequence[Node], value: np.ndarray, gains: Sequence[float] = ()) -> "Tree":
         threshold64 = np.asarray([node[1] for node in nodes], dtype=np.float64)
         threshold = threshold64.astype(np.float32)
         # for float32 x, x <= t holds exactly when x <= the largest float32 that is not above t
@@ -152,7 +150,7 @@ class Tree:
         return {each.name: getattr(self, each.name) for each in fields(Tree)}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], prefix: str = "") -> "Tree":
         """Make the tree whose arrays are called `prefix` + name."""
         return cls(**{each.name: arrays[prefix + each.name] for each in fields(Tree)})
 

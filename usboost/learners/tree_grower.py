@@ -9,8 +9,6 @@ rows' numbers sums them in every bin of every column: one pass of compiled code 
 float64. Of two children only the smaller is summed so; the other is what their parent has left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Regression trees as weak learners: grown by LightGBM, on our histograms, or by scikit-learn."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -68,7 +66,7 @@ class LightGBMTrainer:
 
     takes_metric = True
 
-    def __init__(self, learner: TreeLearner, prepared: PreparedTable, n_outputs: int) -> None:
+    def __init__(self, learner: "TreeLearner", prepared: PreparedTable, n_outputs: int) -> None:
         lightgbm = quiet_lightgbm()
         self._parameters = {
             "objective": "none",
@@ -143,7 +141,7 @@ class JointTrainer:
 
     takes_metric = True
 
-    def __init__(self, learner: TreeLearner, prepared: PreparedTable, each: bool = False) -> None:
+    def __init__(self, learner: "TreeLearner", prepared: PreparedTable, each: bool = False) -> None:
         self._learner, self._prepared, self._each = learner, prepared, each
         self._grower: HistogramGrower | None = None
 
@@ -181,7 +179,7 @@ class JointTrainer:
 class SklearnTrainer:
     """The paper's tree: scikit-learn's exact splits, all outputs in one tree."""
 
-    def __init__(self, learner: TreeLearner, prepared: PreparedTable) -> None:
+    def __init__(self, learner: "TreeLearner", prepared: PreparedTable) -> None:
         self._learner, self._matrix = learner, np.ascontiguousarray(prepared.matrix)
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:

@@ -4,8 +4,6 @@ A loss sees predictions ``f`` of shape (n, D) and encoded labels; every array is
 margins are exponentiated. Papers and their misprints: docs/methods.md.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Protocol, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Softmax cross-entropy as a loss of the stagewise loop: BNN's second loss, and one for weak learners."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +37,7 @@ class SoftmaxCrossEntropy:
     kind: ClassVar[str] = "cross_entropy"
 
     @classmethod
-    def of_classes(cls, n_classes: int, per_class: bool = False) -> SoftmaxCrossEntropy:
+    def of_classes(cls, n_classes: int, per_class: bool = False) -> "SoftmaxCrossEntropy":
         return cls(n_classes, zero_steps=True, per_class=per_class)
 
     @property
@@ -101,7 +99,7 @@ class SoftmaxCrossEntropy:
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
-    ) -> _CrossEntropyLine:
+    ) -> "_CrossEntropyLine":
         if not self.zero_steps:
             refuse_zero(np.array([np.any(d) for d in directions]))
         weights = None if counts is None else relative(counts)

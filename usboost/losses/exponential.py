@@ -1,7 +1,5 @@
 """Exponential losses: on codewords (US §3.2), and on signs, of Earlyboost (EB)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,15 +33,15 @@ class CodewordExponential:
     kind: ClassVar[str] = "exponential"
 
     @classmethod
-    def of_classes(cls, n_classes: int, per_class: bool = False) -> CodewordExponential:
+    def of_classes(cls, n_classes: int, per_class: bool = False) -> "CodewordExponential":
         return cls.unit(n_classes) if per_class else cls.simplex(n_classes)
 
     @classmethod
-    def unit(cls, n_classes: int) -> CodewordExponential:
+    def unit(cls, n_classes: int) -> "CodewordExponential":
         return cls(np.eye(n_classes))
 
     @classmethod
-    def simplex(cls, n_classes: int) -> CodewordExponential:
+    def simplex(cls, n_classes: int) -> "CodewordExponential":
         return cls(simplex_codewords(n_classes))
 
     @property
@@ -126,7 +124,7 @@ class CodewordExponential:
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
-    ) -> ExponentialLine:
+    ) -> "ExponentialLine":
         slopes = np.empty((len(directions), len(y), self.n_classes - 1))
         # margins are linear in f: e_ik at f + Σ_v step_v d_v is e_ik exp(Σ_v step_v u_vik)
         for slope, direction in zip(slopes, directions):
@@ -203,7 +201,7 @@ class Exponential:
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
-    ) -> _SignLine:
+    ) -> "_SignLine":
         terms, largest = self._log_terms(f, y)
         weights = np.exp(terms) if counts is None else np.exp(terms) * relative(counts)[:, None]
         with np.errstate(over="ignore"):

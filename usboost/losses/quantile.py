@@ -1,7 +1,5 @@
 """Losses of two straight pieces: the absolute loss, of the median, and the quantile losses."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,11 +40,11 @@ class PiecewiseLinear:
     polygonal: ClassVar[bool] = True
 
     @classmethod
-    def absolute(cls) -> PiecewiseLinear:
+    def absolute(cls) -> "PiecewiseLinear":
         return cls(1.0, 1.0)
 
     @classmethod
-    def quantile(cls, alpha: float) -> PiecewiseLinear:
+    def quantile(cls, alpha: float) -> "PiecewiseLinear":
         """Make the loss of the level `alpha`; refuse one that is not between 0 and 1."""
         if not 0 < alpha < 1:
             raise UsboostError(f"quantile is a level between 0 and 1, not {alpha}")
@@ -90,7 +88,7 @@ class PiecewiseLinear:
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
-    ) -> _PolygonalLine:
+    ) -> "_PolygonalLine":
         residual, along = (y - f).ravel(), np.stack([d.ravel() for d in directions], axis=1)
         if counts is None:
             return _PolygonalLine(self, residual, along)

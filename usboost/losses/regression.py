@@ -1,7 +1,5 @@
 """The squared loss, the losses of regression by name, and the constant that each of them fits best."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,7 +48,7 @@ class Squared:
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
-    ) -> _QuadraticLine:
+    ) -> "_QuadraticLine":
         if counts is None:
             return _QuadraticLine(y - f, directions, self.zero_steps)
         root = np.sqrt(relative(counts))[:, None]
@@ -162,7 +160,7 @@ class Huber:
 
     def line(
         self, f: np.ndarray, y: np.ndarray, directions: list[np.ndarray], counts: np.ndarray | None = None
-    ) -> _HuberLine:
+    ) -> "_HuberLine":
         residual, along = (y - f).ravel(), np.stack([d.ravel() for d in directions])
         if counts is None:
             return _HuberLine(self, residual, along)

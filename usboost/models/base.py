@@ -1,7 +1,5 @@
 """Models by kind, and what all classifiers, and all regressors, on views share: labels and their checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self

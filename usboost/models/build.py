@@ -1,7 +1,5 @@
 """Estimators from the catalogue's entries; what an entry leaves open comes from the parts given."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Data only, quick to import; `usboost.models.build` makes estimators from it. Thi
 settings that define a model; all others come from the parts that it is built from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -4,8 +4,6 @@ Settings are values by scikit-learn's path, ``learners__S__max_depth``. A file o
 params.yaml's `models`, ``crossed: {set: {shrinkage: 0.05}}``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,7 +166,7 @@ class Entry:
         changes: Mapping[str, Any],
         learners: Mapping[str, Mapping[str, Any]] | None = None,
         settings: Mapping[str, Any] | None = None,
-    ) -> Entry:
+    ) -> "Entry":
         """Return the entry with other settings, under the same name or another.
 
         Raises `UsboostError` if the kind has no such setting, or a new learner has no kind.

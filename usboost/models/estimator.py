@@ -1,7 +1,5 @@
 """The base of estimators on views: samples and their weights, validation rows, checkpoints, importances."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -51,7 +49,7 @@ class Samples:
         *,
         what: str = "sample_weight",
         related: Related | None = None,
-    ) -> Samples:
+    ) -> "Samples":
         """Make samples without the rows of weight 0, and without weights where all are 1.
 
         Parameters
@@ -69,7 +67,7 @@ class Samples:
             else replace(samples, weights=None)
         )
 
-    def __getitem__(self, rows: np.ndarray) -> Samples:
+    def __getitem__(self, rows: np.ndarray) -> "Samples":
         weights = None if self.weights is None else self.weights[rows]
         related = None if self.related is None else self.related[rows]
         return Samples(self.views[rows], self.y[rows], weights, related)
@@ -311,14 +309,18 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
 
         Raises `UsboostError` if how far to go is no parameter of such a model.
         """
+        copy = self.unfitted()
+        alone = {"validation_fraction": 0.0} if hasattr(copy, "validation_fraction") else {}
+        return copy.set_params(**alone, **self._as_far())
+
+    def unfitted(self) -> Any:
+        """Return a copy without checkpoint and callbacks: these may hold what cannot be copied, a bar say."""
         watching = self.callbacks
-        try:  # they may hold what cannot be copied, a bar on the screen say
+        try:
             copy = clone(self.set_params(callbacks=None))
         finally:
             self.set_params(callbacks=watching)
-        alone = {"validation_fraction": 0.0, "checkpoint": None}  # the checkpoint is of the fit to fewer rows
-        known = self.get_params(deep=False)
-        return copy.set_params(**{k: v for k, v in alone.items() if k in known}, **self._as_far())
+        return copy.set_params(checkpoint=None) if hasattr(copy, "checkpoint") else copy
 
     def _as_far(self) -> dict[str, Any]:
         """Return the parameters by which an unfitted copy goes as far as this model went."""

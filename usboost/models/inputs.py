@@ -1,7 +1,5 @@
 """Views as learners read them: one as it is, or tables side by side, images as frozen embeddings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -41,7 +39,7 @@ class Projection:
     axes: np.ndarray
 
     @classmethod
-    def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> Projection:
+    def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> "Projection":
         """Fit to a table's numeric columns and the rows that have them, at most min(n, p) components.
 
         Directions without variance are left out: what a row has along them is rounding alone.

@@ -5,8 +5,6 @@ stages in shards, so that every weak learner can be read alone. A model brings i
 files: ``_write(folder)`` gives JSON, ``_read(document, folder)`` takes it back and checks it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

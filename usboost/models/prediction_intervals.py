@@ -1,7 +1,5 @@
 """Intervals that hold a new sample's target with a given probability."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Estimators' parameters as JSON and back, and what a file may say of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import PurePath

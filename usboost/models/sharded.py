@@ -1,7 +1,5 @@
 """One fit on rows that are divided into shards, which processes and machines hold parts of."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """A plain numeric matrix for models on views: its columns are dealt out to the views."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self

@@ -1,10 +1,8 @@
 """Blocks of the reports' pages: each a function from records or plain data to HTML; a page chooses some."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,7 +16,7 @@ from markupsafe import Markup
 from usboost.errors import UsboostError
 from usboost.evaluation.intervals import wilson
 from usboost.evaluation.metrics import confusion as confusion_counts
-from usboost.evaluation.ranking import metric_name, number
+from usboost.evaluation.ranking import joined_names, metric_name, number
 from usboost.models import catalogue
 from usboost.models.inspection.inspect import calibration as calibration_bins
 from usboost.models.inspection.inspect import expected_calibration_error
@@ -47,7 +45,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"data_uri": data_uri, "listed": listed, "short": short, "metric": metric_name}
+    made.filters |= {"data_uri": data_uri, "listed": joined_names, "short": short, "metric": metric_name}
     made.filters |= {"dataset": dataset_name, "model": catalogue.title, "about": catalogue.about}
     made.filters["signed"] = lambda value: signed(value, short)
     return made
@@ -56,6 +54,12 @@ def _environment() -> Environment:
 def html(template: str, **data: Any) -> Markup:
     """Fill a template with data, which is escaped unless it is `Markup`; any name must be given."""
     return Markup(_environment().get_template(f"{template}.html.j2").render(**data))
+
+
+def check_out(out: Path) -> None:
+    """Refuse what is no ``.html`` file. Raises UsboostError."""
+    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
+        raise UsboostError(f"{out} must be an .html file")
 
 
 def page(
@@ -67,24 +71,6 @@ def page(
     """
     kept = [each for each in sections if each.body]
     return str(html("page", title=title, intro=intro, sections=kept, footer=footer, tabs=tabs))
-
-
-def table(label: str, stub: str, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return a table with a name and named columns.
-
-    Parameters
-    ----------
-    label, stub : the names of the table and of its first column.
-    columns : titles by key.
-    rows : each a ``name``, and ``cells`` by key: a value, and small text beside it.
-    """
-    return html("table", label=label, stub=stub, columns=columns, rows=rows)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Join names in a sentence: "a, b and c"."""
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def signed(value: float | None, write: Any = "{:.2f}".format) -> str:

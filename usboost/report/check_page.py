@@ -1,16 +1,11 @@
 """Write what was found in a table as a page: each finding with examples, their images side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from usboost.check import Finding
 from usboost.check.groups import texts_of
-from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.report.blocks import Section, html, page
 from usboost.report.rows import image_uri, value_of
@@ -25,12 +20,6 @@ TITLES = {
     "note": "Beside the columns",
 }
 _COLUMNS = 6  # shown of an example
-
-
-def check_out(out: Path) -> None:
-    """Refuse what is no ``.html`` file. Raises UsboostError."""
-    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
-        raise UsboostError(f"{out} must be an .html file")
 
 
 def write_check(table: UserTable, findings: Sequence[Finding], out: Path) -> None:
@@ -53,10 +42,7 @@ def _example(table: UserTable, texts: dict[str, Any], of: Finding, rows: tuple[i
     shown = []
     for row in rows:
         label = table.classes[table.labels[row]] if table.classes else f"{table.labels[row]:g}"
-        pixels = [view.decode([row])[0] for view in table.images.values()]
-        pictures = [
-            Image.fromarray(each[0] if len(each) == 1 else each.transpose(1, 2, 0)) for each in pixels
-        ]
+        pictures = filter(None, (view.picture(row) for view in table.images.values()))
         uris = [image_uri(each, is_photo=True) for each in pictures]
         shown.append({"number": int(table.rows[row]) + 1, "label": label, "images": uris})
     return {"rows": shown, "columns": columns}

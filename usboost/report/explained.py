@@ -1,27 +1,23 @@
 """Rows explained by their parts, for people: bars of columns beside the images with their squares."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
-from PIL import Image
 
-from usboost.data.images import Images
 from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError
-from usboost.evaluation.ranking import number
+from usboost.evaluation.ranking import joined_names, number
 from usboost.files import write_atomically
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import (
     AGAINST,
     FEWEST,
     GRID,
-    Parts,
+    PartShares,
     cuts_of,
     explain_parts,
     owner_of,
@@ -32,8 +28,8 @@ from usboost.fit.predict import Scored
 from usboost.models import catalogue
 from usboost.models.inspection.attribution import check_explainable, unlikeness
 from usboost.report import blocks, model_figures
-from usboost.report.blocks import Section, html, listed
-from usboost.report.rows import Maps, answer, image_uri, images_note, three_rows, value_of
+from usboost.report.blocks import Section, html
+from usboost.report.rows import SIDE, Maps, answer, image_uri, images_note, three_rows, value_of
 from usboost.table.source import TableFile, require
 
 COLUMNS, ROWS, NEAREST = 8, 12, 3
@@ -84,8 +80,7 @@ def write_page(
     strict, images_root : as of `usboost.fit.predict.predict`.
     progress : called with (rows done, rows).
     """
-    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
-        raise UsboostError(f"{out} must be an .html file")
+    blocks.check_out(out)
     check_explainable(bundle.model, bundle.card.model)
     file = TableFile.open(table, images_root)
     require(file, bundle.reader.needed)
@@ -121,7 +116,12 @@ def write_page(
             }
             for row in near[k]
         ]
-        more = {"truth": predicted_text, "p_truth": "", "colour": "", "set": listed(held) if held else ""}
+        more = {
+            "truth": predicted_text,
+            "p_truth": "",
+            "colour": "",
+            "set": held and joined_names(held),
+        }
         shown.append({**about, **more, **_shares(bundle, own.views, parts, k, raw.iloc[k]), "near": alike})
     body = _block(bundle, shown, min(AGAINST, len(compared.views)), "", near=near.shape[1] > 0)
     title = f"Why {catalogue.title(bundle.card.model)} answers so: {bundle.card.label}"
@@ -146,7 +146,9 @@ def _views_of(bundle: Bundle) -> dict[str, str]:
     return {} if form is None else dict(zip(form.columns, form.names, strict=True))
 
 
-def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[str, Any]) -> dict[str, Any]:
+def _shares(
+    bundle: Bundle, views: Views, parts: PartShares, k: int, values: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the bars of a row, the largest first, its images with their squares, its mean and margin.
 
     `k`: the row's position in `views` and `parts`; `values`: as the table has them.
@@ -168,10 +170,8 @@ def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[
             heat = model_figures.overlay(pixels, -own[np.ix_(*at)])  # what falls when covered adds
             least = _WRITTEN * np.abs(own).max()
             cells = [signed(each) if each and abs(each) >= least else "" for each in own.ravel()]
-            photo = heat.width > 256
-            pictures.append(
-                {"name": name, "read": read, "heat": image_uri(heat, is_photo=photo), "cells": cells}
-            )
+            overlay = image_uri(heat, is_photo=heat.width > SIDE)
+            pictures.append({"name": name, "read": read, "heat": overlay, "cells": cells})
     shares.sort(key=lambda share: -abs(share[2]))
     rest = shares[COLUMNS + len(parts.squares) :]
     shares = shares[: COLUMNS + len(parts.squares)]
@@ -195,10 +195,5 @@ def _shares(bundle: Bundle, views: Views, parts: Parts, k: int, values: Mapping[
 
 def _read(views: Views, view: str, row: int) -> str:
     """Return the image of a row as it is read, as a data URI; empty without one."""
-    images = views[view]
-    assert isinstance(images, Images)  # as a user's tables are read
-    if images.absent is not None and images.absent[row]:
-        return ""
-    pixels = images.decode(slice(row, row + 1))[0]
-    plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
-    return image_uri(plain, is_photo=plain.width > 256)
+    plain = views[view].picture(row)
+    return "" if plain is None else image_uri(plain, is_photo=plain.width > SIDE)

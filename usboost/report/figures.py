@@ -1,7 +1,5 @@
 """Draw the training flow's traces: performance against runtime, steps and risks; the style of all figures."""
 
-from __future__ import annotations
-
 import base64
 import colorsys
 import io

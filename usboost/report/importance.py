@@ -1,7 +1,5 @@
 """Measure which columns and images matter to a saved model: permutation importance and split gain."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +14,6 @@ from usboost.fit.bundle import Bundle
 from usboost.fit.predict import Scored
 from usboost.learners.base import view_names
 from usboost.models.inspection.inspect import ColumnGroup, permutation_importance, predictor
-from usboost.report import blocks
 from usboost.report.blocks import html
 from usboost.table.columns.encoding import SUFFIX
 
@@ -124,7 +121,8 @@ def permutation_block(bundle: Bundle, views: Views, labels: np.ndarray) -> Marku
     found = permutation(bundle, views, labels)
     rows = [row for row in found["rows"] if row["size"]]
     nothing = [row["name"] for row in found["rows"] if not row["size"]]
-    shown = blocks.table("Permutation importance", "shuffled", found["columns"], rows) if rows else ""
+    named = {"label": "Permutation importance", "stub": "shuffled"}
+    shown = html("table", columns=found["columns"], rows=rows, **named) if rows else ""
     return html("permutation", **found | {"table": shown, "nothing": nothing})
 
 

@@ -1,7 +1,5 @@
 """Inspect a fitted model and keep that in files for the report; sample images of a prepared dataset."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

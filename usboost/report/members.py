@@ -1,7 +1,5 @@
 """The members of an ensemble in print: weights, losses, what each adds, times, sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Draw one fitted model: importance, calibration, predictions, learning curve, heat over an image."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Write a fitted model's scores and inspection on labelled rows as one self-contained page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
-from usboost.evaluation.intervals import answer_intervals, wilson
+from usboost.evaluation.intervals import answer_intervals, intervals, wilson
 from usboost.evaluation.metrics import confusion, per_class, score_answers
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number, number_of_label
 from usboost.evaluation.task import FEW, score_slices, table_of
@@ -60,8 +58,7 @@ def write_report(
     progress, looking : called with (rows done, rows), and with (covered images predicted, in all).
     """
     table, out = Path(table), Path(out)
-    if out.suffix.lower() not in (".html", ".htm") or out.is_dir():
-        raise UsboostError(f"{out} must be an .html file")
+    blocks.check_out(out)
     if occlusion_maps and bundle.reader.images is None:
         raise UsboostError("the model reads no images, so it looks nowhere; leave out `occlusion_maps`")
     if occlusion_maps and not bundle.card.classes:
@@ -127,7 +124,7 @@ def render(
         sections.append(Section("residuals", "Residuals", rest, "Residuals"))
     if scored.slices:
         name = f"Scores by {by_column}"
-        shown = blocks.table(name, str(by_column), **table_of(scored.slices))
+        shown = html("table", label=name, stub=by_column, **table_of(scored.slices))
         sections.append(Section("slices", name, shown + html("slices", few=FEW), name))
     if own := members.cells(bundle.model):
         heads, notes = members.heads(bool(card.classes)), members.notes(bundle.model)
@@ -190,10 +187,7 @@ def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
     threshold, the scores of the answers at it.
     """
     before, two = prior(bundle, scored), len(bundle.card.classes) == 2
-    found, simple = (
-        bundle.task.intervals(scored.labels, scored.predicted),
-        bundle.task.score(scored.labels, before),
-    )
+    found, simple = intervals(scored.labels, scored.predicted), bundle.task.score(scored.labels, before)
     if two:
         found |= answer_intervals(scored.labels, bundle.codes(scored.predicted), scored.predicted[:, 1])
         simple |= score_answers(scored.labels, bundle.codes(before), before[:, 1])

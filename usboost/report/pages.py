@@ -1,7 +1,5 @@
 """Write the pipeline's report: pages of a user's table and of the papers' datasets, figures, a CSV file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,7 +106,7 @@ def write_pages(
             other_page=(PAPER if part == own else INDEX) if own and (others or cells) else None,
         )
         pages[name] = render(data) if part == own else paper.render(data)
-    extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m) is not None]
+    extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m)]
     extra = [part[part["model"] != catalogue.BASELINE] for part in extra]
     write_csv(pd.concat([frame, *extra]), out / "results.csv")
     for name, png in pngs.items():
@@ -206,7 +204,7 @@ def render(data: ReportData) -> str:
         confused = lead + blocks.confusion(rows[0], rows[1].argmax(axis=1), classes)
     elif rows is not None and best is not None:
         cell = read_cell(results, dataset, best.model)
-        margin = next((fit.margin for fit in (cell.seeds if cell else []) if fit.seed == best.seed), None)
+        margin = next((fit.margin for fit in cell if fit.seed == best.seed), None)
         predicted, rest = blocks.predictions(*rows, margin, label)
         predicted = lead + predicted
     read = html("user_read", read=_read(card), profile=profile, **given)

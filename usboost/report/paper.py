@@ -6,8 +6,6 @@ model. Table 4 repeats four rows of Table 3 and adds the two single-learner mode
 those two rows again. The text's "Table 5 summarizes the results" means Table 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -247,7 +245,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
         columns |= {"best_round": "best round", "fit_seconds": "fit, s"}
         rows = [{"name": catalogue.title(model), "cells": found} for model, found in cells.items()]
         name = dataset_name(dataset)
-        shown = blocks.table(f"All metrics and cost, {name}", "Model", columns, rows)
+        shown = html("table", label=f"All metrics and cost, {name}", stub="Model", columns=columns, rows=rows)
         tables += html("paper_details", name=name, table=shown, worse=worse, prior=prior and number(prior))
     return html("paper_details_lead", seeds=frame["seed"].nunique()) + tables
 
@@ -259,24 +257,23 @@ def _other_papers(results: Path, cells: Sequence[tuple[str, str]]) -> Markup | s
     """Return the table and figures of cells that do not run on every dataset."""
     rows, drawings = [], []
     for dataset, model in cells:
-        cell = read_cell(results, dataset, model)
-        if cell is None:
+        if not (cell := read_cell(results, dataset, model)):
             continue
-        scores = pd.DataFrame([fit.scores["test"] for fit in cell.seeds], dtype=float)
+        scores = pd.DataFrame([fit.scores["test"] for fit in cell], dtype=float)
         title = f"{catalogue.title(model)} on {dataset_name(dataset)}"
         shown = {
             name: (number(scores[name].mean()), _spread(scores[name].std(), 4))
             for name in METRICS
             if name in scores and scores[name].notna().any()
         }
-        rows.append({"name": title, "cells": {**shown, "seeds": (str(len(cell.seeds)), "")}})
+        rows.append({"name": title, "cells": {**shown, "seeds": (str(len(cell)), "")}})
         trace = read_trace(results, dataset, model)
         if trace is not None and "accuracy_test" in trace:
             drawings.append((f"Accuracy over time: {title}", to_svg(_over_time(trace, title))))
     if not rows:
         return ""
     columns = {**{name: metric_name(name) for name in METRICS}, "seeds": "seeds"}
-    table = blocks.table("The other two papers", "Model", columns, rows)
+    table = html("table", label="The other two papers", stub="Model", columns=columns, rows=rows)
     return html("other_papers", table=table, drawings=drawings)
 
 

@@ -1,7 +1,5 @@
 """Read the training flow's records: scores, traces and test rows; rank the fits by validation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from usboost.errors import UsboostError
 from usboost.evaluation import ranking
-from usboost.evaluation.intervals import Interval
+from usboost.evaluation.intervals import Interval, intervals
 from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.statistics import LEVEL, holm, paired_interval, randomization_test
 from usboost.evaluation.task import TASKS, Task
@@ -54,12 +52,15 @@ DATASET_ABOUT = {
 Scores = dict[str, dict[str, float | None]]
 
 
-class SeedScores(BaseModel):
-    """One fit: its cost, its scores, {split: {metric: value}}, and what made it.
+class CellRecord(BaseModel):
+    """One `record.json`: a fit, its cost, its scores, {split: {metric: value}}, and what made it.
 
     ``margin`` is added to a predicted number for the ends of its interval.
     """
 
+    dataset: str
+    model: str
+    profile: Literal["demo", "user", "paper"]
     seed: int
     rounds: int | None = None
     best_round: int | None = None
@@ -71,30 +72,13 @@ class SeedScores(BaseModel):
     processor: str | None = None
 
 
-class CellRecord(SeedScores):
-    """One `record.json`: a fit, and what it is of."""
-
-    dataset: str
-    model: str
-    profile: Literal["demo", "user", "paper"]
-
-
-class CellScores(BaseModel):
-    """Every seed of one model on one dataset: the records in data/results/<dataset>/<model>/seed-<seed>."""
-
-    dataset: str
-    model: str
-    profile: Literal["demo", "user", "paper"]
-    seeds: list[SeedScores] = Field(min_length=1)
-
-
 def dataset_name(dataset: str) -> str:
     """Return the name that a table prints; an unknown dataset's is its own."""
     return DATASET_NAMES.get(dataset, dataset)
 
 
-def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
-    """Read the scores of one model on one dataset; None if the training flow has not written them.
+def read_cell(results: Path, dataset: str, model: str) -> list[CellRecord]:
+    """Read the records of one model on one dataset, by seed; none if the training flow has not written them.
 
     A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's records unless it has a
     folder of its own. Raises `UsboostError` if a record is not what the training flow writes, or lies in
@@ -108,35 +92,32 @@ def read_cell(results: Path, dataset: str, model: str) -> CellScores | None:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             raise UsboostError(f"{path}: {where}: {first['msg']}; train this model again") from error
-    if not records:
-        entry = catalogue.model_with_part(model)
-        whole = read_cell(results, dataset, entry.name) if entry else None
+    if not records and (entry := catalogue.model_with_part(model)):
         # rounds and seconds belong to the network trained on the GBM's leaf values, so they stay empty
-        fits = whole.seeds if whole else []
-        alone = [SeedScores(seed=fit.seed, scores=fit.gbm) for fit in fits if fit.gbm]
-        if whole is None or not alone:
-            return None
-        return CellScores(dataset=dataset, model=model, profile=whole.profile, seeds=alone)
+        return [
+            CellRecord(dataset=dataset, model=model, profile=fit.profile, seed=fit.seed, scores=fit.gbm)
+            for fit in read_cell(results, dataset, entry.name)
+            if fit.gbm
+        ]
     for path, record in records.items():
         if (record.dataset, record.model, f"seed-{record.seed}") != (dataset, model, path.parent.name):
             raise UsboostError(
                 f"{path} is the record of {record.model} on {record.dataset} with seed {record.seed}; "
                 "move it there or train again"
             )
-    seeds = sorted(records.values(), key=lambda record: record.seed)
-    return CellScores(dataset=dataset, model=model, profile=seeds[0].profile, seeds=list(seeds))
+    return sorted(records.values(), key=lambda record: record.seed)
 
 
 def missing(results: Path, datasets: Sequence[str], models: Sequence[str]) -> list[tuple[str, str]]:
     """Return the (dataset, model) cells without scores, in table order."""
     cells = [(dataset, model) for dataset in dict.fromkeys(datasets) for model in catalogue.ordered(models)]
-    return [(dataset, model) for dataset, model in cells if read_cell(results, dataset, model) is None]
+    return [(dataset, model) for dataset, model in cells if not read_cell(results, dataset, model)]
 
 
 def profiles(results: Path, datasets: Sequence[str], models: Sequence[str]) -> set[str]:
     """Return the profiles, "demo", "user" or "paper", of the cells and of the baselines."""
-    cells = (read_cell(results, d, m) for d in datasets for m in (catalogue.BASELINE, *models))
-    return {cell.profile for cell in cells if cell is not None}
+    cells = ((d, m) for d in datasets for m in (catalogue.BASELINE, *models))
+    return {fit.profile for cell in cells for fit in read_cell(results, *cell)}
 
 
 def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd.DataFrame:
@@ -182,13 +163,12 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     return frame[list(COLUMNS)].reset_index(drop=True)
 
 
-def _rows(cells: Iterable[CellScores | None]) -> pd.DataFrame:
+def _rows(cells: Iterable[Sequence[CellRecord]]) -> pd.DataFrame:
     columns = [name for name in COLUMNS if name != "relative_improvement_pct"]
     rows = [
-        [cell.dataset, cell.model, fit.seed, split, metric, value, *(getattr(fit, k) for k in columns[-3:])]
+        [fit.dataset, fit.model, fit.seed, split, metric, value, *(getattr(fit, k) for k in columns[-3:])]
         for cell in cells
-        if cell is not None
-        for fit in cell.seeds
+        for fit in cell
         for split, scores in fit.scores.items()
         for metric, value in scores.items()
     ]
@@ -290,8 +270,7 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
             except (ValueError, TypeError):
                 raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
     trace = pd.concat(traces, ignore_index=True).sort_values(["seed", "round"], ignore_index=True)
-    cell = read_cell(results, dataset, model)
-    rounds = {fit.seed: fit.best_round for fit in cell.seeds} if cell else {}
+    rounds = {fit.seed: fit.best_round for fit in read_cell(results, dataset, model)}
     trace["best"] = False
     for seed, one in trace.groupby("seed"):
         best = one.index[one["round"] == rounds[seed]] if rounds.get(seed) is not None else one.index[:0]
@@ -379,7 +358,7 @@ def ranked_fits(
         }
         test: dict[str, Interval] = {k: (v, np.nan, np.nan) for k, v in scores.get("test", {}).items()}
         if tested is not None:
-            test |= task.intervals(*tested)
+            test |= intervals(*tested)
         best_round, made, seconds = own[["best_round", "rounds", "fit_seconds"]].astype("float64").iloc[0]
         found.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
     # a stable sort, so that of fits that are level the first comes first, as in `selection.best`

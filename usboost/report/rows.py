@@ -1,7 +1,5 @@
 """Rows of a model's report: those predicted worst, with images as they are read; three worth a look."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re
@@ -67,7 +65,7 @@ def images_of(
     out: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
     readers = form.readers(scored.file)
     for reader, view in zip(readers, form.names, strict=True):
-        images = _images(scored, view)
+        images: Images = scored.views[view]
         for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
             heat_of = found.get((row, view))
             out[row].append(_shown(reader, images, scored, row, heat_of))
@@ -82,7 +80,7 @@ def images_note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     backbone = getattr(bundle.model, "backbone", None)
     network, network_side = "", 0
     if isinstance(backbone, Backbone):
-        side = backbone.spec(_images(scored, form.names[0]))["size"] or form.size
+        side = backbone.spec(scored.views[form.names[0]])["size"] or form.size
         network, network_side = backbone.name, 0 if side == form.size else side
     unused = getattr(bundle.model, "left_out_", ())
     return html(
@@ -98,26 +96,18 @@ def images_note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     )
 
 
-def _images(scored: Scored, view: str) -> Images:
-    found = scored.views[view]
-    assert isinstance(found, Images)  # as a user's tables are read
-    return found
-
-
 def _shown(
     reader: ImageReader, images: Images, scored: Scored, row: int, occlusion: Occlusion | None
 ) -> dict[str, Any]:
     cell = scored.frame[reader.column].iloc[row] if reader.needs_cells else None
     found = {"column": reader.column, "path": cell if isinstance(cell, str) else None, "read": None}
-    if images.absent is not None and images.absent[row]:
+    if (plain := images.picture(row)) is None:
         return found
     cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
     original = reader.thumbnail(int(scored.rows[row]), cells, SIDE)
     if original is None:  # it went away since it was scored
         return found
     small, (width, height) = original
-    pixels = images.decode(slice(row, row + 1))[0]
-    plain = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
     found |= {
         "original": image_uri(small, is_photo=small.size != (width, height)),
         "original_size": f"{width:,} × {height:,}",
@@ -128,7 +118,8 @@ def _shown(
     if occlusion is not None:
         mean = occlusion.heat()
         ends = (f"{value + 0.0:+.3f}".replace("-", "−") for value in (-mean.max(), -mean.min()))
-        found["heat"] = image_uri(model_figures.overlay(pixels, mean), is_photo=plain.width > SIDE)
+        heat = model_figures.overlay(images.decode(slice(row, row + 1))[0], mean)
+        found["heat"] = image_uri(heat, is_photo=plain.width > SIDE)
         found["change"] = " to ".join(ends)
     return found
 

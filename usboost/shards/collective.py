@@ -1,7 +1,5 @@
 """Sums and exchanges among the shards of one fit; with one shard, the rule, everything is as it was given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """The processes of one fit, by `torch.distributed`: what they send each other, and who has gone."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Several shards of one fit: a thread for each of a process's own, and what they exchange."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

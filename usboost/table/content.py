@@ -1,8 +1,6 @@
 """The content of files: columns, and rows in pieces; of compressed files what is in them; and of text files
 with a header, such as CSV, in the encoding and with the separator that they have."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io
@@ -160,7 +158,7 @@ class Delimited(Content):
     as_text = True
 
     @classmethod
-    def open(cls, path: Path) -> Delimited:
+    def open(cls, path: Path) -> "Delimited":
         """Find out encoding, separator, decimal mark and columns."""
         with unpacked(path) as stream:
             head = stream.read(_HEAD)

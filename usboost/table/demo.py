@@ -1,7 +1,5 @@
 """A small table with images, as a user might have it: machine parts photographed on white."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ Parquet may be a folder of files, also as Hive, Spark and dask divide it: ``year
 sub-folders of other names, folders by two columns, and files that Delta has replaced.
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import itertools
@@ -57,7 +55,7 @@ class Parquet(Content):
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def open(cls, path: Path) -> Parquet:
+    def open(cls, path: Path) -> "Parquet":
         """Find out the columns; those of a folder's files, or of a pattern's, must be the same."""
         if path.is_file():
             return cls((path,), pq.read_schema(path))
@@ -139,7 +137,7 @@ class Feather(Content):
     schema: pa.Schema
 
     @classmethod
-    def open(cls, path: Path) -> Feather:
+    def open(cls, path: Path) -> "Feather":
         """Find out the columns."""
         with cls._opened(path) as (schema, _):
             return cls(path, schema)

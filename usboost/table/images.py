@@ -1,7 +1,5 @@
 """The images of a table's rows: read a batch at a time, in memory while they are few, else on the disk."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 import math
@@ -71,7 +69,7 @@ class ImageColumns:
     aspect: Aspect = "crop"
 
     @classmethod
-    def of(cls, spec: TableSpec) -> ImageColumns:
+    def of(cls, spec: TableSpec) -> "ImageColumns":
         """Return those of a table."""
         return cls(spec.image, spec.size, 1 if spec.grey else 3, spec.aspect)
 
@@ -85,7 +83,7 @@ class ImageColumns:
         """Return the names of the images' views."""
         return [VIEW] if len(self.columns) == 1 else [f"{VIEW}:{column}" for column in self.columns]
 
-    def readers(self, source: Source, skip: Skip = "none") -> list[ImageReader]:
+    def readers(self, source: Source, skip: Skip = "none") -> "list[ImageReader]":
         """Return a reader for each column."""
         return [ImageReader(source, column, self, skip) for column in self.columns]
 

@@ -1,8 +1,6 @@
 """Notes of what a model cannot use of some rows: values that are no numbers or dates, images that cannot be
 read, categories that it has not seen. They count as missing, or as unknown, and are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -50,7 +48,7 @@ class Misfits:
         self.given += int(present.sum())
         self.count += int(misfit.sum())
 
-    def of_all_shards(self) -> Misfits:
+    def of_all_shards(self) -> "Misfits":
         """Sum over the rows of all shards, where a shard's were read."""
         parts = [Misfits(**each) for each in world().listed(asdict(self))]
         counts = {name: sum(getattr(each, name) for each in parts) for name in ("given", "count", "wrong")}
@@ -113,7 +111,7 @@ class Paths:
     lost: int = 0
     first: Path | None = None
 
-    def of_all_shards(self) -> Paths:
+    def of_all_shards(self) -> "Paths":
         """Sum over the rows of all shards, where a shard's were read."""
         every = world().listed([self.given, self.lost, self.first and str(self.first)])
         given, lost, firsts = zip(*every, strict=True)

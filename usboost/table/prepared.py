@@ -3,8 +3,6 @@
 Images are decoded once, by the reader of the command line, and kept as pixels.
 """
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Mapping

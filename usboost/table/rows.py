@@ -1,7 +1,5 @@
 """Raw rows as the views that a fitted model knows: a batch at a time, of a table or a DataFrame."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,44 +108,7 @@ class RowReader:
         first, formats = 0, dict(self.formats)
         for raw in source.batches(names, batch):
             n = raw.num_rows
-            columns: dict[str, pd.Series] = {}
-            for name, kind in self.kinds.items():
-                column = Column(source, name, raw[name], first, self.missing)
-                misfits = None if strict else tally.of_kind(name, kind)
-                said = column.differs_in_zone(formats.get(name))
-                if kind == "number" and not first and is_text(column.type):
-                    own = formats.pop(name, None)
-                    here, said = format_here(
-                        own if isinstance(own, NumberFormat) else None,
-                        column.written().dropna(),
-                        source.decimal,
-                        known=source.decimal_known,
-                        usual=self.encoding.imputation[name]["value"],
-                    )
-                    formats |= {} if here is None else {name: here}
-                if said:
-                    if misfits is None:
-                        raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
-                    misfits.otherwise = said
-                unread = 0 if misfits is None else misfits.count
-                columns[name] = column.feature(kind, formats.get(name), misfits)
-                if name in tally.gaps:
-                    unread = 0 if misfits is None else misfits.count - unread
-                    tally.gaps[name].rows += n
-                    tally.gaps[name].count += int(columns[name].isna().sum()) - unread
-                if kind == "date" and not first and "hour" in self.encoding.dates[name].parts:
-                    days = columns[name].dropna()
-                    if len(days) >= SEVERAL and (days == days.dt.normalize()).all() and misfits is not None:
-                        misfits.otherwise = "no row has a time of the day, unlike those of the fit"
-                if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
-                    hours = self.encoding.dates[name].shift(columns[name])
-                    if hours and misfits is not None:
-                        than = "later" if hours > 0 else "earlier"
-                        misfits.otherwise = misfits.otherwise or (
-                            f"the first and the last time are some {abs(hours):.0f} hours {than} than those "
-                            "of the fit, as by the clock of another zone; none says its zone"
-                        )
-            frame = pd.DataFrame(columns, index=pd.RangeIndex(n))
+            frame = self._read_columns(source, raw, first, formats, tally, strict)
             images, absent = None, np.zeros((0, n), dtype=bool)
             if form is not None:
                 made = ImageSet(form, n) if into is None else into
@@ -155,17 +116,7 @@ class RowReader:
                 made.read(readers, range(first, first + n), raw, at=place.start)
                 images, absent = made.views(place), made.absent[:, place]
             views = self.encoding.views(frame, images)
-            known: dict[str, np.ndarray] = {}  # categories; a column may be in several views
-            for table in (view for name in views.names if isinstance(view := views[name], Table)):
-                known.update(zip(table.names[table.numeric.shape[1] :], table.codes.T > 0, strict=True))
-            for name, seen in known.items():
-                present, of_column = frame[name].notna().to_numpy(), tally.of(name, "categories")
-                unseen, row, value = present & ~seen, "", None
-                if unseen.any() and not of_column.count:
-                    k = int(unseen.argmax())
-                    row = source.row(first + k).removeprefix(f"{source}, ")
-                    value = frame[name].iloc[k]
-                of_column.add(present, unseen, row=row, value=value)
+            _count_unseen(source, frame, views, first, tally)
             for each, missing in zip(tally.without, absent.sum(axis=1), strict=True):
                 tally.without[each] += int(missing)
             first += n
@@ -179,6 +130,69 @@ class RowReader:
             found.check()
         if strict and (lost := [each for each in tally.gaps.values() if each.far_more]):
             raise UsboostError(f"{source}: {lost[0]}; correct it, or leave `strict` out")
+
+    def _read_columns(
+        self,
+        source: Source,
+        raw: pa.Table,
+        first: int,
+        formats: dict[str, Format],
+        tally: Tally,
+        strict: bool,
+    ) -> pd.DataFrame:
+        """Read a batch's columns, of which the first batch decides how numbers are written."""
+        columns: dict[str, pd.Series] = {}
+        for name, kind in self.kinds.items():
+            column = Column(source, name, raw[name], first, self.missing)
+            misfits = None if strict else tally.of_kind(name, kind)
+            said = column.differs_in_zone(formats.get(name))
+            if kind == "number" and not first and is_text(column.type):
+                own = formats.pop(name, None)
+                here, said = format_here(
+                    own if isinstance(own, NumberFormat) else None,
+                    column.written().dropna(),
+                    source.decimal,
+                    known=source.decimal_known,
+                    usual=self.encoding.imputation[name]["value"],
+                )
+                formats |= {} if here is None else {name: here}
+            if said:
+                if misfits is None:
+                    raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
+                misfits.otherwise = said
+            unread = 0 if misfits is None else misfits.count
+            columns[name] = column.feature(kind, formats.get(name), misfits)
+            if name in tally.gaps:
+                unread = 0 if misfits is None else misfits.count - unread
+                tally.gaps[name].rows += raw.num_rows
+                tally.gaps[name].count += int(columns[name].isna().sum()) - unread
+            if kind == "date" and not first and "hour" in self.encoding.dates[name].parts:
+                days = columns[name].dropna()
+                if len(days) >= SEVERAL and (days == days.dt.normalize()).all() and misfits is not None:
+                    misfits.otherwise = "no row has a time of the day, unlike those of the fit"
+            if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
+                hours = self.encoding.dates[name].shift(columns[name])
+                if hours and misfits is not None:
+                    than = "later" if hours > 0 else "earlier"
+                    misfits.otherwise = misfits.otherwise or (
+                        f"the first and the last time are some {abs(hours):.0f} hours {than} than those "
+                        "of the fit, as by the clock of another zone; none says its zone"
+                    )
+        return pd.DataFrame(columns, index=pd.RangeIndex(raw.num_rows))
+
+
+def _count_unseen(source: Source, frame: pd.DataFrame, views: Views, first: int, tally: Tally) -> None:
+    """Count a batch's categories that training did not have."""
+    known: dict[str, np.ndarray] = {}  # a column may be in several views
+    for table in (view for name in views.names if isinstance(view := views[name], Table)):
+        known.update(zip(table.names[table.numeric.shape[1] :], table.codes.T > 0, strict=True))
+    for name, seen in known.items():
+        present, of_column = frame[name].notna().to_numpy(), tally.of(name, "categories")
+        unseen, row, value = present & ~seen, "", None
+        if unseen.any() and not of_column.count:
+            k = int(unseen.argmax())
+            row, value = source.row(first + k).removeprefix(f"{source}, "), frame[name].iloc[k]
+        of_column.add(present, unseen, row=row, value=value)
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:

@@ -1,8 +1,6 @@
 """The schema of a table, for a user to check before a model is fitted; and what of it looks like a mistake:
 columns that give the label away, say nothing, or are there twice."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A user's table of which each shard of a fit reads its own rows, and none all of them."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence

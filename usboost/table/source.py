@@ -1,7 +1,5 @@
 """The source of raw rows: a table on disk, of any size, or a DataFrame."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import os
@@ -114,7 +112,7 @@ class TableFile(Source):
         object.__setattr__(self, "names", list(self.content.schema.names))
 
     @classmethod
-    def open(cls, path: Path, images_root: Path | None = None) -> TableFile:
+    def open(cls, path: Path, images_root: Path | None = None) -> "TableFile":
         """Find out the columns.
 
         Raises UsboostError if the file is missing, damaged or of another kind, or the root of the images is

@@ -3,8 +3,6 @@
 Nothing heavy is imported: the command line makes its options of the fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path

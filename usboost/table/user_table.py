@@ -1,7 +1,5 @@
 """The labelled rows of a user's table, read strictly and as a whole: labels, features, images."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -97,7 +95,7 @@ class UserTable:
     without: Mapping[str, int] = field(default_factory=dict)
     misfits: tuple[Misfits, ...] = ()
     paths: tuple[Paths, ...] = ()
-    sample: UserTable | None = None
+    sample: "UserTable | None" = None
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -1,7 +1,5 @@
 """Backbones by name: the networks, their published weights, how images are normalised, where they are cut."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Backbones: how a network reads images, and what frozen ones make of them (embeddings, activations)."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -259,7 +257,7 @@ class ImageInputSpec(Checked):
     part: Literal["last"] | None = None
 
     @model_validator(mode="after")
-    def _possible(self) -> ImageInputSpec:
+    def _possible(self) -> "ImageInputSpec":
         architectures.check_name(self.backbone)
         if self.size is not None and self.size < architectures.smallest(self.backbone):
             raise ValueError(f"size {self.size} is too small for {self.backbone}")

@@ -5,8 +5,6 @@ images: the images' digests and their values. A process that is killed loses one
 that compute the same write the same files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile
@@ -144,7 +142,7 @@ def values_of(
     return out
 
 
-def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwork, store: _Store) -> None:
+def _compute(view: Any, rows: np.ndarray, keys: np.ndarray, network: FrozenNetwork, store: "_Store") -> None:
     """Put the values of the rows in the store, a shard at a time."""
     for start in range(0, len(rows), SHARD):
         shard, parts = slice(start, start + SHARD), []

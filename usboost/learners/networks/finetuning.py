@@ -4,8 +4,6 @@ What the frozen part makes of each image and of its mirror image is computed onc
 last blocks alone. Every epoch is on disk when it ends: a fit that is killed goes on with the next one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import tempfile
@@ -209,7 +207,7 @@ class _Network(nn.Module):
         for parameter in blocks.parameters():
             parameter.rate = SHARE  # type: ignore[attr-defined]
 
-    def train(self, mode: bool = True) -> _Network:
+    def train(self, mode: bool = True) -> "_Network":
         super().train(mode)
         keep_statistics(self.blocks)
         return self

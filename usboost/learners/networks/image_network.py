@@ -1,7 +1,5 @@
 """Networks on images: a convolutional backbone, or its last block, then layers; and frozen ones."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -97,7 +95,7 @@ class LastBlock(nn.Module):
             for parameter in part.parameters():
                 parameter.rate = rate  # type: ignore[attr-defined]
 
-    def train(self, mode: bool = True) -> LastBlock:
+    def train(self, mode: bool = True) -> "LastBlock":
         super().train(mode)
         keep_statistics(self.backbone)
         return self

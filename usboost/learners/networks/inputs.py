@@ -1,7 +1,5 @@
 """The views that networks read: one entry in `INPUTS` for each kind, and the layers that read them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Neural networks as weak learners."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -64,7 +62,7 @@ class FittedNetwork:
 
     @classmethod
     def weighted_sum(
-        cls, learners: Sequence[FittedNetwork], steps: Sequence[float], prepared: PreparedView
+        cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], prepared: PreparedView
     ) -> np.ndarray:
         """Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
         if any(learner.spec != learners[0].spec for learner in learners):
@@ -82,7 +80,7 @@ class FittedNetwork:
 
     @classmethod
     def sum_to_onnx(
-        cls, learners: Sequence[FittedNetwork], steps: Sequence[float], view: Any, n_outputs: int
+        cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], view: Any, n_outputs: int
     ) -> Value:
         """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
         if isinstance(view, TableNodes) and all(each.spec == learners[0].spec for each in learners):
@@ -103,7 +101,7 @@ class FittedNetwork:
         return dict(self.weights), {"spec": self.spec}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> FittedNetwork:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> "FittedNetwork":
         return cls(meta["spec"], arrays)
 
     def check(self, n_outputs: int | None = None, n_columns: int | None = None) -> None:
@@ -194,7 +192,7 @@ class NetworkLearner(BaseEstimator):
         """Return a view as `prepare` reads it, in its graph."""
         return read_in_graph(view, self.backbone)
 
-    def trainer(self, prepared: PreparedView, n_outputs: int) -> NetworkTrainer:
+    def trainer(self, prepared: PreparedView, n_outputs: int) -> "NetworkTrainer":
         if self.start not in ("fresh", "warm"):
             raise UsboostError(f"a network starts 'fresh' or 'warm', not {self.start!r}")
         least, most = self.batches_per_round or (0, 1)

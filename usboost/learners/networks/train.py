@@ -1,7 +1,5 @@
 """Training loops of networks and their optimizers; batches are rows by index, without loader processes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext

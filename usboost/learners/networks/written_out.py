@@ -6,8 +6,6 @@ BLAS and the look-up's gradient one sparse product. A boosted ensemble holds hun
 `weighted_sum` sends a block of rows through a group of them while it is in the cache; cores share the blocks.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

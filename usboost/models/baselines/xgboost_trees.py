@@ -1,7 +1,5 @@
 """XGBoost's trees, read from its JSON, as ours: what an export writes of them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -7,8 +7,6 @@ Any other learner's are estimated: each reference row is turned into the row one
 order of its own. Parts of an image are covered, one at a time, and the model predicts again (occlusion).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

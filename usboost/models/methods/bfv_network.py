@@ -1,7 +1,5 @@
 """BFV+DNN: a two-branch network that reads boosted feature vectors in place of the table (US §3.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Boosted feature vectors: the leaf values a sample falls into, tree by tree (US §3.1); GBMs in files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -228,7 +226,7 @@ class BoostedFeatures(OwnSettings, BaseEstimator):
     num_threads: int = 0
     random_state: int = 0
 
-    def fit(self, table: Table, y: np.ndarray, weights: np.ndarray | None = None) -> BoostedFeatures:
+    def fit(self, table: Table, y: np.ndarray, weights: np.ndarray | None = None) -> "BoostedFeatures":
         """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets.
 
         `weights`, positive (n,), count as the engine takes them; `min_samples_leaf` counts rows.

@@ -4,8 +4,6 @@ Of the stagewise loop's parts: the squared loss (or another convex one), one vie
 target, and the loss's own best step γ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -333,7 +331,7 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
 
     def fit(
         self, X: Any, y: Any, validation: tuple[Any, ...] | None = None, sample_weight: Any = None
-    ) -> BoostedNetworkRegressor:
+    ) -> "BoostedNetworkRegressor":
         """Fit to n samples and their targets.
 
         X, validation, sample_weight and the errors raised are as of `BoostedNetworkClassifier.fit`.

@@ -1,7 +1,5 @@
 """When to answer: a trigger on top of a classifier that has an answer at every frame."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +60,7 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
     threshold: float = 0.7
     by: str = "probability"
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> EarlyTrigger:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "EarlyTrigger":
         """Fit a clone of the classifier to sequences and labels; see `EarlyBoostClassifier.fit`.
 
         Raises `UsboostError` if the trigger's settings, the sequences or the labels are not usable.
@@ -71,7 +69,7 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
         classifier = EarlyBoostClassifier() if self.classifier is None else clone(self.classifier)
         return self.use(classifier.fit(X, y, sample_weight=sample_weight))
 
-    def use(self, fitted: EarlyBoostClassifier) -> EarlyTrigger:
+    def use(self, fitted: EarlyBoostClassifier) -> "EarlyTrigger":
         """Take a fitted classifier as it is instead of fitting one."""
         self.classifier_, self.classes_ = fitted, fitted.classes_
         return self
@@ -82,7 +80,7 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
         if not self.threshold >= 0 or (self.by == "probability" and self.threshold > 1):
             raise UsboostError(f"the threshold {self.threshold} is no {self.by}; no sample could meet it")
 
-    def stream(self, n: int) -> Stream:
+    def stream(self, n: int) -> "Stream":
         """Begin n sequences whose frames are yet to come."""
         check_is_fitted(self, "classifier_")
         self._check_settings()
@@ -141,7 +139,7 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
         check_is_fitted(self, "classifier_")
         return as_sequences(X, self.classifier_.n_features_in_, self.classifier_.n_frames_)
 
-    def _run(self, sequences: Sequences) -> Stream:
+    def _run(self, sequences: Sequences) -> "Stream":
         stream = self.stream(len(sequences))
         for t in range(1, sequences.n_frames + 1):
             stream.take(sequences.frame(t))

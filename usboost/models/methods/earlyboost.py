@@ -4,8 +4,6 @@ Of the stagewise loop's parts: the exponential loss on signs, one view per frame
 targets, and the closed-form step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -228,7 +226,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             return 2.0 * codes[:, None] - 1.0
         return 2.0 * np.eye(len(self.classes_))[codes] - 1.0
 
-    def running(self, n: int) -> RunningScores:
+    def running(self, n: int) -> "RunningScores":
         """Begin the scores of n new sequences, whose frames `RunningScores.feed` takes."""
         self._check_fitted()
         return RunningScores(self, n)
@@ -261,12 +259,12 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         """Predict for sequences that have had t ≤ T frames, (n,); the first class on a draw."""
         return self.classes_[self._last(X).codes()]
 
-    def _last(self, X: Any) -> RunningScores:
+    def _last(self, X: Any) -> "RunningScores":
         for scores in self._staged(X):  # noqa: B007 - the scores after the last frame are wanted
             pass
         return scores
 
-    def _staged(self, X: Any) -> Iterator[RunningScores]:
+    def _staged(self, X: Any) -> "Iterator[RunningScores]":
         self._check_fitted()
         sequences = as_sequences(X, self.n_features_in_, self.n_frames_)
         scores = self.running(len(sequences))

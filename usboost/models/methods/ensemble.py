@@ -1,7 +1,5 @@
 """Bagged folds of several models, weighted by what they predict of rows that they have not seen."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

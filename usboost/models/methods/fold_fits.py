@@ -2,8 +2,6 @@
 
 The selection is greedy (Caruana et al., 2004)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -199,7 +197,7 @@ class FoldFits:
         """Return the fit of the middle length."""
         return sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
 
-    def about(self, weight: float, loss: float | None, without: float | None) -> Member:
+    def about(self, weight: float, loss: float | None, without: float | None) -> "Member":
         """Describe the member for the ensemble's files and reports."""
         made = len(self.fits), sum(self.seconds), ROWS * self.predicting
         return Member(weight, loss, without, *made, self.cut, self.left_out, len(self.full_refits))
@@ -232,7 +230,7 @@ class Member:
     full_refits: int = 0
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Member:
+    def from_json(cls, document: Mapping[str, Any]) -> "Member":
         """Read what a file says of it. Raises `UsboostError` if a value is none that a member can have."""
         # "whole" is the name of before
         found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})

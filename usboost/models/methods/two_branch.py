@@ -1,7 +1,5 @@
 """Two-branch networks: the papers' baseline, and the network half of BFV+DNN."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

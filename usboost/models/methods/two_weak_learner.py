@@ -1,7 +1,5 @@
 """Two-weak-learner gradient boosting (US Algorithms 1 and 2), and variants with one or more views."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar

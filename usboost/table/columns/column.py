@@ -1,7 +1,5 @@
 """Arrow's types as far as they matter for what a column is."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass, replace

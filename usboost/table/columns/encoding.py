@@ -1,7 +1,5 @@
 """From a user's columns to the views that models read, as learnt from a model's training rows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -43,7 +41,7 @@ class DateParts:
     """Stands for each part of a date that is missing; None: the median."""
 
     @classmethod
-    def fit(cls, dates: pd.Series) -> DateParts:
+    def fit(cls, dates: pd.Series) -> "DateParts":
         """Learn from the datetime64 of the training rows."""
         present = dates.dropna()
         own = present.to_numpy()
@@ -153,7 +151,7 @@ class Encoding:
     texts: Mapping[str, TextParts] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, features: pd.DataFrame, views: Collection[str]) -> Encoding:
+    def fit(cls, features: pd.DataFrame, views: Collection[str]) -> "Encoding":
         """Learn from the rows that a model is fitted to; each of the views reads all columns.
 
         A missing number becomes the median of its column (0 when all are missing, and of texts), and has an

@@ -1,8 +1,6 @@
 """Formats of dates and numbers as people and programs write them: 24/12/2020, 18-Aug-2021 10:29; 4.053,5 and
 € 12, 12 %, 5 kg; and how a card holds a column's format."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -97,7 +95,7 @@ class DateFormat:
                 return otherwise(text, self.zone)
         return ""
 
-    def with_zone(self, texts: pd.Series) -> DateFormat:
+    def with_zone(self, texts: pd.Series) -> "DateFormat":
         """Return the same with the zone of some strings: one, UTC of several, None where some have none."""
         found = {_zone_in(text) for text in texts if _HAS_CLOCK.search(text)}
         if len(found) > 1:

@@ -1,7 +1,5 @@
 """The kind of a raw column: numbers, categories, dates, text, or what tells one row from another."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import Literal

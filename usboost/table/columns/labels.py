@@ -1,7 +1,5 @@
 """A column of labels: its classes, and the split that each row is in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Rows by the groups of one column: categories, quarters of numbers and dates, and rows without a value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
