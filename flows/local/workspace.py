@@ -12,6 +12,7 @@ import io
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -272,6 +273,8 @@ def run() -> None:
         Repo(config={"core": {"autostage": True}}).reproduce()
     except ReproductionError as error:
         cause = error.__cause__
+        if str(cause).endswith(f" -{signal.SIGINT:d}"):  # before it could say so
+            raise KeyboardInterrupt from None
         if isinstance(cause, StageCmdFailedError):  # which has said why
             raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None
         raise UsboostError(f"{error}: {cause}") from None

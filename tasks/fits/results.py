@@ -10,11 +10,10 @@ import json
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tasks.fits.cell import Cell
 from tasks.folders import RESULTS, prepared_folder, task_of
 from tasks.settings import Settings
 from usboost.evaluation import ranking
@@ -22,6 +21,9 @@ from usboost.evaluation.ranking import metric_name, number
 from usboost.files import replacing, write_atomically
 from usboost.models import catalogue
 from usboost.report.results import dataset_name, read_trace
+
+if TYPE_CHECKING:
+    from tasks.fits.cell import Cell
 
 RECORD, TRACE, ROWS = "record.json", "trace.parquet", "rows.parquet"
 
@@ -50,18 +52,18 @@ def records(dataset: str, model: str) -> list[dict[str, Any]]:
     return sorted((record for record in found if record), key=lambda record: int(record["seed"]))
 
 
-def is_finished(cell: Cell) -> bool:
+def is_finished(cell: "Cell") -> bool:
     """Return whether the record of a fit is there, and of nothing else than what the cell is now."""
     return (read_record(cell.results) or {}).get("fingerprint") == cell.fingerprint
 
 
-def write(cell: Cell, record: Path) -> None:
+def write(cell: "Cell", record: Path) -> None:
     """Put the files of a cell's record in place, all or none of them."""
     with replacing(cell.results) as fresh:
         shutil.copytree(record, fresh, dirs_exist_ok=True)
 
 
-def keep_only(dataset: str, wanted: Collection[Cell]) -> None:
+def keep_only(dataset: str, wanted: Collection["Cell"]) -> None:
     """Remove the records of all other cells; they stay in MLflow, and are downloaded when they are wanted."""
     kept = {cell.results for cell in wanted}
     for folder in [*(RESULTS / dataset).glob("*/*"), *(RESULTS / dataset).glob("*")]:
