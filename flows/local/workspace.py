@@ -41,7 +41,7 @@ OWN = "  # your own\n"  # ends the lines of dvc.yaml that name a user's table an
 CODE = ("flows", "tasks", "usboost")
 """Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
 
-app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
+app = typer.Typer(help="Make a workspace, or run what is stale in it.", no_args_is_help=True)
 
 
 def make(
@@ -258,7 +258,7 @@ def make_command(
 @app.command()
 @runtime.exit_on_error()
 def run() -> None:
-    """Run what is stale here, as `dvc repro` does, commit what was run, and say where the results are.
+    """Run what is stale here, as `dvc repro` does, commit what was run, and say what is best and where it is.
 
     DVC can then compare them with those of the next run. The first failure ends it, as Ctrl-C does; the same
     command goes on.
@@ -266,6 +266,8 @@ def run() -> None:
     from dvc.exceptions import DvcException, ReproductionError
     from dvc.repo import Repo
     from dvc.stage.exceptions import StageCmdFailedError
+
+    from tasks.fits import results
 
     logging.getLogger("dvc").setLevel(logging.INFO)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -282,15 +284,6 @@ def run() -> None:
         raise UsboostError(str(error)) from None
     if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
         _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
-    where()
-
-
-@app.command()
-@runtime.exit_on_error()
-def where() -> None:
-    """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    from tasks.fits import results
-
     print("", *results.best_fits(params.load()), "", sep="\n")
     print(f"report   {Path('reports/index.html').resolve()}")
     print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")

@@ -75,10 +75,9 @@ def log_model(
         finally:
             # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
             mlflow.end_run("RUNNING")
-    shown = card.images.columns if card.images else ()
-    images = f", and images as PNG or JPEG bytes in `{'`, `'.join(shown)}`" if shown else ""
+    columns = "`, `".join([*card.columns, *(card.images.columns if card.images else ())][-60:])
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    about = f"""**{name}**: fitted with {rows} rows. It reads `{"`, `".join([*card.columns][:60])}`{images}.
+    about = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
 
 - **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
