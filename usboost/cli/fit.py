@@ -97,17 +97,27 @@ def fit(
         from_file = {} if settings_file is None else read_settings(settings_file)
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
+        from usboost.table.user_table import asked_of
+
+        def settings_of(name: str) -> dict[str, Any]:
+            """Return the settings of a file, and what else was set."""
+            return {**from_file.get(name, {}), **(answers.settings or {})}
+
+        def unfitted(task: str) -> Any:
+            """Build the model, which refuses settings and learners that it does not have."""
+            from usboost.fit.build import build
+
+            name, read = model_of(images=bool(spec.image), task=task), images if spec.image else None
+            return build(name, images=read, task=task, learners=answers.learners, settings=settings_of(name))
 
         options.check_out(out)
         try:
             check_place(out, replace=force)
         except UsboostError:
             tables.check_columns(table, spec)  # a model that is there does not hide what is misspelt
+            if answers.settings or answers.learners:
+                unfitted(spec.task or asked_of(table, spec)[0])
             raise
-
-        def settings_of(name: str) -> dict[str, Any]:
-            """Return the settings of a file, and what else was set."""
-            return {**from_file.get(name, {}), **(answers.settings or {})}
 
         def fit_shard() -> None:
             """Read, fit, save and tell; in a fit on shards, the rows of one."""
@@ -160,16 +170,12 @@ def fit(
 
         def check() -> None:
             """Refuse what shards cannot do, before a row is read or a process waits for another."""
-            from usboost.fit.build import build
             from usboost.models.sharded import refuse
             from usboost.table.shards import check_shared
 
             check_shared(spec)
             name = model_of(images=bool(spec.image))
-            task = spec.task or catalogue.find(name).tasks[0]
-            read = images if spec.image else None
-            learners, chosen = answers.learners, settings_of(name)
-            refuse(build(name, images=read, task=task, learners=learners, settings=chosen), name)
+            refuse(unfitted(spec.task or catalogue.find(name).tasks[0]), name)
 
         in_each_shard(fit_shard, shards, check)
 
