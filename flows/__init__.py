@@ -3,5 +3,5 @@
 import signal
 import sys
 
-if sys.argv[0] == "-m" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+if sys.argv[0] == "-m":
     signal.signal(signal.SIGINT, signal.SIG_DFL)

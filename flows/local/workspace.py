@@ -12,7 +12,6 @@ import io
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -61,7 +60,6 @@ def make(
     ----------
     profile : by default that of params.yaml
     rounds : at most this many boosting rounds
-    seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
     new, editor = not (folder / "params.yaml").exists(), YAML()
@@ -263,6 +261,7 @@ def run() -> None:
     DVC can then compare them with those of the next run. The first failure ends it, as Ctrl-C does; the same
     command goes on.
     """
+    from dvc.dvcfile import LOCK_FILE, Lockfile
     from dvc.exceptions import DvcException, ReproductionError
     from dvc.repo import Repo
     from dvc.stage.exceptions import StageCmdFailedError
@@ -271,11 +270,16 @@ def run() -> None:
 
     logging.getLogger("dvc").setLevel(logging.INFO)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    repo = Repo(config={"core": {"autostage": True}})
     try:
-        Repo(config={"core": {"autostage": True}}).reproduce()
+        Lockfile(repo, LOCK_FILE).load()
+    except DvcException:  # cut off while it was written; a stage skips what it has made all the same
+        Path(LOCK_FILE).unlink()
+    try:
+        repo.reproduce()
     except ReproductionError as error:
         cause = error.__cause__
-        if str(cause).endswith(f" -{signal.SIGINT:d}"):  # before it could say so
+        if str(cause).endswith(" -2"):  # SIGINT came before it could say so
             raise KeyboardInterrupt from None
         if isinstance(cause, StageCmdFailedError):  # which has said why
             raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None

@@ -77,8 +77,7 @@ def write_metrics(dataset: str, models: Iterable[str]) -> None:
     The mean over the seeds, alone and not below the dataset's name: DVC makes a column of each.
     """
     scores = {model: test_loss(found) for model in models if (found := records(dataset, model))}
-    text = json.dumps(scores, indent=1) + "\n"
-    write_atomically(Path("data/metrics") / f"{dataset}.json", text.encode())
+    write_atomically(Path(f"data/metrics/{dataset}.json"), f"{json.dumps(scores, indent=1)}\n".encode())
 
 
 def test_loss(records: Sequence[Mapping[str, Any]]) -> float | None:
@@ -126,9 +125,7 @@ def best_fits(settings: Settings) -> list[str]:
         best = ranking.best((((name, s), s.get("val", s["test"])) for name, s in fits), task.chooses)
         if best is None:
             continue
-        losses = [
-            test_loss(of[name]) if of.get(name) else None for name in (best[0], catalogue.PRIOR, "lgbm")
-        ]
+        losses = [test_loss(of.get(name, [])) for name in (best[0], catalogue.PRIOR, "lgbm")]
         shown = ("–" if each is None else number(each) for each in losses)
         first = "r2" if task.name == "regression" else task.chooses
         score = best[1]["test"].get(first)
