@@ -42,7 +42,7 @@ run: $(READY) ## make what params.yaml says (as dvc repro), the demo at first, i
 	@echo "making what $(WORKSPACE)/params.yaml says; the demo takes 3 minutes, and seconds again …"
 	@(python -m flows.local.services prefect 2>/dev/null &)
 	@python -m flows.local.workspace make $(WORKSPACE)
-	@cd $(WORKSPACE) && python -m flows.local.workspace run
+	@cd $(WORKSPACE) && python -m flows.local.workspace run || test $$? -eq 130  # Ctrl-C, which it has said
 
 .PHONY: paper
 paper: $(READY) ## the same on the real files: make paper DATASETS="ci_a ci_b" [ROUNDS=100] [SEEDS=1]

@@ -25,11 +25,8 @@ def report() -> Path:
     main = [dataset for dataset in datasets if set(models) <= set(settings.models_of(dataset))]
     fits = [(dataset, model) for dataset in datasets for model in settings.models_of(dataset)]
     cells = [(dataset, model) for dataset, model in fits if dataset not in main or model not in models]
-    wanted = [*((dataset, model) for dataset in main for model in models), *cells]
     prepared = prepared_folder("")
-    write_pages(
-        RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(wanted)
-    )
+    write_pages(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(fits))
     results.write_curves(REPORTS / "curves", fits, settings)
     page.log(f"written {(REPORTS / 'index.html').resolve()}")
     page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
@@ -39,7 +36,7 @@ def report() -> Path:
 def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
     found = {}
-    for record in (record for cell in dict.fromkeys(cells) for record in results.records(*cell)):
+    for record in (record for cell in cells for record in results.records(*cell)):
         each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
         runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]

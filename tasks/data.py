@@ -15,7 +15,6 @@ from tasks.folders import code_of, prepared_folder, raw_folder, work_folder
 from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
-from usboost.check.beside import warn_of_prepared
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
 from usboost.files import replacing, write_atomically
@@ -52,6 +51,8 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
             )
         store.write(prepared, folder)
         if dataset == "user_table":
+            from usboost.check.beside import warn_of_prepared  # here, because torch takes seconds to import
+
             warn_of_prepared(prepared)
         write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import numpy as np
 import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import BAD_REQUEST
@@ -40,7 +41,10 @@ class ServedModel(PythonModel):
         try:
             from usboost.fit.explain import with_why
 
-            rows, asked = pd.DataFrame(model_input), params or {}
+            asked = params or {}
+            rows = pd.DataFrame(model_input).map(  # MLflow makes an array of each value of "inputs"
+                lambda cell: cell.item() if isinstance(cell, np.ndarray) and not cell.ndim else cell
+            )
             found = self.bundle.predict(rows, sets=bool(asked.get("sets", False)), tell=log.warning)
             return with_why(self.bundle, rows, found, int(asked.get("explain", 0)))
         except UsboostError as error:

@@ -6,6 +6,7 @@ Imported before prefect and mlflow, because both read their settings when import
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,8 @@ def finished(result: T) -> T:
 def exit_on_error() -> Iterator[None]:
     """Have a command's block end in exit code 1 and one sentence for a user's mistake."""
     print_readably()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `flows` has it while Python imports
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     except UsboostError as error:

@@ -40,7 +40,7 @@ OWN = "  # your own\n"  # ends the lines of dvc.yaml that name a user's table an
 CODE = ("flows", "tasks", "usboost")
 """Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
 
-app = typer.Typer(help="Make a workspace, or say where its results are.", no_args_is_help=True)
+app = typer.Typer(help="Make a workspace, or run what is stale in it.", no_args_is_help=True)
 
 
 def make(
@@ -60,7 +60,6 @@ def make(
     ----------
     profile : by default that of params.yaml
     rounds : at most this many boosting rounds
-    seeds : number of seeds
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
     new, editor = not (folder / "params.yaml").exists(), YAML()
@@ -257,21 +256,31 @@ def make_command(
 @app.command()
 @runtime.exit_on_error()
 def run() -> None:
-    """Run what is stale here, as `dvc repro` does, commit what was run, and say where the results are.
+    """Run what is stale here, as `dvc repro` does, commit what was run, and say what is best and where it is.
 
     DVC can then compare them with those of the next run. The first failure ends it, as Ctrl-C does; the same
     command goes on.
     """
+    from dvc.dvcfile import LOCK_FILE, Lockfile
     from dvc.exceptions import DvcException, ReproductionError
     from dvc.repo import Repo
     from dvc.stage.exceptions import StageCmdFailedError
 
+    from tasks.fits import results
+
     logging.getLogger("dvc").setLevel(logging.INFO)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    repo = Repo(config={"core": {"autostage": True}})
     try:
-        Repo(config={"core": {"autostage": True}}).reproduce()
+        Lockfile(repo, LOCK_FILE).load()
+    except DvcException:  # cut off while it was written; a stage skips what it has made all the same
+        Path(LOCK_FILE).unlink()
+    try:
+        repo.reproduce()
     except ReproductionError as error:
         cause = error.__cause__
+        if str(cause).endswith(" -2"):  # SIGINT came before it could say so
+            raise KeyboardInterrupt from None
         if isinstance(cause, StageCmdFailedError):  # which has said why
             raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None
         raise UsboostError(f"{error}: {cause}") from None
@@ -279,15 +288,6 @@ def run() -> None:
         raise UsboostError(str(error)) from None
     if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
         _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
-    where()
-
-
-@app.command()
-@runtime.exit_on_error()
-def where() -> None:
-    """Say which model is best on each dataset, where this workspace's report is, and how to open the UIs."""
-    from tasks.fits import results
-
     print("", *results.best_fits(params.load()), "", sep="\n")
     print(f"report   {Path('reports/index.html').resolve()}")
     print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")

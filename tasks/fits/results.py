@@ -10,11 +10,10 @@ import json
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tasks.fits.cell import Cell
 from tasks.folders import RESULTS, prepared_folder, task_of
 from tasks.settings import Settings
 from usboost.evaluation import ranking
@@ -22,6 +21,9 @@ from usboost.evaluation.ranking import metric_name, number
 from usboost.files import replacing, write_atomically
 from usboost.models import catalogue
 from usboost.report.results import dataset_name, read_trace
+
+if TYPE_CHECKING:
+    from tasks.fits.cell import Cell
 
 RECORD, TRACE, ROWS = "record.json", "trace.parquet", "rows.parquet"
 
@@ -50,18 +52,18 @@ def records(dataset: str, model: str) -> list[dict[str, Any]]:
     return sorted((record for record in found if record), key=lambda record: int(record["seed"]))
 
 
-def is_finished(cell: Cell) -> bool:
+def is_finished(cell: "Cell") -> bool:
     """Return whether the record of a fit is there, and of nothing else than what the cell is now."""
     return (read_record(cell.results) or {}).get("fingerprint") == cell.fingerprint
 
 
-def write(cell: Cell, record: Path) -> None:
+def write(cell: "Cell", record: Path) -> None:
     """Put the files of a cell's record in place, all or none of them."""
     with replacing(cell.results) as fresh:
         shutil.copytree(record, fresh, dirs_exist_ok=True)
 
 
-def keep_only(dataset: str, wanted: Collection[Cell]) -> None:
+def keep_only(dataset: str, wanted: Collection["Cell"]) -> None:
     """Remove the records of all other cells; they stay in MLflow, and are downloaded when they are wanted."""
     kept = {cell.results for cell in wanted}
     for folder in [*(RESULTS / dataset).glob("*/*"), *(RESULTS / dataset).glob("*")]:
@@ -75,8 +77,7 @@ def write_metrics(dataset: str, models: Iterable[str]) -> None:
     The mean over the seeds, alone and not below the dataset's name: DVC makes a column of each.
     """
     scores = {model: test_loss(found) for model in models if (found := records(dataset, model))}
-    text = json.dumps(scores, indent=1) + "\n"
-    write_atomically(Path("data/metrics") / f"{dataset}.json", text.encode())
+    write_atomically(Path(f"data/metrics/{dataset}.json"), f"{json.dumps(scores, indent=1)}\n".encode())
 
 
 def test_loss(records: Sequence[Mapping[str, Any]]) -> float | None:
@@ -124,9 +125,7 @@ def best_fits(settings: Settings) -> list[str]:
         best = ranking.best((((name, s), s.get("val", s["test"])) for name, s in fits), task.chooses)
         if best is None:
             continue
-        losses = [
-            test_loss(of[name]) if of.get(name) else None for name in (best[0], catalogue.PRIOR, "lgbm")
-        ]
+        losses = [test_loss(of.get(name, [])) for name in (best[0], catalogue.PRIOR, "lgbm")]
         shown = ("–" if each is None else number(each) for each in losses)
         first = "r2" if task.name == "regression" else task.chooses
         score = best[1]["test"].get(first)

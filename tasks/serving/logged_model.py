@@ -17,7 +17,6 @@ from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
-from mlflow.types.schema import AnyType
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks import tracking
@@ -76,10 +75,9 @@ def log_model(
         finally:
             # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
             mlflow.end_run("RUNNING")
-    columns = [f"`{column}`" for column in (card.images.columns if card.images else ())]
-    images = f", and images as PNG or JPEG bytes in {', '.join(columns)}" if columns else ""
+    columns = "`, `".join([*card.columns, *(card.images.columns if card.images else ())][-60:])
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    about = f"""**{name}**: fitted with {rows} rows. It reads rows as the table has them{images}.
+    about = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
 
 - **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
@@ -89,14 +87,12 @@ def log_model(
 
 
 def signature(card: Card) -> mlflow.models.ModelSignature:
-    """Return the schema: raw columns in; label and a probability per class, or a number and its limits, out.
+    """Return the schema of the answers: label and a probability per class, or a number and its limits.
 
-    Columns are of any type, as a table's are: MLflow would refuse whole numbers where a model reads numbers,
-    and dates that are no text. None is required: the model itself says what a request lacks. A request's
-    parameter ``sets`` asks for the sets of classes, too, and ``explain`` for that many rows' explanations.
+    It says nothing of the columns that are read: MLflow would refuse whole numbers where a model reads
+    numbers, and keep a misspelt column from the model, which says what may be meant. A request's parameter
+    ``sets`` asks for the sets of classes, too, and ``explain`` for that many rows' explanations.
     """
-    names = [*card.columns, *(card.images.columns if card.images else ())]
-    inputs: list[Any] = [ColSpec(AnyType(), name, required=False) for name in names]
     outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
     if card.classes:
         kinds = {"bool": "boolean", "int": "long", "float": "double", "str": "string", "bytes": "binary"}
@@ -104,7 +100,7 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
         outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
     sets = [] if card.least is None else [ParamSpec("sets", "boolean", False)]
     asked = ParamSchema([ParamSpec("explain", "long", 0), *sets])
-    return mlflow.models.ModelSignature(Schema(inputs), Schema(outputs), asked)
+    return mlflow.models.ModelSignature(None, Schema(outputs), asked)
 
 
 def registered_name(dataset: str) -> str:

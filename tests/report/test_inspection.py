@@ -310,6 +310,5 @@ def test_svg_is_one_element_and_repeats_itself(traces: dict[str, pd.DataFrame]) 
     assert "prefers-color-scheme: dark" in first and "matplotlib.org" not in first
 
 
-def test_png_and_names_that_look_like_formulas() -> None:
-    png = figures.to_png(figures.performance({"$x_{": _trace(0, 5)}, "a $\\broken{ title"))
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+def test_names_that_look_like_formulas() -> None:
+    assert "<svg" in figures.to_svg(figures.performance({"$x_{": _trace(0, 5)}, "a $\\broken{ title"))

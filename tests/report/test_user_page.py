@@ -221,9 +221,6 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
         assert said in text, said
     for other in ("F1", "class", "confusion", "Log-loss"):
         assert other not in text, other
-    assert {path.name for path in (numbers.parent / "out/figures").iterdir()} == {
-        *("user_table_performance.png", "user_table_risk.png")
-    }
 
 
 @pytest.mark.parametrize(

@@ -96,17 +96,20 @@ def fit(
         from_file = {} if settings_file is None else read_settings(settings_file)
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
+        from usboost.table.user_table import asked_of
 
+        images = images.for_preset(preset)
+        # other rows are read as these
+        again = options.given_options({"import": imports, "images_root": spec.images_root})
+        job = _Fit(table, spec, images, answers, out, model_of, settings_file, from_file, deadline, again)
         options.check_out(out)
         try:
             check_place(out, replace=force)
         except UsboostError:
             tables.check_columns(table, spec)  # a model that is there does not hide what is misspelt
+            if answers.settings or answers.learners:
+                job.unfitted(spec.task or asked_of(table, spec)[0])
             raise
-        images = images.for_preset(preset)
-        # other rows are read as these
-        again = options.given_options({"import": imports, "images_root": spec.images_root})
-        job = _Fit(table, spec, images, answers, out, model_of, settings_file, from_file, deadline, again)
         in_each_shard(job.run, shards, job.check)
 
 
@@ -132,18 +135,23 @@ class _Fit:
         """Return the settings of a file, and what else was set."""
         return {**self.from_file.get(name, {}), **(self.answers.settings or {})}
 
+    def unfitted(self, task: str) -> tuple[Any, str]:
+        """Return the unfitted model, which refuses settings that it does not have, and its name."""
+        from usboost.fit.build import build
+
+        name = self.model_of(images=bool(self.spec.image), task=task)
+        read = self.images if self.spec.image else None
+        learners, chosen = self.answers.learners, self.settings_of(name)
+        return build(name, images=read, task=task, learners=learners, settings=chosen), name
+
     def check(self) -> None:
         """Refuse what shards cannot do, before a row is read or a process waits for another."""
-        from usboost.fit.build import build
         from usboost.models.sharded import refuse
         from usboost.table.shards import check_shared
 
         check_shared(self.spec)
         name = self.model_of(images=bool(self.spec.image))
-        task = self.spec.task or catalogue.find(name).tasks[0]
-        read = self.images if self.spec.image else None
-        learners, chosen = self.answers.learners, self.settings_of(name)
-        refuse(build(name, images=read, task=task, learners=learners, settings=chosen), name)
+        refuse(*self.unfitted(self.spec.task or catalogue.find(name).tasks[0]))
 
     def run(self) -> None:
         """Read, fit, save and tell; in a fit on shards, the rows of one."""

@@ -229,14 +229,6 @@ def data_uri(svg: str) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
-def to_png(fig: Figure) -> bytes:
-    """Return the figure as a PNG on white, 160 dots per inch; the same bytes every time."""
-    buffer = io.BytesIO()
-    with mpl.rc_context(STYLE):
-        fig.savefig(buffer, format="png", dpi=160, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
-
-
 def draw(
     traces: Traces,
     title: str,

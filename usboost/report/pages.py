@@ -1,6 +1,5 @@
 """Write the pipeline's report: pages of a user's table and of the papers' datasets, figures, a CSV file."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def write_pages(
     cells: Sequence[tuple[str, str]] = (),
     origins: Mapping[Key, Origin] | None = None,
 ) -> Path:
-    """Write ``results.csv``, ``index.html``, whose path is returned, and ``figures/*.png``, each atomically.
+    """Write ``results.csv`` and ``index.html``, whose path is returned, each atomically.
 
     A user's table has a page of its own; where other datasets are reported, too, these are on ``paper.html``,
     and the pages lead to each other. Equal inputs give equal bytes. Raises `UsboostError` if no cell has
@@ -75,7 +74,7 @@ def write_pages(
     frame = collect(results, datasets, [*models, *of_own])
     cards = {d: card for d in datasets if (card := blocks.read_card(prepared / d / "card.json")) is not None}
     own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
-    pngs, pages = dict[str, bytes](), dict[str, str]()
+    pages = dict[str, str]()
     for part, fitted, further, name in (
         (own, of_own or models, (), INDEX),
         (others, models, cells, PAPER if own else INDEX),
@@ -100,7 +99,7 @@ def write_pages(
             further,
             cards={d: cards[d] for d in part if d in cards},
             images={d: shown for d in part if (shown := sample_images(prepared / d, cards.get(d, {})))},
-            drawings=_drawn(results, part, fitted, cards, pngs),
+            drawings=_drawn(results, part, fitted, cards),
             inspections=inspections,
             origins={key: each for key, each in (origins or {}).items() if (key[0] in own) == (part == own)},
             other_page=(PAPER if part == own else INDEX) if own and (others or cells) else None,
@@ -109,8 +108,6 @@ def write_pages(
     extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m)]
     extra = [part[part["model"] != catalogue.BASELINE] for part in extra]
     write_csv(pd.concat([frame, *extra]), out / "results.csv")
-    for name, png in pngs.items():
-        write_atomically(out / "figures" / name, png)
     for name, page in pages.items():
         write_atomically(out / name, page.encode())
     return out / INDEX
@@ -121,9 +118,8 @@ def _drawn(
     datasets: Sequence[str],
     models: Sequence[str],
     cards: Mapping[str, Mapping[str, Any]],
-    pngs: dict[str, bytes],
 ) -> dict[str, dict[str, str]]:
-    """Draw the figures of a page as SVG, by name and dataset; add them as PNG to `pngs` by file."""
+    """Draw the figures of a page as SVG, by name and dataset."""
     demo = paper.is_demo(profiles(results, datasets, models), {d: cards[d] for d in datasets if d in cards})
     found: dict[str, dict[str, str]] = {}
     for dataset in datasets:
@@ -143,7 +139,6 @@ def _drawn(
         )
         for name, figure in drawn.items():
             found.setdefault(name, {})[dataset] = figures.to_svg(figure)
-            pngs[f"{re.sub(r'[^A-Za-z0-9_.-]', '_', dataset)}_{name}.png"] = figures.to_png(figure)
     return found
 
 
