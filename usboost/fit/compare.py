@@ -216,14 +216,14 @@ def compare(
     except KeyboardInterrupt:
         interrupted = True
     # by repeat, fold and the order of the models, as tasks are
-    found = [(tasks[k][0], parts[tasks[k][1]], ended[k]) for k in sorted(ended)]
+    fits = [(tasks[k][0], parts[tasks[k][1]], ended[k]) for k in sorted(ended)]
     # the same rows may have been another fold of another comparison
-    rows = [{"model": m, **each.row, "repeat": fold.repeat, "fold": fold.fold} for m, fold, each in found]
+    rows = [{"model": m, **each.row, "repeat": fold.repeat, "fold": fold.fold} for m, fold, each in fits]
     columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[table.task], "seconds"]
     whole = dict.fromkeys(columns[1:5], np.int64)  # kept ones are read as floats
     scores, kept = pd.DataFrame(rows, columns=columns).astype(whole), fit.records.found
     comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept)
-    return comparison if interrupted else _by_rows(comparison, table, found, slices)
+    return comparison if interrupted else _by_rows(comparison, table, fits, slices)
 
 
 class _FoldFits:

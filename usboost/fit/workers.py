@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -182,7 +182,7 @@ def _fitted(task: SearchTask, job: Job) -> Trial:
     means = finite({name: float(np.mean([each[name] for each in scores])) for name in scores[0]})
     if task.by not in means:
         raise UsboostError(f"its {task.by} is no finite number")
-    state = "pruned" if rungs.pruned else "finished"
+    state: Literal["pruned", "finished"] = "pruned" if rungs.pruned else "finished"
     known = [float(each) if np.isfinite(each) else None for each in np.mean(draws, axis=0)]
     folds = [float(each[task.by]) for each in scores]
     return replace(trial, state=state, score=means[task.by], scores=means, folds=folds, draws=known)
