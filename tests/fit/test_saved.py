@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from mlflow.models.utils import _enforce_schema
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
@@ -146,10 +145,7 @@ def test_the_example_is_a_row_of_the_table(own):
     example = example_of(loaded.card, own / "prepared")
     pd.testing.assert_frame_equal(example.drop(columns="image"), rows.head(2).drop(columns="image"))
     np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found[:2], rtol=0, atol=1e-6)
-    signature = logged_model.signature(loaded.card)
-    assert signature.inputs.input_names() == list(rows)
-    enforced = _enforce_schema(rows, signature.inputs)
-    np.testing.assert_allclose(loaded.predict(enforced).iloc[:, 1:], found, rtol=0, atol=0)
+    assert logged_model.signature(loaded.card).inputs is None  # MLflow would drop a misspelt column unsaid
 
 
 def test_a_papers_dataset_is_a_bundle_too(tmp_path):
