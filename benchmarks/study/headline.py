@@ -194,9 +194,7 @@ def headline(lines: pd.DataFrame) -> str:
     ]
     shown = []
     for case, line in lines.iterrows():
-        own, best, prior = (
-            number(line["losses"].get(name, np.nan), 3) for name in ("default", "best", "prior")
-        )
+        own, best, prior = (number(line["losses"].get(name, np.nan), 3) for name in (*MODELS[:2], MODELS[-1]))
         rival = f"{number(line['losses'][line['rival']], 3)}, {TITLES[line['rival']]}"
         gap = f"{number(line['gap'], 3, '+')} ± {number(line['half'], 3)}"
         gap = f"**{gap}**" if line["clear"] else gap

@@ -229,7 +229,8 @@ def test_equal_arguments_write_equal_demos(demo: Path, tmp_path: Path) -> None:
     files = sorted(path.relative_to(demo) for path in demo.rglob("*.*"))
     assert len(files) == 181
     assert all((demo / file).read_bytes() == (tmp_path / file).read_bytes() for file in files)
-    assert Image.open(demo / "images" / "00000.png").size == (48, 48)
+    with Image.open(demo / "images" / "00000.png") as opened:
+        assert opened.size == (48, 48)
     refuses("must be 3 or more", user_demo.write_demo, tmp_path, rows_train=2, rows_test=30, seed=2)
 
 
@@ -368,13 +369,6 @@ def test_wrong_images_are_named(demo: Path, tmp_path: Path) -> None:
     changed.to_csv(folder / "table.csv", index=False)
     refuses("no row's split is test", prepare, folder / "table.csv", tmp_path / "w")
     refuses("name one with work", prepare, demo / "table.csv", None)
-    refuses(
-        "has no column to learn from beside batch, weight, hardness, colour, line, image",
-        prepare,
-        demo / "table.csv",
-        tmp_path / "w",
-        drop=["weight", "hardness", "colour", "line"],
-    )
 
 
 @pytest.mark.parametrize("offset", [20_230_105, 1_700_000_000, -1e12])
