@@ -110,7 +110,7 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Fits:
+class Planned:
     """Datasets × models × seeds."""
 
     datasets: list[str]
@@ -123,7 +123,7 @@ class Part:
     """Fits that share a workspace, of so many rounds at most, to so many rows that are drawn, or all."""
 
     changes: Mapping[str, Any]
-    fits: list[Fits]
+    fits: list[Planned]
     rounds: int | None = None
     rows: int | None = None
     datasets: list[str] = field(init=False)
@@ -142,16 +142,18 @@ BESIDE = ["linear_trees", "crossed", "forest"]
 """Models of today beside the papers', with the settings that they have everywhere."""
 
 PLAN: dict[str, Part] = {
-    "mi": Part(ENLARGED, [Fits(["mi"], ONCE, 1), Fits(["mi"], ["2wl_shrunk", *CELLS, *BESIDE])]),
-    "ct": Part(DRAWN, [Fits(["ct"], ONCE, 1), Fits(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 3)], rows=10_000),
+    "mi": Part(ENLARGED, [Planned(["mi"], ONCE, 1), Planned(["mi"], ["2wl_shrunk", *CELLS, *BESIDE])]),
+    "ct": Part(
+        DRAWN, [Planned(["ct"], ONCE, 1), Planned(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 3)], rows=10_000
+    ),
     "census": Part(
         CENSUS,
         [
-            Fits(["ci_a", "ci_b"], ONCE, 1),
-            Fits(["ci_a"], ["baseline_paper"], 3),
-            Fits(["ci_b"], ["baseline_paper_b"], 3),
-            Fits(["ci_a", "ci_b"], ["2wl_shrunk", *CELLS]),
-            Fits(["ci_a"], BESIDE, 3),
+            Planned(["ci_a", "ci_b"], ONCE, 1),
+            Planned(["ci_a"], ["baseline_paper"], 3),
+            Planned(["ci_b"], ["baseline_paper_b"], 3),
+            Planned(["ci_a", "ci_b"], ["2wl_shrunk", *CELLS]),
+            Planned(["ci_a"], BESIDE, 3),
         ],
         rounds=150,
         rows=40_000,
@@ -164,19 +166,19 @@ PLAN |= {
     "census_whole": Part(
         WHOLE_CENSUS,
         [
-            Fits(["ci_a"], ["prior", "lgbm", "logistic", "lgbm_s", "logistic_s", "1wl_s", *_WHOLE_A], 1),
-            Fits(["ci_b"], ["lgbm_s", "logistic_s", "1wl_s", *_WHOLE_B], 1),
-            Fits(["ci_a"], _WHOLE_A, 3),
-            Fits(["ci_b"], _WHOLE_B, 3),
+            Planned(["ci_a"], ["prior", "lgbm", "logistic", "lgbm_s", "logistic_s", "1wl_s", *_WHOLE_A], 1),
+            Planned(["ci_b"], ["lgbm_s", "logistic_s", "1wl_s", *_WHOLE_B], 1),
+            Planned(["ci_a"], _WHOLE_A, 3),
+            Planned(["ci_b"], _WHOLE_B, 3),
         ],
     ),
     "mi_whole": Part(WHOLE_MI, PLAN["mi"].fits),
     "ct_whole": Part(
         WHOLE_CT,
         [
-            Fits(["ct"], ONCE, 1),
-            Fits(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 1),
-            Fits(["ct"], ["bfv_dnn"], 5),
+            Planned(["ct"], ONCE, 1),
+            Planned(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 1),
+            Planned(["ct"], ["bfv_dnn"], 5),
         ],
     ),
 }

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.study import headline
-from benchmarks.study.headline import MODELS, SEEDS, SLOW, divided, kept, table, written
+from benchmarks.study.headline import MAY_LACK, MODELS, SEEDS, SLOW, divided, kept, table, written
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def test_every_case_has_all_models_and_seeds() -> None:
     assert not fits.duplicated(["case", "model", "seed"]).any()
     for case in table().index:
         seeds = fits[fits["case"] == case].groupby("model").size().to_dict()
-        assert set(seeds) >= {*MODELS} - {*SLOW}
+        assert set(seeds) >= {*MODELS} - MAY_LACK
         assert {seeds[name] for name in seeds if name not in SLOW} == {SEEDS[str(case).partition("-")[2]]}
 
 
