@@ -38,7 +38,7 @@ MODELS = (*CHEAP, "linear_trees", "2wl", "bfv_dnn", "baseline")
 Rows = tuple[pd.DataFrame, np.ndarray, pd.DataFrame]
 """Training rows, their labels, and new rows."""
 Tried = tuple[str, Answer, Answer, str]
-"""What was changed; the answers to the new rows as they were, and changed; what was said of these."""
+"""The change; answers to the new rows as they were, and changed; what was said of these."""
 
 
 def drawn(rng: np.random.Generator, scale: float, rule: str) -> tuple[pd.DataFrame, np.ndarray]:
