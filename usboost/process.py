@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
@@ -26,9 +26,10 @@ def own_settings() -> Iterator[None]:
     """Run a block with the settings that fits and predictions are made for, whatever the process has.
 
     These are torch's default dtype (float32) and device (the CPU), its gradients (on), autocast and inference
-    mode (off), what NumPy does about overflow (it warns) and NaN (nothing), how it prints, the context of
-    decimals, and that Pillow refuses files that are cut short. torch is not loaded for it. What is one for
-    all threads is given back when the last of overlapping blocks ends.
+    mode (off), a GPU's products of float32 (with all their bits, as on a CPU), what NumPy does about overflow
+    (it warns) and NaN (nothing), how it prints, the context of decimals, and that Pillow refuses files that
+    are cut short. torch is not loaded for it. What is one for all threads is given back when the last of
+    overlapping blocks ends.
     """
     global _blocks
     if _inside.get():
@@ -55,6 +56,11 @@ def own_settings() -> Iterator[None]:
                 if (dtype := torch.get_default_dtype()) != torch.float32:
                     _before.append((torch.set_default_dtype, dtype))
                     torch.set_default_dtype(torch.float32)
+                convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+                for products in (convolutions, torch.backends.cuda.matmul):
+                    if (precision := products.fp32_precision) != "ieee":
+                        _before.append((partial(setattr, products, "fp32_precision"), precision))
+                        products.fp32_precision = "ieee"
         if "torch" in sys.modules:
             import torch  # waits where another thread is loading it
 

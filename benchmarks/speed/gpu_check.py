@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.pages import table_of
 from usboost import Backbone, Images, MultimodalClassifier, NetworkLearner, Table, TreeLearner, Views
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
+from usboost.process import own_settings
 from usboost.table.demo import write_demo
 
 LIMIT, ROUNDS = 600, 10
@@ -92,12 +93,13 @@ def images(_: Path) -> None:
     """Compare images a second, and their operations, with what the card multiplies matrices at."""
     here, backbone, n = torch.device(DEVICE), Backbone(cache=False), 4096 if CUDA else 64
     pixels = np.random.default_rng(0).integers(0, 256, (n, 3, 160, 160), dtype=np.uint8)
-    with FlopCounterMode(display=False) as counter:
-        backbone.embed(Images(pixels[:8]), here)
-    for some in (n // 4, n):  # the first is warm-up
-        began = time.monotonic()
-        backbone.embed(Images(pixels[:some]), here)
-        speed = some / (time.monotonic() - began)
+    with own_settings():
+        with FlopCounterMode(display=False) as counter:
+            backbone.embed(Images(pixels[:8]), here)
+        for some in (n // 4, n):  # the first is warm-up
+            began = time.monotonic()
+            backbone.embed(Images(pixels[:some]), here)
+            speed = some / (time.monotonic() - began)
     a = torch.randn(*[8192 if CUDA else 1024] * 2, device=here)
     for repeats in (2, 20):
         began = time.monotonic()

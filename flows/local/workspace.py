@@ -102,7 +102,7 @@ def make(
             _call(folder, "git", "config", "user.email", "usboost@localhost")
         _call(folder, "git", "config", "commit.gpgsign", "false")
         write_atomically(folder / ".gitignore", IGNORED.encode())
-        _call(folder, "dvc", "init", "--quiet", "--force")
+        _call(folder, sys.executable, "-m", "dvc", "init", "--quiet", "--force")
         for copied in (".dvc/config", *COPIED[1:]):
             write_atomically(folder / copied, (ROOT / copied).read_bytes())
     if "user_table.table" in (changes or {}):

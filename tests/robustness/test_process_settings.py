@@ -130,6 +130,14 @@ def test_nothing_is_changed_for_the_caller() -> None:
     assert torch.is_grad_enabled()
 
 
+def test_a_gpu_multiplies_float32_with_all_its_bits() -> None:
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    with own_settings():
+        assert torch.backends.cudnn.conv.fp32_precision == "ieee"
+        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == before
+
+
 def test_overlapping_blocks_of_threads_give_back_once_the_last_has_ended() -> None:
     entered, leave = threading.Event(), threading.Event()
 

@@ -58,7 +58,7 @@ class ImageNetwork(nn.Module):
         if images.shape[1] == 1:  # both orders are the same, and torch takes its strides for channels first
             height, width = images.shape[2:]
             images = images.as_strided(images.shape, (height * width, 1, width, 1))
-        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=images.is_cuda):
+        with _quick_on_gpu(images):
             out = self.head(self.backbone(images))
         return out.float()
 
@@ -105,13 +105,18 @@ class LastBlock(nn.Module):
 
 
 def on_activations(layers: Callable[[torch.Tensor], torch.Tensor], values: torch.Tensor) -> torch.Tensor:
-    """Run layers on what a frozen part gave, (n, …) of any float type: in bfloat16 on a GPU."""
+    """Run layers on what a frozen part gave, (n, …) of any float type."""
     values = values.float()
     if values.ndim == 4:
         values = values.contiguous(memory_format=torch.channels_last)
-    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda):
+    with _quick_on_gpu(values):
         out = layers(values)
     return out.float()
+
+
+def _quick_on_gpu(values: torch.Tensor) -> torch.autocast:
+    """Train in bfloat16 on a GPU; predictions are made in float32, as a CPU makes them."""
+    return torch.autocast("cuda", dtype=torch.bfloat16, enabled=values.is_cuda and torch.is_grad_enabled())
 
 
 def keep_statistics(module: nn.Module) -> None:

@@ -128,7 +128,10 @@ def initialise(module: nn.Module, seed: int) -> None:
     """Draw all initial weights from one seed, and leave torch's global generator as it was.
 
     A part with a method ``draw_weights(generator)`` draws its own; torch's other layers draw as torch does.
+    They are drawn on the CPU, so that they are equal on every device.
     """
+    device = next((each.device for each in module.parameters()), torch.device("cpu"))
+    module.to("cpu")
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
@@ -141,7 +144,7 @@ def initialise(module: nn.Module, seed: int) -> None:
                     nn.init.zeros_(part.bias)
             elif callable(reset := getattr(part, "reset_parameters", None)):
                 reset()
-    reseed(module, seed)
+    reseed(module.to(device), seed)
 
 
 INPUTS = Registry(
