@@ -9,7 +9,7 @@ rows' numbers sums them in every bin of every column: one pass of compiled code 
 float64. Of two children only the smaller is summed so; the other is what their parent has left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -83,7 +83,8 @@ class HistogramGrower:
         if weights is None:
             weights = self._counts
         moments = Moments.of(values, weights, metric, self._counts)
-        return _Growth(self._bins, moments, self._limits, self._threads, columns).tree(rows)
+        bins = self._bins if columns is None else self._bins.of_columns(columns)
+        return _Growth(bins, moments, self._limits, self._threads).tree(rows)
 
 
 @dataclass(frozen=True)
@@ -119,21 +120,16 @@ class _Leaf:
 class _Growth:
     """One tree while it grows."""
 
-    def __init__(
-        self, bins: Bins, moments: Moments, limits: Limits, threads: int, columns: np.ndarray | None = None
-    ) -> None:
-        self._shut: np.ndarray | None = None  # bins of columns that are not to be split on
-        if columns is not None:
-            self._shut = np.repeat(~np.isin(bins.columns, columns), np.diff(bins.start))
+    def __init__(self, bins: Bins, moments: Moments, limits: Limits, threads: int) -> None:
         self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
+        self._column = np.repeat(np.arange(len(bins.columns)), np.diff(bins.start))  # of each bin
         self._least = max(limits.min_samples_leaf, 1) - SLACK
         self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
         average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
         self._category_penalty = limits.category_l2 * average
-        self._penalties = moments.ridge[:, None, None]  # by which H is made larger, after every bin
-        if limits.category_l2 and bins.first_category < len(bins):
-            self._penalties = np.repeat(self._penalties, len(bins), axis=2)
-            self._penalties[:, 0, bins.first_category :] += self._category_penalty[:, None]
+        # by which H is made larger, after every bin
+        self._penalties = np.repeat(moments.ridge[:, None], len(bins), axis=1)
+        self._penalties[:, bins.first_category :] += self._category_penalty[:, None]
         self._splits: list[_NodeSplit] = []
         self._children: list[list[int]] = []
 
@@ -212,7 +208,7 @@ class _Growth:
         def block(start: int) -> np.ndarray:
             chosen = rows[start : start + size]
             # the bins of these rows, among those of all columns
-            codes = bins.codes.take(chosen, axis=0) + bins.start[:-1].astype(np.int32)
+            codes = bins.codes.take(chosen, axis=0)[:, bins.places] + bins.start[:-1].astype(np.int32)
             channels = moments.channels.take(chosen, axis=0)
             onehot = csc_matrix(
                 (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]),
@@ -237,47 +233,59 @@ class _Growth:
             sums = np.stack([leaf.sums for leaf in some if leaf.sums is not None], axis=1)
             total = np.stack([leaf.total for leaf in some], axis=1)
             order = self._sort_categories(sums, total)
-            gains, left = self._scan(sums, total)
-            for k, cut in enumerate(_first_best(gains, self._moments.tie)):
-                if gains[k, cut] > self._moments.tie:
-                    some[k].split = self._describe(
-                        float(gains[k, cut]), cut, left[:, k], total[:, k], order[k]
-                    )
+            for k, gain, cut, left in self._best_cuts(sums, total):
+                some[k].split = self._describe(gain, cut, left, sums[-1, k], total[:, k], order[k])
 
-    def _scan(self, sums: np.ndarray, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return gain (L, B) and left sums (C, L, B) of a split after every bin, from sums and totals (C, L).
+    def _best_cuts(self, sums: np.ndarray, total: np.ndarray) -> Iterator[tuple[int, float, int, np.ndarray]]:
+        """Yield the leaves that gain by a split: number, gain, the left side's last bin and sums, (C,).
 
-        The gain is −∞ where a side has too few rows, as after a column's last bin. Sums are overwritten.
+        Sums are (C, L, B), totals (C, L).
         """
-        left, d, whole = sums, self._moments.d, total[:, :, None]
-        left[:, :, self._bins.start[1:-1]] -= whole  # every column's sums begin at 0 again
-        np.cumsum(left, axis=2, out=left)
+        d, tie = self._moments.d, self._moments.tie
+        leaf, cut = np.nonzero(sums[-1])  # a split after a bin without rows is the one before it
+        number = leaf * len(self._bins.columns) + self._column[cut]
+        left, begins = sums[:, leaf, cut], np.flatnonzero(np.diff(number)) + 1
+        left[:, begins] -= total[:, leaf[begins - 1]]  # every column's sums begin at 0 again
+        np.cumsum(left, axis=1, out=left)
+        able = (left[-1] >= self._least) & (total[-1, leaf] - left[-1] >= self._least)
+        leaf, cut, left = leaf[able], cut[able], left[:, able]
+        root = score(total[:d].copy(), total[d:-1] + self._moments.ridge[:, None])
         # score(left) + score(right) − score(both); copies and sums, since `score` overwrites what it is given
-        gains = score(left[:d].copy(), left[d:-1] + self._penalties)
-        gains += score(whole[:d] - left[:d], (whole[d:-1] + self._penalties) - left[d:-1])
-        gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None, None])
-        gains[(left[-1] < self._least) | (whole[-1] - left[-1] < self._least)] = -np.inf
-        if self._shut is not None:
-            gains[:, self._shut] = -np.inf
-        return gains, left
+        gains = score(left[:d].copy(), left[d:-1] + self._penalties[:, cut])
+        gains += score(total[:d, leaf] - left[:d], (total[d:-1, leaf] + self._penalties[:, cut]) - left[d:-1])
+        gains -= root[leaf]
+        for k in np.unique(leaf).tolist():
+            first, stop = np.searchsorted(leaf, [k, k + 1])
+            best = first + int(_first_best(gains[first:stop], tie))
+            if gains[best] > tie:
+                yield k, float(gains[best]), int(cut[best]), left[:, best].copy()
 
     def _describe(
-        self, gain: float, cut: int, left: np.ndarray, total: np.ndarray, order: np.ndarray
+        self,
+        gain: float,
+        cut: int,
+        sums: np.ndarray,
+        held: np.ndarray,
+        total: np.ndarray,
+        order: np.ndarray,
     ) -> _NodeSplit:
-        """Describe the split after bin `cut`: left sums are (C, B), categories' bins are in their `order`."""
+        """Describe the split after bin `cut`: sums are of its left side, totals of both, (C,).
+
+        `held`, (B,), are the rows of each bin; categories' bins are in their `order`.
+        """
         bins = self._bins
-        column = int(np.searchsorted(bins.start, cut, side="right")) - 1
+        column = int(self._column[cut])
         first, stop = int(bins.start[column]), int(bins.start[column + 1])
-        sums, position = left[:, cut].copy(), int(bins.columns[column])
+        position = int(bins.columns[column])
         if column < bins.n_numeric:
             # the next bin with a row of this leaf: empty ones between do not move the threshold to one side
-            next_filled = cut + 1 + int((left[-1, cut + 1 : stop] > left[-1, cut]).argmax())
+            next_filled = cut + 1 + int((held[cut + 1 : stop] > 0).argmax())
             threshold = (bins.highest[cut] + bins.lowest[next_filled]) / 2
             return _NodeSplit(gain, position, threshold, None, sums)
         goes_left = np.arange(first, stop) <= cut
         if 2 * sums[-1] > total[-1]:  # codes that this leaf has not seen go right, with most of its rows
             goes_left, sums = ~goes_left, total - sums
-        seen = np.diff(left[-1, first:stop], prepend=0) > 0
+        seen = held[first:stop] > 0
         codes = order[first - bins.first_category : stop - bins.first_category][goes_left & seen] - first
         return _NodeSplit(gain, position, 0.0, np.sort(codes), sums)
 
