@@ -57,6 +57,10 @@ MOST_TREES = 100
 """Outputs above which a round has one tree for all of them, not one for each."""
 
 
+FEW_OUTPUTS, FEWEST_BINS = 7, 32
+"""Outputs, in a metric, up to which columns have all their bins, as each costs their cube; bins with more."""
+
+
 class LightGBMTrainer:
     """Grows one tree per output and round on columns that are binned once.
 
@@ -151,8 +155,11 @@ class JointTrainer:
         columns = drawn_columns(table.matrix.shape[1], chosen.feature_fraction, seed)
         if self._grower is None:  # once: rows count the same in every round
             limits = Limits(chosen.max_depth, chosen.max_leaves, chosen.min_samples_leaf, chosen.category_l2)
+            most = chosen.max_bin
+            if metric is not None and (d := values.shape[1]) > FEW_OUTPUTS:
+                most = min(most, max(FEWEST_BINS, most * FEW_OUTPUTS**2 // d**2))
             self._grower = HistogramGrower(
-                table.matrix, table.categorical, limits, chosen.max_bin, chosen.num_threads, target.counts
+                table.matrix, table.categorical, limits, most, chosen.num_threads, target.counts
             )
         grower = self._grower
 
@@ -225,7 +232,7 @@ class TreeLearner(BaseEstimator):
         for all outputs, as by "histogram". "histogram" always grows that: the paper's tree, whose gains
         are summed over the outputs, on bins and with categories. "sklearn" is the same by scikit-learn's
         exact splits, categories taken as ordinals.
-    max_bin : bins per column (LightGBM)
+    max_bin : bins per column (not by "sklearn"); fewer for one tree of many classes
     reads : tuple of view names, optional
         The views that it reads side by side; by default the view with the learner's own name.
     components : images among them are read as so many principal components of their embeddings; None: as all
