@@ -13,9 +13,10 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,16 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.pages import between_marks, table_of
-from benchmarks.speed.census import dense, ordinal, prepared, split
 from benchmarks.speed.images import Compared, embedding
-from benchmarks.speed.literal import LiteralBoosting, gp_search, leaf_values
+from benchmarks.speed.literal import LiteralBoosting, dense, gp_search, leaf_values
+from tasks import settings as params
+from tasks.catalog import dataset
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
+from usboost.data.views import Views
+from usboost.datasets import store
 from usboost.learners.base import Target
 from usboost.learners.networks.learner import FittedNetwork, NetworkLearner
 from usboost.learners.tree_learner import TreeLearner, quiet_lightgbm
@@ -41,6 +45,33 @@ from usboost.models.methods.boosted_features import BoostedFeatures
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
+ROWS_TRAIN, ROWS_TEST = 199_523, 99_762  # of the census, where it is generated
+
+
+def prepared(folder: Path) -> Path:
+    """Return the prepared form of CI-A below `folder`, made if it is not there."""
+    real = os.environ.get("USBOOST_DATA")
+    place = folder / ("ci_a" if real else "ci_a-generated")
+    if place.exists():
+        return place
+    settings, source = params.load().model_copy(update={"profile": "paper"}), dataset("ci_a")
+    with tempfile.TemporaryDirectory() as work:
+        raw = Path(work) / "raw"
+        raw.mkdir(parents=True)
+        if real:
+            source.obtain(raw, settings, folder)
+        else:
+            source.write_demo(raw, rows_train=ROWS_TRAIN, rows_test=ROWS_TEST, seed=0)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        store.write(source.prepare(raw, settings, Path(work), None), place)
+    return place
+
+
+@cache
+def split(folder: Path, name: str, rows: int | None = None) -> tuple[Views, np.ndarray]:
+    """Return the first rows of a split, as views U and S and labels."""
+    views, y = store.read(prepared(folder), name)
+    return views[: rows or len(y)], y[: rows or len(y)]
 
 
 def fitted(views: Any, y: np.ndarray, **settings: Any) -> TwoWeakLearnerClassifier:
@@ -65,7 +96,7 @@ def seconds(work: Callable[[], Any], repeats: int) -> float:
 def rounds(folder: Path, rows: int | None) -> Compared:
     """Compare a round of 2WL and of 2WL2O with the literal one."""
     views, y = split(folder, "train", rows)
-    U, S = dense(views["U"]), {"one-hot": dense(views["S"]), "ordinal": ordinal(views["S"])}
+    U, S = dense(views["U"]), {"one-hot": dense(views["S"]), "ordinal": views["S"].matrix()}
     compared: Compared = []
     for name, order in (("2WL", "gradient"), ("2WL2O", "second_order")):
         ours = round_seconds(fitted(views, y, target=order, n_rounds=17))
@@ -114,7 +145,7 @@ def tree(folder: Path, rows: int | None) -> Compared:
     both = np.column_stack([target, -target])  # the two outputs of unit codewords
     theirs = {
         coding: seconds(partial(DecisionTreeRegressor(max_depth=3, min_samples_leaf=20).fit, matrix, both), 5)
-        for coding, matrix in (("one-hot", dense(views["S"])), ("ordinal", ordinal(views["S"])))
+        for coding, matrix in (("one-hot", dense(views["S"])), ("ordinal", views["S"].matrix()))
     }
     return [
         (name, one, f"scikit-learn, S {coding}", other)
@@ -126,7 +157,7 @@ def tree(folder: Path, rows: int | None) -> Compared:
 def gbm(folder: Path, rows: int | None, n_trees: int = 500) -> Compared:
     """Compare a GBM and its boosted feature vectors, on ordinal codes, which suit scikit-learn best."""
     views, y = split(folder, "train", rows)
-    table, S, ours = views["S"], ordinal(views["S"]), BoostedFeatures(n_trees=n_trees)
+    table, S, ours = views["S"], views["S"].matrix(), BoostedFeatures(n_trees=n_trees)
     fit, bfv = seconds(lambda: ours.fit(table, y), 3), seconds(lambda: ours.transform(table), 5)
     lightgbm = quiet_lightgbm()
     parameters = {"objective": "binary", "max_depth": 3, "num_leaves": 8, "learning_rate": 0.1, "verbose": -1}

@@ -2,7 +2,7 @@
 
 Dense one-hot matrices, scikit-learn's exact trees with all M outputs, a DataLoader, one optimizer per
 round, `gp_minimize` on the risk as printed, weak learners called one by one. Algorithms 1 and 2 with
-unit codewords, line by line; nothing of `usboost` is used.
+unit codewords, line by line; of `usboost` nothing but the tables that are read is used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from usboost.data.table import Table
+
 STEP_BOUNDS = (0.0, 10.0)
+
+
+def dense(table: Table) -> np.ndarray:
+    """Return numbers and one-hot categories, float32 (n, d): what scikit-learn and a plain network take."""
+    columns = [
+        np.eye(size, dtype=np.float32)[table.codes[:, j]] for j, size in enumerate(table.cardinalities)
+    ]
+    return np.concatenate([table.numeric, *columns], axis=1)
 
 
 @dataclass

@@ -11,8 +11,7 @@ from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
-from benchmarks.speed.census import dense, ordinal
-from benchmarks.speed.literal import LiteralBoosting, leaf_values
+from benchmarks.speed.literal import LiteralBoosting, dense, leaf_values
 from tests.conftest import make_views, refuses
 from usboost import BoostedFeatures, NetworkLearner, Table, TreeLearner, Views
 from usboost.boosting.steps import Bayes
@@ -40,7 +39,7 @@ def test_boosted_trees_are_the_literal_ones(n_classes, order):
     views, y = make_views(n_classes, n=300)
     second = order == "second_order"
     literal = LiteralBoosting(n_classes, second, search=fixed([0.7]), views="S", min_samples_leaf=5)
-    literal.fit(np.zeros((300, 1), np.float32), ordinal(views["S"]), y, 6)
+    literal.fit(np.zeros((300, 1), np.float32), views["S"].matrix(), y, 6)
     model = TwoWeakLearnerClassifier(
         {"S": TreeLearner(engine="sklearn", min_samples_leaf=5)},
         target=order,
@@ -50,7 +49,7 @@ def test_boosted_trees_are_the_literal_ones(n_classes, order):
         validation_fraction=0,
     ).fit(views, y)
     loss = model._loss()
-    expected = literal.decision_function(np.zeros((300, 1), np.float32), ordinal(views["S"]))
+    expected = literal.decision_function(np.zeros((300, 1), np.float32), views["S"].matrix())
     got = loss.scores(model._f(views))
     np.testing.assert_allclose(got - got[:, :1], expected - expected[:, :1], rtol=1e-5, atol=1e-6)
     assert model.history_[-1]["risk_train"] == pytest.approx(literal.risk(literal.f_, y))
@@ -74,7 +73,7 @@ def test_the_inner_loop_is_algorithm_2s(n_classes, highest):
     literal = LiteralBoosting(
         n_classes, True, codewords=codewords, n_inner=3, search=search, views="S", min_samples_leaf=5
     )
-    literal.fit(np.zeros((200, 1), np.float32), ordinal(views["S"]), y, 3)
+    literal.fit(np.zeros((200, 1), np.float32), views["S"].matrix(), y, 3)
     model = TwoWeakLearnerClassifier(
         {"S": TreeLearner(engine="sklearn", min_samples_leaf=5)},
         target="second_order",
@@ -101,11 +100,11 @@ def test_lightgbms_tree_fits_as_well_as_the_exact_one():
     literal = LiteralBoosting(2, search=fixed([1.0]), views="S", min_samples_leaf=10)
     empty = np.zeros((400, 1), np.float32)
     for rounds in range(5):
-        literal.fit(empty, ordinal(table), y, rounds)
+        literal.fit(empty, table.matrix(), y, rounds)
         w = loss.w(0.5**0.5 * np.diff(literal.f_, axis=1), y)
-        exact = DecisionTreeRegressor(max_depth=3, min_samples_leaf=10).fit(ordinal(table), w)
+        exact = DecisionTreeRegressor(max_depth=3, min_samples_leaf=10).fit(table.matrix(), w)
         ours = trainer.fit(Target(w), seed=0).predict(prepared)
-        error = np.square(w[:, 0] - exact.predict(ordinal(table))).sum()
+        error = np.square(w[:, 0] - exact.predict(table.matrix())).sum()
         assert np.square(w - ours).sum() <= error * (1 + 1e-5)
 
 
@@ -139,7 +138,7 @@ def test_networks_and_trees_together_are_the_literal_ones():
         search=fixed([0.5, 0.5]),
         network=lambda index: dense_twin(spec, [8, 4, 1], seeds[index][0]),
         orders=order,
-    ).fit(dense(views["U"]), ordinal(views["S"]), y, 4)
+    ).fit(dense(views["U"]), views["S"].matrix(), y, 4)
     model = TwoWeakLearnerClassifier(
         {
             "U": NetworkLearner(hidden=(8, 4), batch_size=64, device="cpu"),
@@ -159,10 +158,13 @@ def test_leaf_values_are_the_loops():
     views, y = make_views(3, n=200)
     features = BoostedFeatures(n_trees=4, engine="sklearn").fit(views["S"], y)
     paper = GradientBoostingClassifier(n_estimators=4, max_depth=3, min_samples_leaf=20, random_state=0).fit(
-        ordinal(views["S"]), y
+        views["S"].matrix(), y
     )
     np.testing.assert_allclose(
-        features.transform(views["S"]), leaf_values(paper, ordinal(views["S"])), rtol=1e-4, atol=1e-5
+        features.transform(views["S"]),
+        leaf_values(paper, views["S"].matrix()),
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
