@@ -11,7 +11,7 @@ from tasks.serving.logged_model import signature
 from tests.conftest import ROOT
 from tests.fit.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier
-from usboost.evaluation.intervals import least_probability
+from usboost.evaluation.intervals import least_by_class, least_probability
 from usboost.fit import bundle
 
 
@@ -41,6 +41,41 @@ def test_coverage_over_many_draws_of_wrong_probabilities():
     error = np.std(held) / np.sqrt(len(held))
     assert error < 0.004 and abs(np.mean(held) - 27 / 30) < 3 * error
     assert np.mean(size) < 0.95  # not by taking every class
+
+
+def test_coverage_of_each_class_over_many_draws():
+    """Of each class ⌈(n + 1) · .9⌉/(n + 1) of the rows are held, the rare and hard one, too."""
+    rng, of_class, of_all, counts = np.random.default_rng(1), [], [], [60, 30, 19]
+    for _ in range(500):
+        true = np.repeat(np.arange(3), [60 + 200, 30 + 200, 19 + 200])
+        scores = rng.normal(size=(len(true), 3))
+        scores[np.arange(len(true)), true] += np.array([3.0, 1.5, 0.2])[true]
+        said = np.exp(scores - [0.0, 1.0, 2.0])
+        said /= said.sum(axis=1, keepdims=True)
+        seen = np.concatenate([np.flatnonzero(true == k)[:n] for k, n in enumerate(counts)])
+        new = np.setdiff1d(np.arange(len(true)), seen)
+        for held, least in (
+            (of_class, np.array(least_by_class(true[seen], said[seen]))),
+            (of_all, least_probability(true[seen], said[seen])),
+        ):
+            own = (said[new] >= least)[np.arange(len(new)), true[new]]
+            held.append([own[true[new] == k].mean() for k in range(3)])
+    errors = np.std(of_class, axis=0) / np.sqrt(500)
+    expected = [np.ceil((n + 1) * 0.9 - 1e-9) / (n + 1) for n in counts]
+    assert (errors < 0.004).all() and (np.abs(np.mean(of_class, axis=0) - expected) < 3 * errors).all()
+    assert np.mean(of_all, axis=0)[0] > 0.95 and np.mean(of_all, axis=0)[2] < 0.8
+
+
+def test_a_class_with_too_few_rows_has_the_least_probability_of_all():
+    rng = np.random.default_rng(2)
+    labels = np.repeat([0, 1, 2], [40, 9, 8])
+    p, weights = rng.dirichlet(np.ones(4), 57), rng.uniform(0.5, 2, 57)
+    found = least_by_class(labels, p)
+    assert found[0] == np.sort(p[:40, 0])[3]  # 37 of 40 are held
+    assert found[1] == p[40:49, 1].min()  # 9 of 9
+    assert found[2] == found[3] == least_probability(labels, p)  # 8 rows, and none
+    own = labels == 0
+    assert least_by_class(labels, p, weights)[0] == least_probability(labels[own], p[own], weights[own])
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +108,21 @@ def test_new_rows_are_held(saved, tmp_path):
     assert (sets.map(len) == np.maximum(1, (p >= n.least).sum(axis=1))).all()
     in_python = MultimodalClassifier.load(model).predict_set(pd.read_parquet(new).drop(columns="kind"))
     assert in_python.sum(axis=1).tolist() == sets.map(len).tolist()
+
+
+def test_new_rows_of_each_class_are_held(saved, tmp_path):
+    model, new, out = saved / "model", saved / "new.parquet", tmp_path / "p.parquet"
+    accepted("predict", model, new, "--sets-per-class", "--keep", "kind", "--out", out)
+    found, loaded = pd.read_parquet(out), bundle.load(model)
+    sets = found["set"].map(json.loads)
+    p, least = found[["p_maybe", "p_no", "p_yes"]].to_numpy(), loaded.card.least_by_class
+    assert (sets.map(len) == np.maximum(1, (p >= least).sum(axis=1))).all()
+    held = pd.Series([kind in each for kind, each in zip(found["kind"], sets, strict=True)])
+    # a class has some 40 of the 120 rows held out
+    assert (held.groupby(found["kind"]).mean() - 0.9).abs().max() < 3 * np.sqrt(0.09 / 40 + 0.09 / 600)
+    in_python = MultimodalClassifier.load(model)
+    asked = in_python.predict_set(pd.read_parquet(new).drop(columns="kind"), per_class=True)
+    assert asked.sum(axis=1).tolist() == sets.map(len).tolist()
 
 
 def test_the_report_says_how_many_are_held(saved, tmp_path):
@@ -124,7 +174,11 @@ def test_who_has_no_sets(saved, tmp_path):
     said = refused("predict", tmp_path / "m", tmp_path / "t.csv", "--sets", "--out", tmp_path / "p.csv")
     assert said == "a predicted number has an interval and no set; leave --sets out"
     card = json.loads((saved / "model" / "card.json").read_text())
-    del card["least"]
-    (saved / "model" / "card.json").write_text(json.dumps(card))
-    said = refused("predict", saved / "model", saved / "new.parquet", "--sets", "--out", tmp_path / "p.csv")
-    assert said == "logistic was saved without what sets take; fit the model again"
+    for option, key in (("--sets", "least"), ("--sets-per-class", "least_by_class")):
+        del card[key]
+        (saved / "model" / "card.json").write_text(json.dumps(card))
+        said = refused("predict", saved / "model", saved / "new.parquet", option, "--out", tmp_path / "p.csv")
+        assert said == "logistic was saved without what sets take; fit the model again"
+    (saved / "model" / "card.json").write_text(json.dumps({**card, "least_by_class": [0.1]}))
+    said = refused("predict", saved / "model", saved / "new.parquet", "--out", tmp_path / "p.csv")
+    assert "least_by_class is not one number for each class" in said

@@ -41,7 +41,7 @@ GROUPS = {
     ),
     "Scores": ("trials", "folds", "repeats", "by", "by_column", "prune"),
     "Time": ("jobs", "batch", "rounds", "time_limit", "device", "shards"),
-    "Output": ("out", "force", "sets", "explain", "explain_page", "against"),
+    "Output": ("out", "force", "sets", "sets_per_class", "explain", "explain_page", "against"),
 }
 """Parameters of the commands by group, in the order of the help; those of no group are listed last."""
 

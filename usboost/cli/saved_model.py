@@ -39,6 +39,9 @@ def predict(
             "--sets", help="Add the set of classes that may be a row's: 9 in 10 sets hold the true one."
         ),
     ] = False,
+    sets_per_class: Annotated[
+        bool, typer.Option("--sets-per-class", help="Such sets that hold 9 in 10 rows of each class.")
+    ] = False,
     explain: Annotated[
         bool,
         typer.Option(
@@ -89,7 +92,7 @@ def predict(
                 keep=keep or (),
                 strict=strict,
                 images_root=images_root,
-                sets=sets,
+                sets="per-class" if sets_per_class else sets,
                 explained=explain,
                 against=against if explain or not explain_page else None,
                 progress=show,

@@ -133,3 +133,20 @@ def least_probability(
     """
     own = probabilities[np.arange(len(labels)), labels]
     return max(0.0, -conformal(-own, COVERED, weights))
+
+
+def least_by_class(
+    labels: np.ndarray, probabilities: np.ndarray, weights: np.ndarray | None = None
+) -> list[float]:
+    """Return `least_probability` of each class by its own rows: `COVERED` of each class's new rows are held.
+
+    Label-conditional (Mondrian) conformal prediction (Vovk 2012). A class with too few rows, under nine, has
+    that of all rows.
+    """
+    found = [least_probability(labels, probabilities, weights)] * probabilities.shape[1]
+    for k in np.unique(labels):
+        own = labels == k
+        least = -conformal(-probabilities[own, k], COVERED, None if weights is None else weights[own])
+        if np.isfinite(least):
+            found[k] = float(least)
+    return found

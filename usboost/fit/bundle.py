@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,8 @@ from usboost.table.user_table import UserTable
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
+Sets = bool | Literal["per-class"]
+"""Whether answers have sets, and whether these hold 9 in 10 rows, or so many of each class."""
 
 
 @dataclass(frozen=True)
@@ -104,20 +106,20 @@ class Bundle(OwnSettings):
             return probabilities.argmax(axis=1)
         return (probabilities[:, 1] >= self.card.threshold).astype(np.int64)
 
-    def answers(self, predicted: np.ndarray, *, sets: bool = False) -> pd.DataFrame:
+    def answers(self, predicted: np.ndarray, *, sets: Sets = False) -> pd.DataFrame:
         """Return predictions as a table.
 
         Parameters
         ----------
         predicted : as `predicted` gives them.
-        sets : whether `set_texts` are the last column, ``set``.
+        sets : whether `set_texts` are the last column, ``set``; "per-class" for those per class.
 
         Returns
         -------
         ``label``, as the table had labels, and ``p_<class>`` for each class; or ``prediction``, ``low`` and
         ``high``, ends of an interval that holds about 9 in 10 rows.
         """
-        further = {"set": self.set_texts(predicted)} if sets else {}
+        further = {"set": self.set_texts(predicted, per_class=sets == "per-class")} if sets else {}
         if not self.card.classes:
             low, high = self.card.margin or (np.nan, np.nan)
             ends = {"low": clip_lower(predicted + low, self.card.floor), "high": predicted + high}
@@ -126,7 +128,7 @@ class Bundle(OwnSettings):
         found.insert(0, "label", self.labels[self.codes(predicted)])
         return found.assign(**further)
 
-    def sets(self, predicted: np.ndarray) -> np.ndarray:
+    def sets(self, predicted: np.ndarray, *, per_class: bool = False) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M): of about 9 in 10 rows the true one is among them.
 
         Those of `Card.least` probability, and the answer.
@@ -136,18 +138,21 @@ class Bundle(OwnSettings):
         Parameters
         ----------
         predicted : as `predicted` gives them.
+        per_class : whether about 9 in 10 rows of each class are held, by `Card.least_by_class`.
         """
         if not self.card.classes:
             raise UsboostError("a predicted number has an interval and no set; leave `sets` out")
-        if self.card.least is None:
+        least = (self.card.least_by_class or None) if per_class else self.card.least
+        if least is None:
             raise UsboostError(f"{self.card.model} was saved without what sets take; fit the model again")
-        found = predicted >= self.card.least
+        found = predicted >= np.asarray(least)
         found[np.arange(len(found)), self.codes(predicted)] = True
         return np.asarray(found)
 
-    def set_texts(self, predicted: np.ndarray) -> list[str]:
+    def set_texts(self, predicted: np.ndarray, *, per_class: bool = False) -> list[str]:
         """Return `sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
-        patterns, place = np.unique(self.sets(predicted), axis=0, return_inverse=True)
+        sets = self.sets(predicted, per_class=per_class)
+        patterns, place = np.unique(sets, axis=0, return_inverse=True)
         labels = self.card.labels if self.card.label_kind == "bytes" else self.labels.tolist()
         texts = [
             json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
@@ -176,7 +181,7 @@ class Bundle(OwnSettings):
         rows: pd.DataFrame | Source,
         *,
         strict: bool = False,
-        sets: bool = False,
+        sets: Sets = False,
         tell: Callable[[str], object] = warn,
     ) -> pd.DataFrame:
         """Return `answers` to raw rows.

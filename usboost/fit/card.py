@@ -83,7 +83,7 @@ class Card(CardPart):
     threshold : of two classes, the probability of the second from which it is the answer; None: the more
         probable one is.
     least : of classes, the probability from which one is in a row's set, so that 9 in 10 sets hold the true
-        one, see `usboost.evaluation.intervals`.
+        one, see `usboost.evaluation.intervals`; least_by_class : the same for 9 in 10 rows of each class.
     margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
     floor : of a number, what no prediction is below, see `usboost.evaluation.calibration`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
@@ -116,6 +116,7 @@ class Card(CardPart):
     temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=partial(eq, 1.0))
     threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
     least: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
+    least_by_class: list[_Share] = Field(default_factory=list, exclude_if=not_)
     margin: _Ends | None = Field(None, exclude_if=partial(eq, None))
     floor: FiniteFloat | None = Field(None, exclude_if=partial(eq, None))
     columns: dict[str, Kind]
@@ -152,6 +153,8 @@ class Card(CardPart):
             raise ValueError("there is not one label for each class")
         if self.threshold is not None and len(self.classes) != 2:
             raise ValueError("a threshold is of two classes")
+        if self.least_by_class and len(self.least_by_class) != len(self.classes):
+            raise ValueError("least_by_class is not one number for each class")
         if len({len(values) for values in self.history.values()}) > 1:
             raise ValueError("the history has not the same rounds throughout")
         return self
@@ -202,7 +205,8 @@ def card_of(
     encoding : of the table's columns.
     model : its name; rows : (training, validation); scores : of the latter; seed : of the fit.
     seen : positions of the rows that it was fitted to, or stopped by.
-    answers : further fields of the card: temperature, threshold, least, margin, floor, prior, history.
+    answers : further fields of the card: temperature, threshold, least, least_by_class, margin, floor, prior,
+        history.
     """
     form, lacking = table.form, table.features.iloc[seen].isna()
     for view, column in zip(form.names, form.columns) if form else ():

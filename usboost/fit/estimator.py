@@ -370,14 +370,15 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
             accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight)
         )
 
-    def predict_set(self, X: Any) -> np.ndarray:
+    def predict_set(self, X: Any, *, per_class: bool = False) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.
 
         About 9 in 10 sets hold the true class, by the held-out rows (split conformal prediction); on average,
-        not for each class or group. A set holds the answer, and several classes where the model is uncertain.
+        not for each class or group; with `per_class`, sets hold 9 in 10 rows of each class that has nine such
+        rows or more. A set holds the answer, and several classes where the model is uncertain.
         """
         predicted = self.predict_frame(X).drop(columns="label").to_numpy()
-        return self.bundle_.sets(predicted)[:, self._order]
+        return self.bundle_.sets(predicted, per_class=per_class)[:, self._order]
 
 
 @dataclass(eq=False, repr=False)

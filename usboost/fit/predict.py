@@ -16,7 +16,7 @@ from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.task import Slice
-from usboost.fit.bundle import Bundle
+from usboost.fit.bundle import Bundle, Sets
 from usboost.fit.explain import WHY, explain, read_rows, reference_of
 from usboost.models.inspection.attribution import check_explainable
 from usboost.table.columns.column import Column
@@ -36,7 +36,7 @@ def predict(
     keep: Sequence[str] = (),
     strict: bool = False,
     images_root: Path | None = None,
-    sets: bool = False,
+    sets: Sets = False,
     explained: bool = False,
     against: Path | None = None,
     progress: Progress | None = None,
@@ -58,7 +58,7 @@ def predict(
     strict : refuse values and images that cannot be read, instead of counting them as missing, and columns
         that lack far more values than in training.
     images_root : see `usboost.table.source.TableFile`.
-    sets : write the classes that may be a row's, too: ``set``, JSON, see `Bundle.sets`.
+    sets : write the classes that may be a row's, too: ``set``, JSON, see `Bundle.answers`.
     explained : write the columns that speak most for and against each answer, too: `WHY`, see `explain`.
     against : the table whose rows these are then compared with; by default the same.
     progress : called with (rows done, 0 where their number is unknown, as in a CSV).

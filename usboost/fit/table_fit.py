@@ -12,7 +12,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
 from usboost.evaluation.folds import Split
-from usboost.evaluation.intervals import least_probability, margin_of
+from usboost.evaluation.intervals import least_by_class, least_probability, margin_of
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.evaluation.task import TASKS, Task
@@ -189,8 +189,9 @@ class TableFit(AnswerOptions):
         predicted = tempered(predicted, temperature)
         if threshold == "f1":
             threshold = best_threshold(labels, predicted[:, 1], val.weights)
-        least = least_probability(labels, predicted, val.weights)
-        return predicted, {"temperature": temperature, "threshold": threshold, "least": least}
+        held = labels, predicted, val.weights
+        least = {"least": least_probability(*held), "least_by_class": least_by_class(*held)}
+        return predicted, {"temperature": temperature, "threshold": threshold, **least}
 
 
 def calibration_folds(table: UserTable, val: np.ndarray, seed: int) -> list[Split] | None:
