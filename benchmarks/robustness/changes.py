@@ -151,6 +151,7 @@ FRAMES: dict[str, Callable[[pd.DataFrame, np.random.Generator], Any]] = {
     "American dates": lambda f, _: f.assign(tag=f["tag"].dt.strftime("%m/%d/%Y")),
     "an empty column": lambda f, rng: lost(f, one_of(f, rng), np.zeros(len(f), bool)),
     "half a column": lambda f, rng: lost(f, one_of(f, rng), rng.random(len(f)) < 0.5),
+    "a fill value": lambda f, rng: f.assign(menge=f["menge"].where(rng.random(len(f)) < 0.5, -999_999)),
     "an index": lambda f, _: f.set_index(np.arange(len(f)) // 2),
     "an array": lambda f, _: f.to_numpy(dtype=object),
     "records": lambda f, _: f.to_records(index=False),

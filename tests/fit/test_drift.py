@@ -233,6 +233,19 @@ def test_gaps_as_there_were_in_training_and_a_few_are_not_said(model: Path) -> N
     assert "60 of 120 values are no numbers and count as missing" in sentence
 
 
+def test_a_number_that_stands_for_missing_ones_is_said_and_refused(model: Path, tmp_path: Path) -> None:
+    filled = X.assign(sum=X["sum"].where(X.index % 2 > 0, -99_999))
+    (sentence,) = said(model, filled)
+    assert "'sum'" in sentence
+    assert "60 of 120 rows have -99999" in sentence
+    filled.to_csv(tmp_path / "filled.csv", index=False)
+    assert "-99999" in refused(
+        "predict", model, tmp_path / "filled.csv", "--strict", "--out", tmp_path / "p.csv"
+    )
+    assert said(model, X.assign(sum=X["sum"].where(X.index > 3, -99_999))) == []
+    assert said(model, X.assign(sum=X["sum"].where(X.index % 2 > 0, -99_999 - X.index))) == []
+
+
 def test_images_that_are_lost_are_said_and_none_at_all_is_refused() -> None:
     pixels = RNG.integers(0, 255, (24, 8, 8)).astype(np.uint8)
     photos = pd.Series([encoded(each) for each in pixels], dtype=object)

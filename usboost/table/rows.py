@@ -117,6 +117,13 @@ class RowReader:
                 images, absent = made.views(place), made.absent[:, place]
             views = self.encoding.views(frame, images)
             _count_unseen(source, frame, views, first, tally)
+            for name, value, count in _fill_values(frame, views):
+                said = (
+                    f"{count:,} of {n:,} rows have {value:g}, far from the fit's; leave missing values empty"
+                )
+                if strict:
+                    raise UsboostError(f"{source}: column {name!r}: {said}")
+                tally.of(name, "numbers").otherwise = said
             for each, missing in zip(tally.without, absent.sum(axis=1), strict=True):
                 tally.without[each] += int(missing)
             first += n
@@ -193,6 +200,22 @@ def _count_unseen(source: Source, frame: pd.DataFrame, views: Views, first: int,
             k = int(unseen.argmax())
             row, value = source.row(first + k).removeprefix(f"{source}, "), frame[name].iloc[k]
         of_column.add(present, unseen, row=row, value=value)
+
+
+FAR, OFTEN = 10.0, 0.05
+"""Standard deviations from the training rows' mean, and share of rows, from which on one number stands for a
+missing one."""
+
+
+def _fill_values(frame: pd.DataFrame, views: Views) -> Iterator[tuple[str, float, int]]:
+    """Yield columns of a batch where many rows have one number that is far from the fit's, it, and how many."""
+    table = next(view for name in views.names if isinstance(view := views[name], Table))
+    far = np.abs(table.numeric) > FAR
+    for j in np.flatnonzero(far.sum(axis=0) >= max(SEVERAL, OFTEN * len(far))):
+        if (name := table.names[j]) in frame and frame[name].dtype.kind == "f":
+            values, counts = np.unique(frame[name].to_numpy()[far[:, j]], return_counts=True)
+            if counts.max() >= max(SEVERAL, OFTEN * len(far)):
+                yield name, float(values[counts.argmax()]), int(counts.max())
 
 
 def joined(parts: Sequence[Views], images: Mapping[str, View] | None = None) -> Views:
