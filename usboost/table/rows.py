@@ -208,7 +208,7 @@ missing one."""
 
 
 def _fill_values(frame: pd.DataFrame, views: Views) -> Iterator[tuple[str, float, int]]:
-    """Yield columns of a batch where many rows have one number that is far from the fit's, it, and how many."""
+    """Yield columns of a batch where many rows have one number that is far from the fit's; it; how many."""
     table = next(view for name in views.names if isinstance(view := views[name], Table))
     far = np.abs(table.numeric) > FAR
     for j in np.flatnonzero(far.sum(axis=0) >= max(SEVERAL, OFTEN * len(far))):
