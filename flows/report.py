@@ -7,8 +7,8 @@ import pandas as pd
 
 from flows.flow import command, flow
 from flows.local import runtime
+from tasks import folders
 from tasks import settings as params
-from tasks.fits import results
 from tasks.folders import REPORTS, RESULTS, prepared_folder
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
@@ -27,7 +27,7 @@ def report() -> Path:
     cells = [(dataset, model) for dataset, model in fits if dataset not in main or model not in models]
     prepared = prepared_folder("")
     write_pages(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(fits))
-    results.write_curves(REPORTS / "curves", fits, settings)
+    folders.write_curves(REPORTS / "curves", fits, settings)
     page.log(f"written {(REPORTS / 'index.html').resolve()}")
     page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
     return runtime.finished(REPORTS)
@@ -36,7 +36,7 @@ def report() -> Path:
 def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
     found = {}
-    for record in (record for cell in cells for record in results.records(*cell)):
+    for record in (record for cell in cells for record in folders.records(*cell)):
         each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
         runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]

@@ -13,8 +13,7 @@ from flows.local import runtime
 from tasks import settings as params
 from tasks import tuning
 from tasks.catalog import own_table_has_changed
-from tasks.fits.cell import of_task
-from tasks.fits.models import entry_of
+from tasks.fits.models import entry_of, of_task
 from tasks.folders import tuning_folder
 from usboost.fit.tune import BATCH, SETTINGS, Plan
 

@@ -266,7 +266,7 @@ def run() -> None:
     from dvc.repo import Repo
     from dvc.stage.exceptions import StageCmdFailedError
 
-    from tasks.fits import results
+    from tasks.folders import best_fits
 
     logging.getLogger("dvc").setLevel(logging.INFO)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -288,7 +288,7 @@ def run() -> None:
         raise UsboostError(str(error)) from None
     if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
         _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
-    print("", *results.best_fits(params.load()), "", sep="\n")
+    print("", *best_fits(params.load()), "", sep="\n")
     print(f"report   {Path('reports/index.html').resolve()}")
     print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
 

@@ -25,9 +25,9 @@ from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from tasks import machine, tracking
-from tasks.fits import results
-from tasks.fits.cell import Cell
 from tasks.fits.fit_cell import fit_cell
+from tasks.fits.models import Cell
+from tasks.folders import ARTIFACT
 from tasks.settings import FitsSection
 from usboost.errors import UsboostError
 
@@ -53,7 +53,7 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 
     The record of one that was fitted elsewhere is downloaded from MLflow.
     """
-    left = {(cell.name, cell.fingerprint): cell for cell in cells if not results.is_finished(cell)}
+    left = {(cell.name, cell.fingerprint): cell for cell in cells if not cell.is_finished()}
     with tracking.one_sentence():
         for run in tracking.runs_of(cells[0].dataset, "attributes.status = 'FINISHED'") if left else ():
             key = run.data.tags.get("cell", ""), run.data.tags.get("fingerprint", "")
@@ -64,12 +64,12 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 
 def download(cell: Cell, run: Run) -> bool:
     """Put the record that a run has logged among the results; a run without it does not count any more."""
-    if not MlflowClient().list_artifacts(run.info.run_id, results.ARTIFACT):
+    if not MlflowClient().list_artifacts(run.info.run_id, ARTIFACT):
         tracking.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
-        got = MlflowClient().download_artifacts(run.info.run_id, results.ARTIFACT, folder)
-        results.write(cell, Path(got))
+        got = MlflowClient().download_artifacts(run.info.run_id, ARTIFACT, folder)
+        cell.write(Path(got))
     shutil.rmtree(cell.checkpoint, ignore_errors=True)
     return True
 

@@ -72,7 +72,7 @@ def show_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -
 
 
 def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: str) -> None:
-    """Show the scores of records (`tasks.fits.results`), a row for each split."""
+    """Show the scores of records (`tasks.folders`), a row for each split."""
     rows: list[dict[str, Any]] = []
     for record in records:
         took = {"best round": record["best_round"], "rounds": record["rounds"]}

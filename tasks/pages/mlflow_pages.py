@@ -26,7 +26,7 @@ from usboost.files.yaml_file import parsed_yaml
 from usboost.models.catalogue import model_colour
 
 if TYPE_CHECKING:
-    from tasks.fits.cell import Cell
+    from tasks.fits.models import Cell
 
 STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
 
