@@ -9,12 +9,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from flows.data import data
+from flows.data import prepare_again
 from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
 from tasks import folders, machine, tracking
 from tasks import settings as params
-from tasks.catalog import own_table_has_changed
 from tasks.fits import run_cells
 from tasks.fits.fit_cell import fit_cell
 from tasks.fits.models import Cell, grid, of_task, plan
@@ -44,11 +43,7 @@ def fit(
         new_data: first read the raw data again, and prepare the dataset if they have changed
     """
     settings = params.load()
-    if dataset == "user_table" and own_table_has_changed(settings):
-        tell("the table, or an image of it, has changed; it is prepared again")
-        data(dataset)
-    elif new_data:
-        data(dataset)
+    prepare_again(dataset, settings, new_data)
     chosen = list(models) or of_task(dataset, settings.models_of(dataset), settings)
     cells = grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"

@@ -67,11 +67,11 @@ def one_sentence() -> Iterator[None]:
 
 def experiment_id(name: str) -> str:
     """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
-    if mlflow.get_experiment_by_name(name) is None:
+    experiment: Any = mlflow.get_experiment_by_name(name)
+    if experiment is None:
         scheme, local, database = mlflow.get_tracking_uri().partition("sqlite:///")
         place = (Path(database).parent / "mlartifacts" / name).as_uri() if local and not scheme else None
-        mlflow.create_experiment(name, place)
-    experiment: Any = mlflow.get_experiment_by_name(name)
+        experiment = mlflow.get_experiment(mlflow.create_experiment(name, place))
     mlflow_pages.add_view(experiment.experiment_id, experiment.tags)
     return str(experiment.experiment_id)
 

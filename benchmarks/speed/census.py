@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks import settings as params
-from tasks.catalog import dataset
+from tasks.catalog import DATASETS
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets import store
@@ -26,7 +26,7 @@ def prepared(folder: Path) -> Path:
     place = folder / ("ci_a" if real else "ci_a-generated")
     if place.exists():
         return place
-    settings, source = params.load().model_copy(update={"profile": "paper"}), dataset("ci_a")
+    settings, source = params.load().model_copy(update={"profile": "paper"}), DATASETS["ci_a"]
     with tempfile.TemporaryDirectory() as work:
         raw = Path(work) / "raw"
         raw.mkdir(parents=True)

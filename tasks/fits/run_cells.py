@@ -225,10 +225,9 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
 
 
 def _submit(cell: Cell, chosen: FitsSection) -> UUID:
-    parameters = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
-    parameters["expected"] = cell.fingerprint
+    of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed, "expected": cell.fingerprint}
     tags = [f"fits:{cell.dataset}"]
-    run: Any = run_deployment(chosen.deployment, parameters=parameters, timeout=0, tags=tags)
+    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=tags)
     return UUID(str(run.id))
 
 
