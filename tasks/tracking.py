@@ -16,7 +16,8 @@ import mlflow
 import numpy as np
 import pandas as pd
 from mlflow import MlflowClient, MlflowException
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric, Param, Run, RunTag
+from mlflow.models import Model
 from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
@@ -229,31 +230,34 @@ def log_model(
     example : rows that the model takes, if there are any.
     name, tags : of the model in MLflow; a description is added to the tags.
     """
-    root = Path(__file__).resolve().parents[1]
-    with _LOGGING, silenced(r".*An input example was not provided"):
-        mlflow.start_run(run_id=run_id)
-        try:
-            logged = mlflow.pyfunc.log_model(
-                name=re.sub(r"[^\w-]", "-", name),
-                python_model=str(root / "tasks/served_model.py"),
-                artifacts={"bundle": str(bundle)},
-                code_paths=[str(root / "usboost")],
-                signature=signature(card),
-                input_example=example,
-                pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
-                tags=dict(tags),
-            )
-        finally:
-            # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
-            mlflow.end_run("RUNNING")
+    root, client = Path(__file__).resolve().parents[1], MlflowClient()
+    run = client.get_run(run_id)
+    about = {"name": re.sub(r"[^\w-]", "-", name), "tags": dict(tags), "params": run.data.params}
+    logged = client.create_logged_model(run.info.experiment_id, source_run_id=run_id, **about)
+    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])
+    known = {"model_uuid": logged.model_id, "model_id": logged.model_id, "run_id": run_id}
+    # `mlflow.pyfunc.log_model` would also load the model and have it predict the example, for every fit
+    with tempfile.TemporaryDirectory() as place, _LOGGING, silenced(r".*An input example was not provided"):
+        mlflow.pyfunc.save_model(
+            f"{place}/model",
+            mlflow_model=Model(artifact_path=logged.artifact_location, **known),
+            python_model=str(root / "tasks/served_model.py"),
+            artifacts={"bundle": str(bundle)},
+            code_paths=[str(root / "usboost")],
+            signature=signature(card),
+            input_example=example,
+            pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
+        )
+        client.log_model_artifacts(logged.model_id, f"{place}/model")
+    client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
     columns = "`, `".join([*card.columns, *(card.images.columns if card.images else ())][-60:])
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    about = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
+    note = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
 
 - **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
 - **Command line**: `usboost predict` reads the artifact `bundle`.
 """
-    MlflowClient().set_logged_model_tags(logged.model_id, {MLFLOW_RUN_NOTE: about})
+    client.set_logged_model_tags(logged.model_id, {MLFLOW_RUN_NOTE: note})
     return str(logged.model_uri)
 
 
