@@ -11,7 +11,6 @@ from tasks import folders
 from tasks import settings as params
 from tasks.folders import REPORTS, RESULTS, prepared_folder
 from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
 from usboost.report.blocks import Key, Origin, RunLink
 from usboost.report.pages import write_pages
 
@@ -39,10 +38,10 @@ def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     for record in (record for cell in cells for record in folders.records(*cell)):
         each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
-        runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]
+        runs = [RunLink("MLflow", run, page.run_page(each["mlflow_experiment"], run))]
         if flow_run := each.get("prefect_flow_run"):
             # the server is that of the flow which writes the report: its port lasts
-            runs.append(RunLink("Prefect", flow_run, mlflow_pages.prefect(flow_run)))
+            runs.append(RunLink("Prefect", flow_run, page.prefect(flow_run)))
         found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
     return found
 

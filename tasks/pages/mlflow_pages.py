@@ -75,7 +75,7 @@ def described(
     read = [f"`{path.as_posix()}` ({tags[f'input.{name}']})" for name, path in inputs.items()]
     lines = []  # the page folds all but the first few
     if run_id := tags.get("prefect.flow_run_id"):
-        name, address = tags["prefect.flow_run_name"], prefect(run_id)
+        name, address = tags["prefect.flow_run_name"], page.prefect(run_id)
         lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
     stage = f"DVC stage: `{tags['stage']}`, of " if "stage" in tags else "Read: "
     lines += [f"Command: `{shlex.join(command)}`", stage + " and ".join(read)]
@@ -206,43 +206,13 @@ def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
 def runs_page(experiment_id: str) -> str:
     """Return the end of the address of an experiment's runs."""
     view = VIEW.rpartition(".")[2]
-    return f"#/experiments/{experiment_id}/runs{TRAINING_VIEW}&viewStateShareKey={view}"
+    return f"#/experiments/{experiment_id}/runs{page.TRAINING_VIEW}&viewStateShareKey={view}"
 
 
 def first_page(store: str, profile: str) -> str:
     """Return the end of the address to begin at: a profile's runs, or else the experiments."""
     found = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
-    return runs_page(found.experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
-
-
-TRAINING_VIEW = "?workflowType=machine_learning"
-"""At the end of an address: MLflow's pages for models, instead of those for language models, which it opens
-in a browser that has not chosen yet, whatever the experiment's tags say."""
-
-PREFECT_PAGES = "/v2"  # to these its root leads, an address without it to older ones
-
-
-def mlflow() -> str:
-    """Return the server that shows runs: the one that keeps the store, else that of `make ui`."""
-    store = os.environ.get("MLFLOW_TRACKING_URI", "")
-    own = f"http://127.0.0.1:{os.environ.get('USBOOST_MLFLOW_PORT', '5000')}"
-    return store.rstrip("/") if store.startswith("http") else own
-
-
-def run_page(experiment: str, run_id: str) -> str:
-    """Return the address of a run's page."""
-    return f"{mlflow()}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
-
-
-def prefect(flow_run_id: str) -> str | None:
-    """Return the page of a flow run; None without a server that has pages."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
-    from prefect.utilities.urls import url_for
-
-    pages = PREFECT_UI_URL.value()
-    if pages and pages == str(PREFECT_API_URL.value()).removesuffix("/api"):
-        return f"{pages}{PREFECT_PAGES}/runs/flow-run/{flow_run_id}"
-    return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
+    return runs_page(found.experiment_id) if found else f"#/experiments{page.TRAINING_VIEW}"
 
 
 def link_run(run_id: str, what: str) -> None:
@@ -254,7 +224,7 @@ def link_run(run_id: str, what: str) -> None:
     """
     if page.inside_a_run():
         with suppress(MlflowException, OSError):  # MLflow is away; the fit will say so
-            address = run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
+            address = page.run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
             _show(address, page.key("mlflow", what), f"MLflow run `{run_id}`", f"MLflow run of {what}")
             page.log(f"MLflow run {address}")
 
@@ -262,7 +232,7 @@ def link_run(run_id: str, what: str) -> None:
 def link_version(version: ModelVersion, description: str) -> None:
     """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
     name, what = version.name, f"{version.name}, version {version.version}"
-    address = f"{mlflow()}/#/models/{name}/versions/{version.version}"
+    address = f"{page.mlflow()}/#/models/{name}/versions/{version.version}"
     _show(address, page.key("model", name), what, description)
     rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
     page.show_table(page.key("model", name, "tags"), rows, what)
