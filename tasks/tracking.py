@@ -232,10 +232,14 @@ def log_model(
     """
     root, client = Path(__file__).resolve().parents[1], MlflowClient()
     run = client.get_run(run_id)
-    about = {"name": re.sub(r"[^\w-]", "-", name), "tags": dict(tags), "params": run.data.params}
+    about: dict[str, Any] = {
+        "name": re.sub(r"[^\w-]", "-", name),
+        "tags": dict(tags),
+        "params": run.data.params,
+    }
     logged = client.create_logged_model(run.info.experiment_id, source_run_id=run_id, **about)
     client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])
-    known = {"model_uuid": logged.model_id, "model_id": logged.model_id, "run_id": run_id}
+    known: dict[str, Any] = {"model_uuid": logged.model_id, "model_id": logged.model_id, "run_id": run_id}
     # `mlflow.pyfunc.log_model` would also load the model and have it predict the example, for every fit
     with tempfile.TemporaryDirectory() as place, _LOGGING, silenced(r".*An input example was not provided"):
         mlflow.pyfunc.save_model(

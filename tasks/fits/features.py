@@ -101,20 +101,18 @@ def read_features(folder: Path, split: str, rows: int) -> CodedTable:
     try:
         with pq.ParquetFile(path) as file:
             there, names = file.metadata.num_rows, file.schema_arrow.names
-            if there != rows:
-                raise UsboostError(
-                    f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
-                )
             # column by column: all numbers at once would take many times the memory of their codes
             found = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; fit again") from None
-    except UsboostError:
-        raise
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise UsboostError(
             f"{path} is damaged or truncated ({error}); remove its folder and fit again"
         ) from error
+    if there != rows:
+        raise UsboostError(
+            f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
+        )
     if not np.isfinite(found.values).all():
         raise UsboostError(f"{path} holds values that are not finite; remove its folder and fit again")
     return found

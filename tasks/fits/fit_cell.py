@@ -23,7 +23,7 @@ from tasks import machine, tracking
 from tasks.fits import scores as scores_of
 from tasks.fits.features import fit_features, read_features
 from tasks.fits.models import Cell, devices
-from tasks.folders import ARTIFACT, RECORD, ROWS, TRACE, features_folder, prepared_folder
+from tasks.folders import ARTIFACT, RECORD, REPORTS, ROWS, TRACE, features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
 from usboost.boosting.checkpoint import Checkpoint
@@ -33,6 +33,7 @@ from usboost.datasets import store
 from usboost.evaluation.intervals import margin_of
 from usboost.fit.bundle import Bundle, bundle_of, example_of
 from usboost.fit.table_fit import TableFit
+from usboost.models.catalogue import model_colour
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
 from usboost.models.methods import bfv_network
@@ -70,8 +71,7 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
                     tracking.supersede(run.info.run_id)
             kept.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
             card = store.read_card(prepared_folder(cell.dataset))
-            tags = mlflow_pages.tags_of(cell, card["profile"])
-            tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": place}
+            tags = tags_of(cell, card["profile"]) | {"place": place}
             with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
                 mlflow_pages.log_datasets(run_id, card, prepared_folder(cell.dataset))
                 mlflow_pages.link_run(run_id, cell.name)
@@ -82,6 +82,21 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
             # last: a record that is here is of a run that has ended well
             cell.write(out)
     return run_id
+
+
+def tags_of(cell: Cell, profile: str) -> dict[str, str]:
+    """Return the tags of a cell's run: what it is, its origin, its description."""
+    entry, inputs = cell.entry, {"prepared": prepared_folder(cell.dataset)}
+    if entry.needs_features:
+        inputs["features"] = features_folder(cell.dataset, cell.seed)
+    about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
+    places = {"report": REPORTS / "index.html", "results": cell.results}
+    words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
+    given = mlflow_pages.described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
+    given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
+    given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
+    given |= {"mlflow.runColor": colour} if (colour := model_colour(cell.model)) else {}
+    return given | {"cell": cell.name, "fingerprint": cell.fingerprint}
 
 
 @contextmanager
@@ -126,7 +141,8 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
     Rounds are written to the checkpoint `kept` and resumed from it.
     """
     card = store.read_card(prepared_folder(cell.dataset))
-    of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    of: dict[str, Any] = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    found: dict[str, Any]
     tracking.log_estimator(run_id, cell.estimator, **of)
     if card.get("folds"):
         folder = prepared_folder(cell.dataset)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -19,14 +19,9 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.utils import mlflow_tags
 from prefect import artifacts, runtime
 
-from tasks.folders import REPORTS, features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from usboost.errors import UsboostError
 from usboost.files.yaml_file import parsed_yaml
-from usboost.models.catalogue import model_colour
-
-if TYPE_CHECKING:
-    from tasks.fits.models import Cell
 
 STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
 
@@ -86,20 +81,6 @@ def described(
     tags |= {mlflow_tags.MLFLOW_RUN_NOTE: text, mlflow_tags.MLFLOW_SOURCE_NAME: shlex.join(command)}
     tags |= {mlflow_tags.MLFLOW_GIT_COMMIT: commit} if commit else {}
     return tags | {mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL"}
-
-
-def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
-    """Return the tags of a cell's run: what it is, its origin, its description."""
-    entry, inputs = cell.entry, {"prepared": prepared_folder(cell.dataset)}
-    if entry.needs_features:
-        inputs["features"] = features_folder(cell.dataset, cell.seed)
-    about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
-    places = {"report": REPORTS / "index.html", "results": cell.results}
-    words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
-    given = described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
-    given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
-    given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
-    return given | ({"mlflow.runColor": colour} if (colour := model_colour(cell.model)) else {})
 
 
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
