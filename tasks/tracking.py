@@ -232,28 +232,25 @@ def log_model(
     """
     root, client = Path(__file__).resolve().parents[1], MlflowClient()
     run = client.get_run(run_id)
-    about: dict[str, Any] = {
-        "name": re.sub(r"[^\w-]", "-", name),
-        "tags": dict(tags),
-        "params": run.data.params,
-    }
-    logged = client.create_logged_model(run.info.experiment_id, source_run_id=run_id, **about)
-    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])
+    named = re.sub(r"[^\w-]", "-", name)
+    logged = client.create_logged_model(run.info.experiment_id, named, run_id, dict(tags), run.data.params)
     known: dict[str, Any] = {"model_uuid": logged.model_id, "model_id": logged.model_id, "run_id": run_id}
     # `mlflow.pyfunc.log_model` would also load the model and have it predict the example, for every fit
-    with tempfile.TemporaryDirectory() as place, _LOGGING, silenced(r".*An input example was not provided"):
-        mlflow.pyfunc.save_model(
-            f"{place}/model",
-            mlflow_model=Model(artifact_path=logged.artifact_location, **known),
-            python_model=str(root / "tasks/served_model.py"),
-            artifacts={"bundle": str(bundle)},
-            code_paths=[str(root / "usboost")],
-            signature=signature(card),
-            input_example=example,
-            pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
-        )
+    with tempfile.TemporaryDirectory() as place:
+        with _LOGGING, silenced(r".*An input example was not provided"):
+            mlflow.pyfunc.save_model(
+                f"{place}/model",
+                mlflow_model=Model(artifact_path=logged.artifact_location, **known),
+                python_model=str(root / "tasks/served_model.py"),
+                artifacts={"bundle": str(bundle)},
+                code_paths=[str(root / "usboost")],
+                signature=signature(card),
+                input_example=example,
+                pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
+            )
         client.log_model_artifacts(logged.model_id, f"{place}/model")
     client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
+    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])  # last: `promote` takes these
     columns = "`, `".join([*card.columns, *(card.images.columns if card.images else ())][-60:])
     rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
     note = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
