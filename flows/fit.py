@@ -107,8 +107,8 @@ def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 
             f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks; "
             "bring this worker's folder up to date"
         )
-    if run := run_cells.finished(cell):  # by a process that was only slow
-        return str(run.info.run_id)
+    if not run_cells.missing([cell]):  # a process that was only slow has fitted it
+        return str((folders.read_record(cell.results) or {})["made"]["mlflow_run"])
     task = fit_cell.with_options(retries=settings.fits.retries)
     return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], machine.thread_share(1)))
 

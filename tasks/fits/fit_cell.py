@@ -127,9 +127,7 @@ class FittedCell:
 
     model: Any  # whose rounds, and inspection, are shown
     bundle: Bundle  # what is logged as the model
-    best_round: int
-    seconds: float
-    logging: float  # of the seconds in which rounds were logged
+    took: tuple[int, float, float]  # the best round, seconds, and those in which rounds were logged
     validation: tuple[Views, np.ndarray]
     predicted: dict[str, Any]
     scores: scores_of.Scores
@@ -163,8 +161,9 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, kept)
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
-        cost = {"rounds": len(rounds), "best_round": fitted.best_round, "fit_seconds": fitted.seconds}
-        page.log(f"best round {fitted.best_round} of {len(rounds)}, {fitted.seconds:.1f} s")
+        best, seconds, logging = fitted.took
+        cost = {"rounds": len(rounds), "best_round": best, "fit_seconds": seconds}
+        page.log(f"best round {best} of {len(rounds)}, {seconds:.1f} s")
         # once each, however often the fit is resumed
         with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
             if first:
@@ -175,7 +174,7 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
                 tracking.log_model(run_id, saved, bundle.card, example, cell.title, tags)
         with tracking.once(run_id, "scored") as first:
             if first:
-                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=fitted.logging)
+                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
         if cell.seed == 0:
             predicted = fitted.predicted["val"][1]
             write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
@@ -227,7 +226,7 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
     bundle = bundle_of(estimator, card, name=cell.model, seed=cell.seed, scores=scores["val"], margin=margin)
     took = estimator.best_round_, seconds, logger.seconds
-    return FittedCell(estimator, bundle, *took, splits["val"], predicted, scores)
+    return FittedCell(estimator, bundle, took, splits["val"], predicted, scores)
 
 
 def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
@@ -249,7 +248,7 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     }
     took = found.best_round, found.seconds - logger.seconds + logger.earlier, logger.seconds
     validation, scores = (found.views, found.labels), scores_of.score(cell.task, predicted)
-    return FittedCell(cell.estimator, found.bundle, *took, validation, predicted, scores)
+    return FittedCell(cell.estimator, found.bundle, took, validation, predicted, scores)
 
 
 class _TwoCheckpoints:

@@ -42,12 +42,6 @@ A heartbeat comes every 30 seconds (prefect.yaml, at `fit-one`), the first when 
 """
 
 
-def finished(cell: Cell) -> Run | None:
-    """Search the finished run of a cell, whoever has fitted it."""
-    runs = tracking.runs_of(cell.dataset, f"attributes.status = 'FINISHED' and tags.cell = '{cell.name}'")
-    return next((run for run in runs if run.data.tags.get("fingerprint") == cell.fingerprint), None)
-
-
 def missing(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells to be fitted: those without a record here, which nobody has fitted elsewhere either.
 
