@@ -5,6 +5,7 @@ from pathlib import Path
 from flows.flow import Dataset, command, flow
 from flows.local import runtime
 from tasks import settings as params
+from tasks.catalog import own_table_has_changed
 from tasks.data import obtain_raw, prepare_dataset
 from tasks.folders import prepared_folder, work_folder
 from tasks.pages import flow_page as page
@@ -32,6 +33,14 @@ def data(dataset: Dataset) -> Path:
     ]
     page.show_table(page.key("prepared", dataset), rows, f"Rows of {dataset}, and their labels")
     return runtime.finished(prepared_folder(dataset))
+
+
+def prepare_again(dataset: str, settings: params.Settings, new_data: bool = False) -> None:
+    """Make a dataset anew if it is a user's table that has changed, or its raw data are to be read again."""
+    if has_changed := dataset == "user_table" and own_table_has_changed(settings):
+        print("the table, or an image of it, has changed; it is prepared again", flush=True)
+    if has_changed or new_data:
+        data(dataset)
 
 
 app = command(__name__, data)

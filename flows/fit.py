@@ -9,16 +9,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from flows.data import data
+from flows.data import prepare_again
 from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
-from tasks import machine, tracking
+from tasks import folders, machine, tracking
 from tasks import settings as params
-from tasks.catalog import own_table_has_changed
-from tasks.fits import results, run_cells
-from tasks.fits.cell import Cell, grid, of_task, plan
+from tasks.fits import run_cells
 from tasks.fits.fit_cell import fit_cell
-from tasks.folders import RESULTS, work_folder
+from tasks.fits.models import Cell, grid, of_task, plan
 from tasks.pages import flow_page as page
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import metric_name, number
@@ -45,15 +43,11 @@ def fit(
         new_data: first read the raw data again, and prepare the dataset if they have changed
     """
     settings = params.load()
-    if dataset == "user_table" and own_table_has_changed(settings):
-        tell("the table, or an image of it, has changed; it is prepared again")
-        data(dataset)
-    elif new_data:
-        data(dataset)
+    prepare_again(dataset, settings, new_data)
     chosen = list(models) or of_task(dataset, settings.models_of(dataset), settings)
     cells = grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"
-    with runtime.alone(work_folder(dataset) / "fit.lock", running):
+    with runtime.alone(folders.work_folder(dataset) / "fit.lock", running):
         with tracking.one_sentence():  # before several processes make it
             tracking.experiment_id(f"usboost-{settings.profile}")
         todo = run_cells.missing(cells)
@@ -64,9 +58,9 @@ def fit(
         def on_end(cell: Cell) -> None:
             """Print the scores of a fit that has ended, wherever it was made."""
             run_cells.missing([cell])
-            record = results.read_record(cell.results) or {"scores": {"test": {}}, "fit_seconds": 0.0}
+            record = folders.read_record(cell.results) or {"scores": {"test": {}}, "fit_seconds": 0.0}
             test = record["scores"]["test"]
-            scores = [f"{metric_name(name)} {number(test[name])}" for name in results.METRICS if name in test]
+            scores = [f"{metric_name(name)} {number(test[name])}" for name in folders.METRICS if name in test]
             place = f"[{next(ended):>{len(str(len(cells)))}}/{len(cells)}]"
             named = f"{cell.model} seed {cell.seed}"
             tell(f"{place} {named:<24} {record['fit_seconds']:6.1f} s  {'  '.join(scores)}")
@@ -79,9 +73,9 @@ def fit(
             tell(f"{cell.name} failed: {reason}")
             page.log(f"{cell.name} failed: {reason}")
         if not models:
-            results.keep_only(dataset, cells)
-        results.write_metrics(dataset, settings.models_of(dataset))
-    records = [record for model in chosen for record in results.records(dataset, model)]
+            folders.keep_only(dataset, [cell.results for cell in cells])
+        folders.write_metrics(dataset, settings.models_of(dataset))
+    records = [record for model in chosen for record in folders.records(dataset, model)]
     page.show_scores(page.key("scores", dataset), records, f"Scores of the fits of {dataset}")
     if len(todo) > len(reasons):
         page.emit("usboost.fitted", dataset, {"dataset": dataset})
@@ -91,14 +85,14 @@ def fit(
             f"{len(reasons)} of {len(cells)} fits of {dataset} failed, {cell.name} because: "
             f"{reason.rstrip('.')}; the others are kept, and the same command fits what is missing"
         )
-    return runtime.finished(RESULTS / dataset)
+    return runtime.finished(folders.RESULTS / dataset)
 
 
 @flow(name="fit-one", flow_run_name="fit-{dataset}-{model}-seed{seed}")
 def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 0, expected: str = "") -> str:
     """Fit one model with one seed, unless that has been done; the id of its MLflow run.
 
-    The flow `fit` starts these on the workers of a pool, and gathers their results.
+    The flow `fit` starts these on the workers of a pool, and gathers their folders.
 
     Args:
         dataset: prepared dataset, e.g. ci_a
@@ -113,8 +107,8 @@ def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 
             f"{cell.name}: params.yaml, the data or the code here are not those of the flow that asks; "
             "bring this worker's folder up to date"
         )
-    if run := run_cells.finished(cell):  # by a process that was only slow
-        return str(run.info.run_id)
+    if not run_cells.missing([cell]):  # a process that was only slow has fitted it
+        return str((folders.read_record(cell.results) or {})["made"]["mlflow_run"])
     task = fit_cell.with_options(retries=settings.fits.retries)
     return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], machine.thread_share(1)))
 

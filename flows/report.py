@@ -7,11 +7,10 @@ import pandas as pd
 
 from flows.flow import command, flow
 from flows.local import runtime
+from tasks import folders
 from tasks import settings as params
-from tasks.fits import results
 from tasks.folders import REPORTS, RESULTS, prepared_folder
 from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
 from usboost.report.blocks import Key, Origin, RunLink
 from usboost.report.pages import write_pages
 
@@ -27,7 +26,7 @@ def report() -> Path:
     cells = [(dataset, model) for dataset, model in fits if dataset not in main or model not in models]
     prepared = prepared_folder("")
     write_pages(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(fits))
-    results.write_curves(REPORTS / "curves", fits, settings)
+    folders.write_curves(REPORTS / "curves", fits, settings)
     page.log(f"written {(REPORTS / 'index.html').resolve()}")
     page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
     return runtime.finished(REPORTS)
@@ -36,13 +35,13 @@ def report() -> Path:
 def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
     found = {}
-    for record in (record for cell in cells for record in results.records(*cell)):
+    for record in (record for cell in cells for record in folders.records(*cell)):
         each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
-        runs = [RunLink("MLflow", run, mlflow_pages.run_page(each["mlflow_experiment"], run))]
+        runs = [RunLink("MLflow", run, page.run_page(each["mlflow_experiment"], run))]
         if flow_run := each.get("prefect_flow_run"):
             # the server is that of the flow which writes the report: its port lasts
-            runs.append(RunLink("Prefect", flow_run, mlflow_pages.prefect(flow_run)))
+            runs.append(RunLink("Prefect", flow_run, page.prefect(flow_run)))
         found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
     return found
 

@@ -7,14 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from flows.data import data
+from flows.data import prepare_again
 from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
 from tasks import settings as params
 from tasks import tuning
-from tasks.catalog import own_table_has_changed
-from tasks.fits.cell import of_task
-from tasks.fits.models import entry_of
+from tasks.fits.models import entry_of, of_task
 from tasks.folders import tuning_folder
 from usboost.fit.tune import BATCH, SETTINGS, Plan
 
@@ -47,9 +45,7 @@ def tune(
         apply: whether params.yaml gets the settings found
     """
     settings = params.load()
-    if dataset == "user_table" and own_table_has_changed(settings):
-        print("the table, or an image of it, has changed; it is prepared again", flush=True)
-        data(dataset)
+    prepare_again(dataset, settings)
     # models whose features are fitted before them have no settings of their own alone
     offered = settings.models_of(dataset)
     own = [name for name in offered if not entry_of(name, dataset, settings).needs_features]

@@ -55,10 +55,6 @@ def _copy(folder: Path, settings: Settings, cache: Path, *, source: str, files: 
         shutil.copyfile(place / file.name, folder / file.name)
 
 
-def _pointer(target: Path, digest: str) -> dict[str, str]:
-    return {"path": str(target.resolve()), "digest": digest}
-
-
 def _raw(folder: Path) -> Path:
     """Return where the raw files are: in the folder itself, or where its pointer leads."""
     pointer = folder / POINTER
@@ -107,7 +103,7 @@ def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
             "that USBOOST_DATA names"
         )
     listed = sorted((path.name, path.stat().st_size) for path in place.iterdir())
-    (folder / POINTER).write_text(json.dumps(_pointer(place, repr(listed))))
+    (folder / POINTER).write_text(json.dumps({"path": str(place.resolve()), "digest": repr(listed)}))
 
 
 def _mi(
@@ -118,10 +114,6 @@ def _mi(
     limits = {split: rows for split, rows in wanted.items() if rows} if settings.profile == "paper" else None
     chosen = {"dataset": dataset, "limits": limits, **_with_images(settings, work, progress)}
     return imagenet.prepare(_raw(raw), size=sizes.image_size, dog_share=sizes.dog_share, **chosen)
-
-
-def _only_in_the_demo(folder: Path, settings: Settings, cache: Path) -> None:
-    raise UsboostError(f"the digits stand in for ImageNet in the demo; the profile {settings.profile} has mi")
 
 
 def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
@@ -146,10 +138,11 @@ def _pointer_of_table(settings: Settings) -> dict[str, str]:
     table = Path(settings.user_table.table).expanduser()
     if not table.exists():
         raise UsboostError(f"the table {table}, which params.yaml names as user_table.table, does not exist")
-    pointer, images = _pointer(table, digest(table)), hashlib.sha256()
-    for path in files_of_images(settings.user_table):
-        images.update(identity(path).encode())
-    return {**pointer, "images": images.hexdigest()} if settings.user_table.image else pointer
+    pointer = {"path": str(table.resolve()), "digest": digest(table)}
+    if settings.user_table.image:
+        images = "".join(map(identity, files_of_images(settings.user_table)))
+        pointer["images"] = hashlib.sha256(images.encode()).hexdigest()
+    return pointer
 
 
 def files_of_images(chosen: UserTableSettings) -> Iterator[Path]:
@@ -201,17 +194,11 @@ DATASETS: dict[str, Dataset] = {
     "ci_b": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_b")),
     "ct": Dataset(covertype.write_demo, partial(_copy, source="covertype", files=covertype.FILES), _ct),
     "mi": Dataset(imagenet.write_demo, _obtain_imagenet, _mi),
-    "digits": Dataset(imagenet.write_demo, _only_in_the_demo, partial(_mi, dataset="digits")),
+    # the demo's, in place of mi: no other profile has its sizes
+    "digits": Dataset(imagenet.write_demo, _obtain_imagenet, partial(_mi, dataset="digits")),
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),
     "pendigits": Dataset(_bundled, _copy_digits, partial(_further, name="pendigits")),
     "gunpoint": Dataset(_bundled, _copy_gunpoint, partial(_further, name="gunpoint")),
 }
-
-
-def dataset(name: str) -> Dataset:
-    """Return the dataset called `name`. Raises `UsboostError` if there is none."""
-    if name not in DATASETS:
-        raise UsboostError(f"unknown dataset {name!r}; choose one of {', '.join(DATASETS)}")
-    return DATASETS[name]

@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from rich.console import Console
 from rich.progress import Progress
 
-from tasks.catalog import dataset as named
+from tasks.catalog import DATASETS
 from tasks.folders import code_of, prepared_folder, raw_folder, work_folder
 from tasks.machine import worth_retrying
 from tasks.settings import Settings
@@ -25,7 +25,8 @@ from usboost.files.arrays import key_of
 @task(cache_policy=NO_CACHE, retries=1, retry_delay_seconds=10, retry_condition_fn=worth_retrying)
 def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
     """Put the raw files of a dataset into data/raw: generated (demo), or found or downloaded (paper)."""
-    source, sizes = named(dataset), settings.data_of(dataset)
+    sizes = settings.data_of(dataset)  # which refuses a name that there is not
+    source = DATASETS[dataset]
     with replacing(raw_folder(dataset)) as fresh:
         if settings.generated(dataset):
             rows = {"rows_train": sizes.rows_train or 6000, "rows_test": sizes.rows_test or 3000}
@@ -46,7 +47,7 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
         # on a terminal a bar; silent elsewhere
         with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
             shown = bar.add_task(f"preparing {dataset}", total=None)
-            prepared = named(dataset).prepare(
+            prepared = DATASETS[dataset].prepare(
                 raw, settings, work, lambda done, total: bar.update(shown, completed=done, total=total)
             )
         store.write(prepared, folder)

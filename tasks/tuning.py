@@ -95,11 +95,11 @@ def overrides(path: Path) -> list[str]:
 
     A path, ``models.2wl.set`` say, is none to Hydra where a name begins with a digit.
     """
-    chosen = {name: each for name, each in read_settings(path).items() if each}
-    sets = {
-        name: ", ".join(f"{key}: {json.dumps(each[key])}" for key in each) for name, each in chosen.items()
-    }
-    return [f"++models={{{name}: {{set: {{{words}}}}}}}" for name, words in sets.items()]
+    return [
+        f"++models={{{name}: {{set: {{{', '.join(f'{key}: {json.dumps(each[key])}' for key in each)}}}}}}}"
+        for name, each in read_settings(path).items()
+        if each
+    ]
 
 
 def apply(path: Path, params: Path = Path("params.yaml")) -> None:

@@ -209,7 +209,7 @@ class Served:
         import mlflow
 
         from tasks import served_model
-        from tasks.serving.logged_model import signature
+        from tasks.tracking import signature
         from usboost.fit.bundle import load
 
         mlflow.pyfunc.save_model(

@@ -29,7 +29,7 @@ from benchmarks.pages import between_marks, table_of
 from benchmarks.speed.images import Compared, embedding
 from benchmarks.speed.literal import LiteralBoosting, dense, gp_search, leaf_values
 from tasks import settings as params
-from tasks.catalog import dataset
+from tasks.catalog import DATASETS
 from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import Newton
@@ -54,7 +54,7 @@ def prepared(folder: Path) -> Path:
     place = folder / ("ci_a" if real else "ci_a-generated")
     if place.exists():
         return place
-    settings, source = params.load().model_copy(update={"profile": "paper"}), dataset("ci_a")
+    settings, source = params.load().model_copy(update={"profile": "paper"}), DATASETS["ci_a"]
     with tempfile.TemporaryDirectory() as work:
         raw = Path(work) / "raw"
         raw.mkdir(parents=True)

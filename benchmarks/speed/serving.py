@@ -24,7 +24,7 @@ import pandas as pd
 
 from flows.local.servers import answers, free_port
 from tasks import served_model
-from tasks.serving.logged_model import signature
+from tasks.tracking import signature
 from usboost.fit.bundle import load
 from usboost.fit.card import Card
 

@@ -95,16 +95,7 @@ def make(
                 section[key] = str(ROOT / section[key])
     params.parse(document, folder / "params.yaml")
     if new:
-        folder.mkdir(parents=True, exist_ok=True)
-        _call(folder, "git", "init", "--quiet")
-        if _call(folder, "git", "config", "user.email", check=False).returncode:  # somebody has to commit
-            _call(folder, "git", "config", "user.name", "usboost")
-            _call(folder, "git", "config", "user.email", "usboost@localhost")
-        _call(folder, "git", "config", "commit.gpgsign", "false")
-        write_atomically(folder / ".gitignore", IGNORED.encode())
-        _call(folder, sys.executable, "-m", "dvc", "init", "--quiet", "--force")
-        for copied in (".dvc/config", *COPIED[1:]):
-            write_atomically(folder / copied, (ROOT / copied).read_bytes())
+        _begin(folder)
     if "user_table.table" in (changes or {}):
         stages = folder / "dvc.yaml"
         chosen = params.UserTableSettings.model_validate(dict(document["user_table"]))
@@ -127,6 +118,20 @@ def make(
         _call(folder, "git", "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
         _call(folder, "git", "commit", "--quiet", "--no-verify", "--message", "a workspace")
     return folder
+
+
+def _begin(folder: Path) -> None:
+    """Make a repository of Git and DVC, with the files that stay as the checkout has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _call(folder, "git", "init", "--quiet")
+    if _call(folder, "git", "config", "user.email", check=False).returncode:  # somebody has to commit
+        _call(folder, "git", "config", "user.name", "usboost")
+        _call(folder, "git", "config", "user.email", "usboost@localhost")
+    _call(folder, "git", "config", "commit.gpgsign", "false")
+    write_atomically(folder / ".gitignore", IGNORED.encode())
+    _call(folder, sys.executable, "-m", "dvc", "init", "--quiet", "--force")
+    for copied in (".dvc/config", *COPIED[1:]):
+        write_atomically(folder / copied, (ROOT / copied).read_bytes())
 
 
 def depending_on(chosen: params.UserTableSettings | None, stages: str) -> str:
@@ -266,7 +271,7 @@ def run() -> None:
     from dvc.repo import Repo
     from dvc.stage.exceptions import StageCmdFailedError
 
-    from tasks.fits import results
+    from tasks.folders import best_fits
 
     logging.getLogger("dvc").setLevel(logging.INFO)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
@@ -288,7 +293,7 @@ def run() -> None:
         raise UsboostError(str(error)) from None
     if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
         _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
-    print("", *results.best_fits(params.load()), "", sep="\n")
+    print("", *best_fits(params.load()), "", sep="\n")
     print(f"report   {Path('reports/index.html').resolve()}")
     print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
 

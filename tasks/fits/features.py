@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,6 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.fits import models
-from tasks.fits.scores import Scores
 from tasks.folders import features_folder, prepared_folder
 from tasks.machine import locked
 from tasks.pages import flow_page as page
@@ -23,15 +23,9 @@ from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
 from usboost.evaluation.task import TASKS
 from usboost.files import replacing
-from usboost.models.build import boosted_features
 from usboost.models.methods.boosted_features import BoostedFeatures, save_gbm
 
 ROWS = 32_768
-
-
-def learner(dataset: str, seed: int, settings: Settings) -> BoostedFeatures:
-    """Return what fits a GBM on S and gives its boosted feature vectors, as params.yaml configures it."""
-    return boosted_features(models.parts(dataset, settings), seed)
 
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
@@ -39,14 +33,14 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
     """Make the BFVs of a dataset unless those that are there come from the same; their folder.
 
     It holds the GBM in ``gbm/``, its features in ``<split>.parquet``, its scores alone in ``scores.json``,
-    and the `fingerprint` (see `tasks.fits.cell.features_fingerprint`). Others that want the same wait.
+    and the `fingerprint` (see `tasks.fits.models.features_fingerprint`). Others that want the same wait.
     """
     folder = features_folder(dataset, seed)
     kept = folder / "fingerprint"
     with locked(folder.with_suffix(".lock"), wait=True):
         if not (kept.is_file() and kept.read_text() == fingerprint):
             with replacing(folder) as fresh:
-                scores = _fit(learner(dataset, seed, settings), dataset, settings, fresh)
+                scores = _fit(models.features_learner(dataset, seed, settings), dataset, settings, fresh)
                 (fresh / kept.name).write_text(fingerprint)
             page.log(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
             rows = [{"split": split, **values} for split, values in scores.items()]
@@ -55,7 +49,7 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
     return folder
 
 
-def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) -> Scores:
+def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) -> dict[str, Any]:
     """Write ``gbm/``, ``<split>.parquet`` and ``scores.json``."""
     folder = prepared_folder(dataset)
     task = TASKS[store.task_of(store.read_card(folder))]
@@ -107,20 +101,18 @@ def read_features(folder: Path, split: str, rows: int) -> CodedTable:
     try:
         with pq.ParquetFile(path) as file:
             there, names = file.metadata.num_rows, file.schema_arrow.names
-            if there != rows:
-                raise UsboostError(
-                    f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
-                )
             # column by column: all numbers at once would take many times the memory of their codes
             found = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; fit again") from None
-    except UsboostError:
-        raise
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise UsboostError(
             f"{path} is damaged or truncated ({error}); remove its folder and fit again"
         ) from error
+    if there != rows:
+        raise UsboostError(
+            f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
+        )
     if not np.isfinite(found.values).all():
         raise UsboostError(f"{path} holds values that are not finite; remove its folder and fit again")
     return found

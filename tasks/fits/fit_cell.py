@@ -5,7 +5,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,32 +13,37 @@ from typing import Any
 
 import mlflow
 import numpy as np
+import pandas as pd
 from mlflow.tracking import MlflowClient
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from sklearn.base import clone
 
 from tasks import machine, tracking
-from tasks.fits import cross_validation
 from tasks.fits import scores as scores_of
-from tasks.fits.cell import Cell, devices
-from tasks.fits.early import add_early
 from tasks.fits.features import fit_features, read_features
-from tasks.fits.results import ARTIFACT, RECORD, ROWS, TRACE, write
-from tasks.folders import features_folder, prepared_folder
+from tasks.fits.models import Cell, devices
+from tasks.folders import ARTIFACT, RECORD, REPORTS, ROWS, TRACE, features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from tasks.pages import mlflow_pages
-from tasks.serving.logged_model import log_model
 from usboost.boosting.checkpoint import Checkpoint
+from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.evaluation.intervals import margin_of
 from usboost.fit.bundle import Bundle, bundle_of, example_of
 from usboost.fit.table_fit import TableFit
+from usboost.models.catalogue import model_colour
+from usboost.models.estimator import ViewsEstimator
+from usboost.models.inspection.inspect import informative_columns
+from usboost.models.methods import bfv_network
 from usboost.models.methods.bfv_network import BFV
 from usboost.models.methods.boosted_features import load_gbm
+from usboost.models.methods.early_trigger import EarlyTrigger
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
-from usboost.table.prepared import SPLITS, read_prepared
+from usboost.table.prepared import ROW, SPLITS, read_prepared
+
+INSPECTED, INSPECTED_IMAGES = 2000, 400  # samples on which views are shuffled
 
 
 @task(
@@ -66,8 +71,7 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
                     tracking.supersede(run.info.run_id)
             kept.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
             card = store.read_card(prepared_folder(cell.dataset))
-            tags = mlflow_pages.tags_of(cell, card["profile"])
-            tags |= {"cell": cell.name, "fingerprint": cell.fingerprint, "place": place}
+            tags = tags_of(cell, card["profile"]) | {"place": place}
             with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
                 mlflow_pages.log_datasets(run_id, card, prepared_folder(cell.dataset))
                 mlflow_pages.link_run(run_id, cell.name)
@@ -76,8 +80,23 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
                 if MlflowClient().get_run(run_id).data.tags.get(tracking.SUPERSEDED):
                     raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")
             # last: a record that is here is of a run that has ended well
-            write(cell, out)
+            cell.write(out)
     return run_id
+
+
+def tags_of(cell: Cell, profile: str) -> dict[str, str]:
+    """Return the tags of a cell's run: what it is, its origin, its description."""
+    entry, inputs = cell.entry, {"prepared": prepared_folder(cell.dataset)}
+    if entry.needs_features:
+        inputs["features"] = features_folder(cell.dataset, cell.seed)
+    about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
+    places = {"report": REPORTS / "index.html", "results": cell.results}
+    words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
+    given = mlflow_pages.described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
+    given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
+    given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
+    given |= {"mlflow.runColor": colour} if (colour := model_colour(cell.model)) else {}
+    return given | {"cell": cell.name, "fingerprint": cell.fingerprint}
 
 
 @contextmanager
@@ -108,36 +127,43 @@ class FittedCell:
 
     model: Any  # whose rounds, and inspection, are shown
     bundle: Bundle  # what is logged as the model
-    best_round: int
-    seconds: float
-    logging: float  # of the seconds in which rounds were logged
+    took: tuple[int, float, float]  # the best round, seconds, and those in which rounds were logged
     validation: tuple[Views, np.ndarray]
     predicted: dict[str, Any]
     scores: scores_of.Scores
 
 
 def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
-    """Fit and score inside the MLflow run `run_id`; its record. `out` gets the files of `tasks.fits.results`.
+    """Fit and score inside the MLflow run `run_id`; its record. `out` gets the files of `tasks.folders`.
 
     Rounds are written to the checkpoint `kept` and resumed from it.
     """
     card = store.read_card(prepared_folder(cell.dataset))
-    of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    of: dict[str, Any] = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    found: dict[str, Any]
     tracking.log_estimator(run_id, cell.estimator, **of)
     if card.get("folds"):
-        scores, folds, rounds, cost = cross_validation.fit_folds(cell)
+        folder = prepared_folder(cell.dataset)
+        folds, history, seconds = scores_of.fit_folds(cell.task, cell.estimator, folder, cell.seed)
+        # the mean of the folds is the seed's score, and that of their rounds its rounds
+        scores = {"test": {name: float(np.mean([fold[name] for fold in folds])) for name in folds[0]}}
+        every = pd.concat([tracking.history_frame(each, cell.seed) for each in history])
+        rounds = every.groupby("round", as_index=False).mean(numeric_only=True)
+        rounds = rounds.astype({"seed": "int64", "round": "int64"})
+        cost = {"rounds": len(rounds), "fit_seconds": seconds}
         tracking.log_scores(run_id, scores, **cost, folds=len(folds))
         tracking.log_folds(run_id, rounds, folds)
         what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
-        page.log(f"{what}, {cost['fit_seconds']:.1f} s")
-        found = {**cost, "best_round": cost["rounds"], "scores": scores}
+        page.log(f"{what}, {seconds:.1f} s")
+        found = {**cost, "best_round": len(rounds), "scores": scores}
     else:
         counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, kept)
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
-        cost = {"rounds": len(rounds), "best_round": fitted.best_round, "fit_seconds": fitted.seconds}
-        page.log(f"best round {fitted.best_round} of {len(rounds)}, {fitted.seconds:.1f} s")
+        best, seconds, logging = fitted.took
+        cost = {"rounds": len(rounds), "best_round": best, "fit_seconds": seconds}
+        page.log(f"best round {best} of {len(rounds)}, {seconds:.1f} s")
         # once each, however often the fit is resumed
         with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
             if first:
@@ -145,15 +171,13 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
                 bundle.save(saved)
                 example = example_of(bundle.card, prepared_folder(cell.dataset))
                 tags = {name: str(value) for name, value in of.items()}
-                log_model(run_id, saved, bundle.card, example, cell.title, tags)
+                tracking.log_model(run_id, saved, bundle.card, example, cell.title, tags)
         with tracking.once(run_id, "scored") as first:
             if first:
-                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=fitted.logging)
+                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
         if cell.seed == 0:
-            from tasks.pages import inspection  # here, because matplotlib takes long to import
-
             predicted = fitted.predicted["val"][1]
-            inspection.write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
+            write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
         scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
         found = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
@@ -191,11 +215,18 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     predicted = scores_of.predict(cell.task, estimator, splits)
     scores = scores_of.score(cell.task, predicted)
     if isinstance(estimator, EarlyBoostClassifier):
-        add_early(estimator, cell.settings, splits, scores)
+        how = cell.settings.earlyboost
+        trigger = EarlyTrigger(threshold=how.threshold, by=how.trigger).use(estimator)
+        for split, found in scores.items():
+            views, labels = splits[split][0], estimator.classes_[splits[split][1]]
+            figures = trigger.figures(views, labels)
+            found.update(zip(("harmonic_mean", "early_accuracy", "earliness"), figures, strict=True))
+            for row, answers in zip(estimator.history_, estimator.staged_predict(views), strict=True):
+                row[f"accuracy_{split}"] = float(np.mean(answers == labels))
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
     bundle = bundle_of(estimator, card, name=cell.model, seed=cell.seed, scores=scores["val"], margin=margin)
     took = estimator.best_round_, seconds, logger.seconds
-    return FittedCell(estimator, bundle, *took, splits["val"], predicted, scores)
+    return FittedCell(estimator, bundle, took, splits["val"], predicted, scores)
 
 
 def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
@@ -217,7 +248,7 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     }
     took = found.best_round, found.seconds - logger.seconds + logger.earlier, logger.seconds
     validation, scores = (found.views, found.labels), scores_of.score(cell.task, predicted)
-    return FittedCell(cell.estimator, found.bundle, *took, validation, predicted, scores)
+    return FittedCell(cell.estimator, found.bundle, took, validation, predicted, scores)
 
 
 class _TwoCheckpoints:
@@ -231,3 +262,62 @@ class _TwoCheckpoints:
         place = self._places.pop(0)
         if "checkpoint" in model.get_params(deep=False):
             model.set_params(checkpoint=place)
+
+
+def write_inspection(
+    estimator: ViewsEstimator,
+    dataset: str,
+    validation: tuple[Views, np.ndarray],
+    predicted: np.ndarray,
+    out: Path,
+) -> None:
+    """Inspect a model on the validation split; writes ``<out>/inspection``, which is logged with the record.
+
+    Parameters
+    ----------
+    predicted : its probabilities for the validation split, (n, M), or numbers, (n,)
+    """
+    # here, because matplotlib takes long to import
+    from usboost.report.inspection import FOLDER, as_shown, inspect, write
+
+    views, y = validation
+    folder = prepared_folder(dataset)
+    card = store.read_card(folder)
+    with_images = card.get("images", {}).get("view")
+    rows = INSPECTED_IMAGES if with_images else INSPECTED
+    found = inspect(
+        estimator,
+        _read(estimator, views),
+        y,
+        [str(name) for name in card["classes"]],
+        label=str(card.get("roles", {}).get("label", "the label")),
+        predicted=predicted,
+        sample=np.sort(np.random.default_rng(0).permutation(len(y))[:rows]),  # the same every time
+    )
+    shown: Any = views[with_images] if with_images else None
+    images: dict[int, bytes] = {}
+    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, Images | EncodedImages) else ():
+        if picture := shown.picture(row):
+            images[row] = as_shown(picture)
+    write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
+
+
+def _read(estimator: ViewsEstimator, views: Views) -> Views:
+    """Return the views without the table that BFVs stand for, which the model then does not read."""
+    kinds = bfv_network.BoostedFeatureNetworkClassifier, bfv_network.BoostedFeatureNetworkRegressor
+    if not (isinstance(estimator, kinds) and BFV in views.names):
+        return views
+    return Views({name: views[name] for name in views.names if name != estimator.structured})
+
+
+def _informative(frame: pd.DataFrame, card: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the columns to show of a sample; first, if known, its class before a label was switched."""
+    from usboost.report.inspection import COLUMNS
+
+    y = frame[store.LABEL].to_numpy()
+    raw = frame.drop(columns=[store.LABEL, store.CLEAN, ROW], errors="ignore")
+    out = raw[informative_columns(raw, y, COLUMNS)]
+    if store.CLEAN in frame:
+        names = np.asarray([str(name) for name in card["classes"]], dtype=object)
+        out.insert(0, store.CLEAN, names[frame[store.CLEAN].to_numpy()])
+    return out.astype(object).where(out.notna(), "–")

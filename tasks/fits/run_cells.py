@@ -25,9 +25,9 @@ from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
 from tasks import machine, tracking
-from tasks.fits import results
-from tasks.fits.cell import Cell
 from tasks.fits.fit_cell import fit_cell
+from tasks.fits.models import Cell
+from tasks.folders import ARTIFACT
 from tasks.settings import FitsSection
 from usboost.errors import UsboostError
 
@@ -42,18 +42,12 @@ A heartbeat comes every 30 seconds (prefect.yaml, at `fit-one`), the first when 
 """
 
 
-def finished(cell: Cell) -> Run | None:
-    """Search the finished run of a cell, whoever has fitted it."""
-    runs = tracking.runs_of(cell.dataset, f"attributes.status = 'FINISHED' and tags.cell = '{cell.name}'")
-    return next((run for run in runs if run.data.tags.get("fingerprint") == cell.fingerprint), None)
-
-
 def missing(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells to be fitted: those without a record here, which nobody has fitted elsewhere either.
 
     The record of one that was fitted elsewhere is downloaded from MLflow.
     """
-    left = {(cell.name, cell.fingerprint): cell for cell in cells if not results.is_finished(cell)}
+    left = {(cell.name, cell.fingerprint): cell for cell in cells if not cell.is_finished()}
     with tracking.one_sentence():
         for run in tracking.runs_of(cells[0].dataset, "attributes.status = 'FINISHED'") if left else ():
             key = run.data.tags.get("cell", ""), run.data.tags.get("fingerprint", "")
@@ -64,12 +58,12 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 
 def download(cell: Cell, run: Run) -> bool:
     """Put the record that a run has logged among the results; a run without it does not count any more."""
-    if not MlflowClient().list_artifacts(run.info.run_id, results.ARTIFACT):
+    if not MlflowClient().list_artifacts(run.info.run_id, ARTIFACT):
         tracking.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
-        got = MlflowClient().download_artifacts(run.info.run_id, results.ARTIFACT, folder)
-        results.write(cell, Path(got))
+        got = MlflowClient().download_artifacts(run.info.run_id, ARTIFACT, folder)
+        cell.write(Path(got))
     shutil.rmtree(cell.checkpoint, ignore_errors=True)
     return True
 
@@ -225,10 +219,9 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
 
 
 def _submit(cell: Cell, chosen: FitsSection) -> UUID:
-    parameters = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
-    parameters["expected"] = cell.fingerprint
+    of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed, "expected": cell.fingerprint}
     tags = [f"fits:{cell.dataset}"]
-    run: Any = run_deployment(chosen.deployment, parameters=parameters, timeout=0, tags=tags)
+    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=tags)
     return UUID(str(run.id))
 
 

@@ -1,12 +1,18 @@
-"""Score a fitted model on the splits that it was not fitted to."""
+"""Score a fitted model on the splits that it was not fitted to, or of a small table on k folds."""
 
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold
 
+from usboost.data.encoding import TableEncoder
 from usboost.data.views import Views
+from usboost.datasets import store
 from usboost.evaluation import metrics
 from usboost.evaluation.task import Task
 
@@ -42,3 +48,30 @@ def score(task: Task, predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]) ->
             tuned = (probabilities[:, 1] >= threshold).astype(int)
             scores[split]["f1_tuned"] = metrics.f1(y, tuned, 2)
     return scores
+
+
+def fit_folds(
+    task: Task, estimator: Any, folder: Path, seed: int
+) -> tuple[list[dict[str, float]], list[list[dict[str, float]]], float]:
+    """Fit and score a model on every fold of a prepared table, stratified if there are classes.
+
+    Returns each fold's scores, and its rounds, and the seconds of all fits. A seed is one repetition.
+    Encoders are fitted on each fold's training rows only.
+    """
+    card, frame = store.read_card(folder), store.read_frame(folder, "train")
+    y = frame[store.LABEL].to_numpy()
+    folds = StratifiedKFold if card["classes"] else KFold
+    scored, history, seconds = [], [], 0.0
+    for train, test in folds(card["folds"], shuffle=True, random_state=seed).split(y, y):
+        fitted = frame.iloc[train]
+        encoders = {view: TableEncoder.fit(fitted, names) for view, names in card["views"].items()}
+        views, views_test = (
+            Views({view: encoder.transform(rows) for view, encoder in encoders.items()})
+            for rows in (fitted, frame.iloc[test])
+        )
+        model, started = clone(estimator), time.perf_counter()
+        model.fit(views, y[train])
+        seconds += time.perf_counter() - started
+        scored.append(task.score(y[test], task.predict(model, views_test)))
+        history.append(model.history_)
+    return scored, history, seconds

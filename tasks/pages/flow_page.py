@@ -1,9 +1,10 @@
-"""The page of a Prefect flow run: log lines, links, tables, and how far a fit is.
+"""The page of a Prefect flow run: log lines, links, tables, and how far a fit is; addresses of pages.
 
 A server that does not answer costs these and nothing else: no fit waits for it, or fails.
 """
 
 import logging
+import os
 import re
 import threading
 import time
@@ -17,6 +18,8 @@ from prefect import artifacts
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events import emit_event
 from prefect.logging.handlers import APILogHandler
+from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
+from prefect.utilities.urls import url_for
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
@@ -30,6 +33,33 @@ _log = logging.getLogger("usboost.page")
 _log.propagate = False  # the terminal has its own lines
 _log.setLevel(logging.INFO)
 _log.addHandler(APILogHandler())
+
+
+TRAINING_VIEW = "?workflowType=machine_learning"
+"""At the end of an address: MLflow's pages for models, instead of those for language models, which it opens
+in a browser that has not chosen yet, whatever the experiment's tags say."""
+
+PREFECT_PAGES = "/v2"  # to these its root leads, an address without it to older ones
+
+
+def mlflow() -> str:
+    """Return the server that shows runs: the one that keeps the store, else that of `make ui`."""
+    store = os.environ.get("MLFLOW_TRACKING_URI", "")
+    own = f"http://127.0.0.1:{os.environ.get('USBOOST_MLFLOW_PORT', '5000')}"
+    return store.rstrip("/") if store.startswith("http") else own
+
+
+def run_page(experiment: str, run_id: str) -> str:
+    """Return the address of a run's page."""
+    return f"{mlflow()}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
+
+
+def prefect(flow_run_id: str) -> str | None:
+    """Return the page of a flow run; None without a server that has pages."""
+    pages = PREFECT_UI_URL.value()
+    if pages and pages == str(PREFECT_API_URL.value()).removesuffix("/api"):
+        return f"{pages}{PREFECT_PAGES}/runs/flow-run/{flow_run_id}"
+    return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
 
 
 def inside_a_run() -> bool:
@@ -72,7 +102,7 @@ def show_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -
 
 
 def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: str) -> None:
-    """Show the scores of records (`tasks.fits.results`), a row for each split."""
+    """Show the scores of records (`tasks.folders`), a row for each split."""
     rows: list[dict[str, Any]] = []
     for record in records:
         took = {"best round": record["best_round"], "rounds": record["rounds"]}

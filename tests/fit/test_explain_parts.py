@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tasks.serving.logged_model import signature
+from tasks.tracking import signature
 from tests.conftest import ROOT, refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError

@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+from tasks import tracking
 from tasks.served_model import ServedModel
-from tasks.serving import logged_model
 from tests.conftest import refuses
 from tests.fit.conftest import accepted
 from usboost import MultimodalClassifier, MultimodalRegressor
@@ -145,7 +145,7 @@ def test_the_example_is_a_row_of_the_table(own):
     example = example_of(loaded.card, own / "prepared")
     pd.testing.assert_frame_equal(example.drop(columns="image"), rows.head(2).drop(columns="image"))
     np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found[:2], rtol=0, atol=1e-6)
-    assert logged_model.signature(loaded.card).inputs is None  # MLflow would drop a misspelt column unsaid
+    assert tracking.signature(loaded.card).inputs is None  # MLflow would drop a misspelt column unsaid
 
 
 def test_a_papers_dataset_is_a_bundle_too(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.serving.logged_model import signature
+from tasks.tracking import signature
 from tests.conftest import ROOT
 from tests.fit.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier

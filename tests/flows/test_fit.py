@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tasks import settings
-from tasks.fits import models, results
-from tasks.fits.cell import devices, grid
+from tasks.fits import models
+from tasks.fits.models import devices, grid
 from tasks.machine import thread_share
 from tests.conftest import refuses
 from tests.flows.conftest import ROOT
@@ -217,7 +217,7 @@ def test_a_chosen_model_leaves_the_results_of_the_others_alone(bare, monkeypatch
         (made / "record.json").write_text(
             json.dumps({**record, "scores": scores, "best_round": 1, "rounds": 1})
         )
-        results.write(cell, made)
+        cell.write(made)
     monkeypatch.setenv("USBOOST_HOME", str(bare / "home"))
     from flows.fit import fit as flow  # which sets what Prefect reads
 
@@ -227,7 +227,7 @@ def test_a_chosen_model_leaves_the_results_of_the_others_alone(bare, monkeypatch
         flow.fn("ci_a", ["2wl"], 1)
     finally:
         mlflow.set_tracking_uri(before)
-    assert all(results.is_finished(cell) for cell in cells)
+    assert all(cell.is_finished() for cell in cells)
     assert json.loads((bare / "data/metrics/ci_a.json").read_text()) == {"2wl": 0.5, "lgbm": 0.5}
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tasks.pages import inspection
+from tasks.fits import fit_cell
 from tests.conftest import contents
 from tests.small_models import boosting, on_features
 from usboost.data.table import Table
@@ -42,7 +42,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspection, "IMAGES", 10)
+    monkeypatch.setattr(fit_cell, "INSPECTED_IMAGES", 10)
     own = read_prepared(prepared / "data/prepared/user_table")
     train, val = (np.flatnonzero(own.split == split) for split in ("train", "val"))
     encoding = own.fit_encoding(train)
@@ -51,8 +51,8 @@ def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch
     fitted.fit(own.views(encoding, train), own.labels[train])
     probabilities = fitted.predict_proba(views)
     for attempt in ("first", "again"):
-        inspection.write_inspection(fitted, "user_table", (views, y), probabilities, prepared / attempt)
-    folder = prepared / "first" / inspection.FOLDER
+        fit_cell.write_inspection(fitted, "user_table", (views, y), probabilities, prepared / attempt)
+    folder = prepared / "first" / "inspection"
     names = contents(folder)
     assert names == contents(prepared / "again/inspection")
     page = read(folder)
@@ -76,13 +76,13 @@ def test_a_network_on_bfvs_is_asked_about_what_it_reads(two_views) -> None:
     views, y = two_views(n=200)
     fitted = on_features().fit(views, y)
     features = Table.from_numeric(fitted.gbm_.features(views["S"]))
-    assert inspection._read(fitted, views.with_view(BFV, features)).names == ("U", BFV)
-    assert inspection._read(fitted, views).names == ("U", "S")
+    assert fit_cell._read(fitted, views.with_view(BFV, features)).names == ("U", BFV)
+    assert fit_cell._read(fitted, views).names == ("U", "S")
 
 
 def test_a_switched_label_is_told_by_name() -> None:
     frame = pd.DataFrame(
         {"x": [0.5, np.nan], store.LABEL: [1, 0], store.CLEAN: np.array([0, 0], dtype=np.int8)}
     )
-    shown = inspection._informative(frame, {"classes": ["cat", "dog"]})
+    shown = fit_cell._informative(frame, {"classes": ["cat", "dog"]})
     assert shown.to_dict("list") == {store.CLEAN: ["cat", "cat"], "x": [0.5, "–"]}

@@ -82,7 +82,7 @@ import json, sys
 from tasks import settings
 from tasks.data import fingerprint
 from tasks.folders import raw_folder
-from tasks.fits.cell import plan
+from tasks.fits.models import plan
 chosen = settings.load()
 found = {name: plan("ci_a", name, 0, chosen).fingerprint for name in sys.argv[1:]}
 json.dump({**found, "data": fingerprint("ci_a", chosen, raw_folder("ci_a"))}, sys.stdout)
@@ -122,7 +122,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
     shown = [
         "flows/fit.py",
         "tasks/fits/fit_cell.py",
-        "tasks/fits/results.py",
+        "tasks/folders.py",
         "tasks/pages/flow_page.py",
         "tasks/settings.py",
     ]

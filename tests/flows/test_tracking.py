@@ -11,7 +11,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tasks import tracking
-from tasks.pages import mlflow_pages
+from tasks.pages import flow_page, mlflow_pages
 from tasks.pages import mlflow_pages as views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
@@ -158,9 +158,9 @@ def test_a_run_is_linked_where_its_store_is_served(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///of/mlflow.db")
     monkeypatch.setenv("USBOOST_MLFLOW_PORT", "5001")
     page = "http://127.0.0.1:5001/#/experiments/1/runs/ab?workflowType=machine_learning"
-    assert mlflow_pages.run_page("1", "ab") == page
+    assert flow_page.run_page("1", "ab") == page
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example.org/team/")
-    assert mlflow_pages.mlflow() == "https://mlflow.example.org/team"
+    assert flow_page.mlflow() == "https://mlflow.example.org/team"
 
 
 def test_a_view_that_a_person_changed_stays(store) -> None:

@@ -155,9 +155,9 @@ def test_its_bundle_is_the_command_lines(made: Workspace, tmp_path: Path) -> Non
 OF_TASK = """
 import json
 from tasks import settings
-from tasks.fits import cell
+from tasks.fits import models
 loaded = settings.load()
-print(json.dumps(cell.of_task("user_table", loaded.models_of("user_table"), loaded)))
+print(json.dumps(models.of_task("user_table", loaded.models_of("user_table"), loaded)))
 """
 
 

@@ -17,7 +17,7 @@ from benchmarks.study import cells as study
 from benchmarks.study.plan import Cell, Part
 from tasks import settings as reading
 from tasks.fits import fit_cell as training
-from tasks.fits.cell import plan
+from tasks.fits.models import plan
 from tests.leaks.probes import training as rounds_of
 from tests.leaks.probes import watched
 from usboost import Checkpoint, Images, Views

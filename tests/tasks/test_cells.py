@@ -12,10 +12,8 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from tasks import tracking
-from tasks.fits import results
-from tasks.fits.cell import Cell
-from tasks.fits.results import ARTIFACT
+from tasks import folders, tracking
+from tasks.fits.models import Cell
 from tasks.fits.run_cells import missing
 from tasks.pages import mlflow_pages
 from tests.conftest import refuses
@@ -45,9 +43,9 @@ def logged(fingerprint: str, *, status: str = "FINISHED", files: bool = True) ->
         fit = Path(f"fit-{run.info.run_id}")
         fit.mkdir()
         record = {"seed": 0, "fingerprint": fingerprint, "scores": {}, "run": run.info.run_id}
-        (fit / results.RECORD).write_text(json.dumps(record))
-        pd.DataFrame({"seed": [0], "round": [1]}).to_parquet(fit / results.TRACE)
-        client.log_artifacts(run.info.run_id, str(fit), ARTIFACT)
+        (fit / folders.RECORD).write_text(json.dumps(record))
+        pd.DataFrame({"seed": [0], "round": [1]}).to_parquet(fit / folders.TRACE)
+        client.log_artifacts(run.info.run_id, str(fit), folders.ARTIFACT)
     client.set_terminated(run.info.run_id, status)
     return run
 
@@ -58,17 +56,17 @@ def test_a_finished_run_with_the_fingerprint_is_brought_once() -> None:
     assert missing([CELL]) == [CELL]
     run = logged("fingerprint")
     assert missing([CELL]) == []
-    (record,) = results.records("ci_a", "2wl")
+    (record,) = folders.records("ci_a", "2wl")
     assert record["run"] == run.info.run_id
     logged("fingerprint")  # a second one changes nothing: the result is there
     assert missing([CELL]) == []
-    assert results.records("ci_a", "2wl") == [record]
+    assert folders.records("ci_a", "2wl") == [record]
 
 
 def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
     lost = logged("fingerprint", files=False)
     assert missing([CELL]) == [CELL]
-    assert results.records("ci_a", "2wl") == []
+    assert folders.records("ci_a", "2wl") == []
     assert list(tracking.runs_of("ci_a", f"tags.cell = '{CELL.name}'")) == []
     assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
     logged("fingerprint")

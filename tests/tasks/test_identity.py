@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tasks import settings
-from tasks.fits import features
-from tasks.fits.cell import features_fingerprint, plan
+from tasks.fits import models
+from tasks.fits.models import features_fingerprint, plan
 from tasks.settings import Settings
 from usboost.datasets import store
 from usboost.models.methods.boosted_features import BoostedFeatures
@@ -36,13 +36,13 @@ def test_features_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None
         features_fingerprint("ci_a", seed, LOADED) for seed in SEEDS
     ]
     assert len({each["features"] for each in before}) == len({repr(each["model"]) for each in before})
-    assert [features.learner("ci_a", seed, LOADED).random_state for seed in SEEDS] == list(SEEDS)
-    made = features.learner
+    assert [models.features_learner("ci_a", seed, LOADED).random_state for seed in SEEDS] == list(SEEDS)
+    made = models.features_learner
 
     def other_of_seed_1(dataset: str, seed: int, chosen: Settings) -> BoostedFeatures:
         return made(dataset, seed, chosen).set_params(**({"n_trees": 7} if seed == 1 else {}))
 
-    monkeypatch.setattr(features, "learner", other_of_seed_1)
+    monkeypatch.setattr(models, "features_learner", other_of_seed_1)
     after = identities()
     assert [one == other for one, other in zip(before, after, strict=True)] == [True, False, True]
 

@@ -13,7 +13,6 @@ from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
 from flows.local.servers import free_port
 from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
 from usboost.boosting.rounds import Round
 
 
@@ -50,24 +49,24 @@ def test_keys_are_as_prefect_allows_them(name):
 
 def test_the_root_of_prefects_pages_leads_to_those_that_are_linked() -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:4321/api"}):
-        linked = mlflow_pages.prefect("1234")
+        linked = page.prefect("1234")
         assert linked == "http://127.0.0.1:4321/v2/runs/flow-run/1234"
         browser = TestClient(create_ui_app(ephemeral=False), follow_redirects=False)
         asked = {"accept": "text/html"}
         root = browser.get("/", headers=asked)
-        assert root.headers["location"] == f"{mlflow_pages.PREFECT_PAGES}/"
-        page = browser.get(linked.removeprefix("http://127.0.0.1:4321"), headers=asked)
-        assert page.text == browser.get(root.headers["location"], headers=asked).text
-        assert page.status_code == 200 and "<html" in page.text
+        assert root.headers["location"] == f"{page.PREFECT_PAGES}/"
+        linked_page = browser.get(linked.removeprefix("http://127.0.0.1:4321"), headers=asked)
+        assert linked_page.text == browser.get(root.headers["location"], headers=asked).text
+        assert linked_page.status_code == 200 and "<html" in linked_page.text
 
 
 def test_where_a_person_says_prefects_pages_are() -> None:
     with temporary_settings(
         {PREFECT_API_URL: "http://prefect:4200/api", PREFECT_UI_URL: "https://example.org"}
     ):
-        assert mlflow_pages.prefect("1234") == "https://example.org/runs/flow-run/1234"
+        assert page.prefect("1234") == "https://example.org/runs/flow-run/1234"
 
 
 def test_no_page_without_a_server() -> None:
     with temporary_settings(restore_defaults={PREFECT_API_URL, PREFECT_UI_URL}):
-        assert mlflow_pages.prefect("1234") is None
+        assert page.prefect("1234") is None

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from tasks import settings
-from tasks.fits import results
-from tasks.fits.cell import Cell
+from tasks import folders, settings
+from tasks.fits.models import Cell
 from tests.conftest import contents
 from usboost.datasets import store
 from usboost.report.results import read_trace
@@ -40,7 +39,7 @@ def add(seed: int, fingerprint: str = "a", model: str = "2wl", rounds: int = 2) 
     trace = {"seed": seed, "round": range(1, rounds + 1), "f1_val": 0.2, "epsilon": 1.0 + seed}
     pd.DataFrame(trace).to_parquet(fit / "trace.parquet")
     pd.DataFrame({"seed": [seed], "label": [1]}).to_parquet(fit / "rows.parquet")
-    results.write(cell(model, seed), fit)
+    cell(model, seed).write(fit)
 
 
 def cell(model: str, seed: int, fingerprint: str = "a") -> Cell:
@@ -50,7 +49,7 @@ def cell(model: str, seed: int, fingerprint: str = "a") -> Cell:
 def test_records_are_in_order_and_a_new_fit_takes_the_place_of_an_old_one():
     add(1)
     add(0)
-    assert [record["seed"] for record in results.records("ci_a", "2wl")] == [0, 1]
+    assert [record["seed"] for record in folders.records("ci_a", "2wl")] == [0, 1]
     add(1, "b", rounds=3)
     trace = read_trace(Path("data/results"), "ci_a", "2wl")
     assert trace["seed"].tolist() == [0, 0, 1, 1, 1]
@@ -58,7 +57,7 @@ def test_records_are_in_order_and_a_new_fit_takes_the_place_of_an_old_one():
     assert kept == "1 b"
     finished = [cell("2wl", 1, "b"), cell("2wl", 0)]
     others = [cell("2wl", 1), cell("2wl", 2), cell("lgbm", 0)]
-    assert [results.is_finished(each) for each in (*finished, *others)] == [True] * 2 + [False] * 3
+    assert [each.is_finished() for each in (*finished, *others)] == [True] * 2 + [False] * 3
 
 
 def test_only_what_a_run_names_is_kept():
@@ -66,35 +65,35 @@ def test_only_what_a_run_names_is_kept():
         add(0, model=model)
         add(1, model=model)
     Path("data/results/ci_a/notes.txt").write_text("no cell")
-    results.keep_only("ci_a", [cell("2wl", 0)])
+    folders.keep_only("ci_a", [cell("2wl", 0).results])
     assert [path.as_posix() for path in Path("data/results").glob("*/*")] == ["data/results/ci_a/2wl"]
     assert [path.name for path in Path("data/results/ci_a/2wl").iterdir()] == ["seed-0"]
     written = contents(Path("data/results"))
-    results.keep_only("ci_a", [cell("2wl", 0)])
+    folders.keep_only("ci_a", [cell("2wl", 0).results])
     assert contents(Path("data/results")) == written
 
 
 def test_damaged_records_are_none():
     add(0)
     Path("data/results/ci_a/2wl/seed-0/record.json").write_text("{")
-    assert results.records("ci_a", "2wl") == [] and not results.is_finished(cell("2wl", 0))
+    assert folders.records("ci_a", "2wl") == [] and not cell("2wl", 0).is_finished()
 
 
 def test_metrics_are_means_over_the_seeds():
     add(0)
     add(1)
-    results.write_metrics("ci_a", ["2wl", "lgbm"])
+    folders.write_metrics("ci_a", ["2wl", "lgbm"])
     assert json.loads(Path("data/metrics/ci_a.json").read_text()) == {"2wl": pytest.approx(1.8)}
     numbers = [{"scores": {"val": {"rmse": 1.0}, "test": {"rmse": rmse, "r2": 0.5}}} for rmse in (2.0, 4.0)]
-    assert results.test_loss(numbers) == 3.0
-    assert results.test_loss([{"scores": {"test": {"accuracy": 0.5}}}]) is None
+    assert folders.test_loss(numbers) == 3.0
+    assert folders.test_loss([{"scores": {"test": {"accuracy": 0.5}}}]) is None
 
 
 def test_the_best_of_each_dataset_stands_beside_the_prior_and_lightgbm():
     add(0)
     add(1, model="prior")
     settings_ = settings.load(ROOT / "params.yaml")
-    head, line = results.best_fits(settings_)
+    head, line = folders.best_fits(settings_)
     assert head.split()[-3:] == ["RMSE", "prior", "LightGBM"] and head.index("prior") == line.index("1.9")
     assert line.split()[0] == "CI-A" and line.split()[-3:] == ["1.7000", "1.9000", "–"]
 
@@ -104,7 +103,7 @@ def test_curves_are_those_of_the_models_kind():
     for model in ("2wl", "baseline", "lgbm"):
         add(0, model=model)
         add(1, model=model)
-    results.write_curves(
+    folders.write_curves(
         Path("curves"), [("ci_a", each) for each in ("2wl", "baseline", "lgbm", "1wl_s")], loaded
     )
     written = {path.relative_to("curves").as_posix() for path in Path("curves").rglob("*.csv")}
@@ -114,7 +113,7 @@ def test_curves_are_those_of_the_models_kind():
     assert list(pd.read_csv("curves/score/ci_a-2wl.csv")) == ["round", "score"]
     plots = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
     assert {place for plot in plots for place in plot} == {
-        f"reports/curves/{name}" for name in results.CURVES
+        f"reports/curves/{name}" for name in folders.CURVES
     }
     for plot in plots:
         for place, drawn in plot.items():
@@ -123,5 +122,5 @@ def test_curves_are_those_of_the_models_kind():
 
 def test_a_curve_is_of_the_score_that_the_fit_has():
     trace = pd.DataFrame({"round": [1, 2, 1, 2], "f1_val": np.nan, "rmse_val": [4.0, 3.0, 2.0, 2.0]})
-    assert results.curve(trace, "score") == "round,score\n1,3\n2,2.5\n"
-    assert results.curve(trace, "epsilon") is None
+    assert folders.curve(trace, "score") == "round,score\n1,3\n2,2.5\n"
+    assert folders.curve(trace, "epsilon") is None

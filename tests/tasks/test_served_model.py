@@ -15,7 +15,7 @@ from mlflow.pyfunc import scoring_server
 from PIL import Image
 
 import usboost
-from tasks.serving.logged_model import signature
+from tasks.tracking import signature
 from tests.conftest import encoded, refuses
 from usboost import MultimodalClassifier, UsboostError
 

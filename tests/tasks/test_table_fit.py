@@ -17,7 +17,7 @@ from tasks import settings as reading
 from tasks import tuning
 from tasks.catalog import DATASETS
 from tasks.fits import fit_cell as training
-from tasks.fits.cell import plan
+from tasks.fits.models import plan
 from tests.fit.conftest import accepted
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.datasets import store

@@ -28,6 +28,17 @@ from usboost.table.spec import TableSpec
 if TYPE_CHECKING:
     from usboost.fit.table_fit import Fitted
 
+ShardCount = Annotated[
+    int | None,
+    typer.Option(
+        "--shards",
+        min=1,
+        help="Parts that the rows of Parquet files are fitted in, which torchrun's processes share. The "
+        "model depends on their number, not on who has them.",
+        show_default="1; 8 under torchrun",
+    ),
+]
+
 
 def fit(
     table: options.TablePath,
@@ -67,16 +78,7 @@ def fit(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a model that is in the folder already.")
     ] = False,
-    shards: Annotated[
-        int | None,
-        typer.Option(
-            "--shards",
-            min=1,
-            help="Parts that the rows of Parquet files are fitted in, which torchrun's processes share. The "
-            "model depends on their number, not on who has them.",
-            show_default="1; 8 under torchrun",
-        ),
-    ] = None,
+    shards: ShardCount = None,
 ) -> None:
     """Fit a model to a table and save it.
 

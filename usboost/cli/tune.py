@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from time import time as now
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,25 @@ from usboost.table.spec import TableSpec
 if TYPE_CHECKING:
     from usboost.fit.tune import SearchResult
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        min=1,
+        help="Trials at a time; it changes no result.",
+        show_default="processors, at most --batch",
+    ),
+]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        "--folds",
+        min=0,
+        help="Folds of a cross-validation; 0: the rows that fit holds out.",
+        show_default="5 of under 2,000 rows without --time and --split, else 0",
+    ),
+]
+
 
 def tune(
     table: options.TablePath,
@@ -30,27 +49,11 @@ def tune(
     images: ImageOptions,
     models: options.Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            min=1,
-            help="Trials at a time; it changes no result.",
-            show_default="processors, at most --batch",
-        ),
-    ] = None,
+    jobs: Jobs = None,
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Trials of a model that are proposed together.")
     ] = 4,
-    folds: Annotated[
-        int | None,
-        typer.Option(
-            "--folds",
-            min=0,
-            help="Folds of a cross-validation; 0: the rows that fit holds out.",
-            show_default="5 of under 2,000 rows without --time and --split, else 0",
-        ),
-    ] = None,
+    folds: Folds = None,
     by: Annotated[
         str | None,
         typer.Option("--by", help=f"Score to choose by: {options.BY}.", show_default="log_loss, rmse"),
@@ -101,18 +104,9 @@ def tune(
         parts = default_folds(own, seed) if folds is None else folds
         try:
             with fitting("tuning") as show:
-                result = tune_models(
-                    own,
-                    build,
-                    out=out,
-                    folds=parts,
-                    by=score,
-                    fixed=fixed,
-                    plan=plan,
-                    on_trial_end=lambda trial, ended, total: show(ended, total),
-                )
-            of_folds = f" of {parts} folds" if parts else ""
-            what = f"{table.name}: {spec.label}, by {metric_name(score)}{of_folds}"
+                how: dict[str, Any] = {"out": out, "folds": parts, "by": score, "fixed": fixed, "plan": plan}
+                result = tune_models(own, build, **how, on_trial_end=lambda trial, *ended: show(*ended))
+            what = f"{table.name}: {spec.label}, by {metric_name(score)}" + f" of {parts} folds" * bool(parts)
             files = tuned.write(result.models, always, out, what)
             best = echo_search(result, score, parts, out)
             if best in catalogue.CATALOGUE:

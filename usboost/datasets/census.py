@@ -9,7 +9,7 @@ import csv
 import gzip
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -187,37 +187,21 @@ def prepare(
     if split == "ci_a":
         chosen = np.random.default_rng([seed, 1]).permutation(len(FEATURES))[: len(FEATURES) // 2]
         in_s = {FEATURES[j] for j in chosen}
-        why = dict.fromkeys(FEATURES, f"random half of the features, seed {seed}")
+        why: dict[str | None, str] = dict.fromkeys(FEATURES, f"random half of the features, seed {seed}")
     else:
-        result = backward_elimination(
-            TableEncoder.fit(fitted, FEATURES).transform(fitted),
-            fitted[LABEL].to_numpy(),
-            seed=seed,
-            rows=rows,
-            candidates=candidates,
-            tolerance=tolerance,
-            at_most=len(FEATURES) - 1,
-        )
+        table, y = TableEncoder.fit(fitted, FEATURES).transform(fitted), fitted[LABEL].to_numpy()
+        how = {"rows": rows, "candidates": candidates, "at_most": len(FEATURES) - 1}
+        result = backward_elimination(table, y, seed=seed, tolerance=tolerance, **how)
         in_s = set(result.kept)
-        step_of = {step.removed: number for number, step in enumerate(result.path)}
-        why = {
-            name: "kept by backward elimination"
-            if name in in_s
-            else f"removed at step {step_of[name]} of backward elimination"
-            for name in FEATURES
-        }
+        steps = enumerate(result.path)
+        why = {step.removed: f"removed at step {number} of backward elimination" for number, step in steps}
+        why |= dict.fromkeys(result.kept, "kept by backward elimination")
         more["elimination"] = [asdict(step) for step in result.path]
-    views = {
-        "U": [name for name in FEATURES if name not in in_s],
-        "S": [name for name in FEATURES if name in in_s],
-    }
+    view_of = {name: "S" if name in in_s else "U" for name in FEATURES}
+    views = {view: [name for name in FEATURES if view_of[name] == view] for view in ("U", "S")}
+    kind_of = {name: "continuous" if name in CONTINUOUS else "nominal" for name in FEATURES}
     columns: dict[str, dict[str, Any]] = {
-        name: {
-            "view": "S" if name in in_s else "U",
-            "kind": "continuous" if name in CONTINUOUS else "nominal",
-            "why": why[name],
-        }
-        for name in FEATURES
+        name: {"view": view_of[name], "kind": kind_of[name], "why": why[name]} for name in FEATURES
     }
     columns[WEIGHT] = {"view": None, "kind": "continuous", "why": "instance weight, not a feature; dropped"}
     columns[LABEL] = {"view": None, "kind": "label", "why": "what is predicted"}
@@ -368,7 +352,18 @@ def backward_elimination(
         loss = log_loss(y[holdout], np.asarray(predicted), labels=range(len(classes)))
         return float(loss), model.feature_importance("gain")
 
-    columns = list(range(table.n_columns))
+    path, sets = _removing(judge, table.names, candidates)
+    allowed = [step for step in range(len(path)) if len(sets[step]) <= limit]
+    bound = (1 + tolerance) * min(path[step].loss for step in allowed)
+    smallest = max(step for step in allowed if path[step].loss <= bound)
+    return Elimination(tuple(path), tuple(table.names[j] for j in sets[smallest]))
+
+
+def _removing(
+    judge: Callable[[list[int]], tuple[float, np.ndarray]], names: Sequence[str], candidates: int
+) -> tuple[list[Step], list[list[int]]]:
+    """Remove columns until one is left; the steps, and the columns that each of them leaves."""
+    columns = list(range(len(names)))
     loss, gain = judge(columns)
     path, sets = [Step(None, loss, len(columns))], [columns]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -377,11 +372,7 @@ def backward_elimination(
             smaller = [columns[:j] + columns[j + 1 :] for j in tried]
             judged = list(threads.map(judge, smaller))
             best = min(range(len(tried)), key=lambda k: judged[k][0])  # the first of equal ones
-            path.append(Step(table.names[columns[tried[best]]], judged[best][0], len(columns) - 1))
+            path.append(Step(names[columns[tried[best]]], judged[best][0], len(columns) - 1))
             (loss, gain), columns = judged[best], smaller[best]
             sets.append(columns)
-
-    allowed = [step for step in range(len(path)) if len(sets[step]) <= limit]
-    bound = (1 + tolerance) * min(path[step].loss for step in allowed)
-    smallest = max(step for step in allowed if path[step].loss <= bound)
-    return Elimination(tuple(path), tuple(table.names[j] for j in sets[smallest]))
+    return path, sets

@@ -51,6 +51,12 @@ NUMBERS = 500
 
 COLUMNS = tuple(f"s{j:03d}" for j in range(NUMBERS))
 
+_BESIDE = {  # columns of the card
+    "file": {"view": None, "kind": "text", "why": "where the image is from"},
+    LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
+    CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
+}
+
 _SHARE_AS_IT_IS = 0.01  # a dogs' share so near to the one asked for needs no row left out
 
 _NEAR = 1e-3  # |wᵀx| under this is drawn again: rounding must not decide on which side a row is
@@ -92,8 +98,6 @@ def prepare(
     limits : how many of these rows of a split to take at random, with the synsets' shares; all by default.
     work, workers, progress : of `image_encoding.write_shards`; an interrupted preparation resumes there.
     """
-    if dog_share is not None and not 0 < dog_share < 1:
-        raise UsboostError(f"dog_share is {dog_share}, but must be between 0 and 1")
     raw = Path(raw)
     tree = image_folders.open_tree(raw)
     size = size or image_folders.side(tree)
@@ -102,40 +106,22 @@ def prepare(
     digits = any(group in DIGITS for group in groups.values())
     codes, names = (DIGITS, list(DIGITS)) if digits else (GROUPS, list(CLASSES))
     class_of = {wnid: codes[group] for wnid, group in groups.items() if group in codes}
-    for code, name in enumerate(names):
-        if code not in class_of.values():
-            raise UsboostError(f"{tree.path} has no training folder of a {name}; both classes are needed")
-
-    rest = image_folders.validation(tree, root, class_of)
-    val, test = stratified_parts([image.wnid for image in rest], (0.5, 0.5), stream(seed, 0))
-    images = {
-        "train": image_folders.of_synsets(tree, "train", class_of),
-        "val": [rest[row] for row in val],
-        "test": [rest[row] for row in test],
-    }
+    images = _divided(tree, root, class_of, names, seed)
     sizes = {split: len(of_split) for split, of_split in images.items()}
-    balance = _choose(images, class_of, names, dog_share, limits or {}, seed)
-    for split, of_split in images.items():
-        classes = {class_of[image.wnid] for image in of_split}
-        if classes != {0, 1}:
-            raise UsboostError(f"{tree.path}: split {split!r} has images of {len(classes)} classes, not two")
+    balance = _choose(images, tree.path, class_of, names, dog_share, limits or {}, seed)
     w = hyperplane(seed)
     splits = {split: _rows(images[split], class_of, w, seed, k) for k, split in enumerate(images)}
     sources = {split: [image.source for image in of_split] for split, of_split in images.items()}
     encode_files(sources, work, size=size, channels=3, workers=workers, progress=progress)
     columns: dict[str, dict[str, Any]] = {
         **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
-        "wnid": {
-            "view": None,
-            "kind": "nominal",
-            "why": "digit of the image" if digits else "synset of the image",
-        },
-        "file": {"view": None, "kind": "text", "why": "where the image is from"},
-        LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
-        CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
+        "wnid": {"view": None, "kind": "nominal", "why": f"{'digit' if digits else 'synset'} of the image"},
+        **_BESIDE,
     }
     index = {INDEX: sha256(root / INDEX)} if (root / INDEX).is_file() else {}
-    views = {"S": list(COLUMNS)}
+    views, how = {"S": list(COLUMNS)}, "shorter side scaled to the size, centre cropped"
+    halves = "validation folder, since the paper had no test set beside it"
+    halves = "images that are not for training" if digits else halves
     card = describe(
         splits,
         views,
@@ -145,14 +131,10 @@ def prepare(
         seed=seed,
         columns=columns,
         sources={tree.path.name: tree.digest(), **index},
-        images=image_store.entry(
-            size, 3, encoding=encoding(size), how="shorter side scaled to the size, centre cropped"
-        ),
+        images=image_store.entry(size, 3, encoding=encoding(size), how=how),
         images_from="scikit-learn's handwritten digits" if digits else f"ImageNet; groups: {origin}",
         synsets=groups,
-        halves="val and test are halves of the images that are not for training"
-        if digits
-        else "val and test are halves of the validation folder, since the paper had no test set beside it",
+        halves=f"val and test are halves of the {halves}",
         structured={"rule": "w·x > 0 in class 0, < 0 in class 1", "w": w.tolist()},
         noise={"rate": NOISE, "why": "labels of each split switched at random, after x_S was drawn"},
         rows={"found": sizes, "taken": {split: len(frame) for split, frame in splits.items()}},
@@ -161,15 +143,34 @@ def prepare(
     return Prepared(splits, views, names, card, images=Path(work))
 
 
+def _divided(
+    tree: image_folders.ImageTree, root: Path, class_of: Mapping[str, int], names: Sequence[str], seed: int
+) -> dict[str, list[LabelledImage]]:
+    """Return the images of each split. Raises `UsboostError` if a class has no training folder."""
+    for code, name in enumerate(names):
+        if code not in class_of.values():
+            raise UsboostError(f"{tree.path} has no training folder of a {name}; both classes are needed")
+    rest = image_folders.validation(tree, root, class_of)
+    halves = stratified_parts([image.wnid for image in rest], (0.5, 0.5), stream(seed, 0))
+    val, test = ([rest[row] for row in half] for half in halves)
+    return {"train": image_folders.of_synsets(tree, "train", class_of), "val": val, "test": test}
+
+
 def _choose(
     images: dict[str, list[LabelledImage]],
+    place: Path,
     class_of: Mapping[str, int],
     names: Sequence[str],
     dog_share: float | None,
     limits: Mapping[str, int],
     seed: int,
 ) -> Any:
-    """Leave out images by the share of class 0 and the limits; the card's entry on that share."""
+    """Leave out images by the share of class 0 and the limits; the card's entry on that share.
+
+    Raises `UsboostError` if a class is then without images, the share is none, or a limit is of no split.
+    """
+    if dog_share is not None and not 0 < dog_share < 1:
+        raise UsboostError(f"dog_share is {dog_share}, but must be between 0 and 1")
     if unknown := [split for split in limits if split not in images]:
         raise UsboostError(f"limits names {unknown[0]!r}, but the splits are {', '.join(images)}")
     balance: dict[str, Any] = {"share": dog_share, "found": {}, "kept": {}}
@@ -182,6 +183,8 @@ def _choose(
             of_split = cut
         rows = stratified_sample([image.wnid for image in of_split], limits.get(split), stream(seed, 1, k))
         images[split] = [of_split[row] for row in rows]
+        if (classes := {class_of[image.wnid] for image in images[split]}) != {0, 1}:
+            raise UsboostError(f"{place}: split {split!r} has images of {len(classes)} classes, not two")
     return balance if dog_share is not None else "as found: no class was cut to a share"
 
 

@@ -225,21 +225,17 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
             continue
         found = kind_of(column, nominal=name in nominal, textual=name in spec.text)
         notes += [f"column {name!r} {note}" for note in found.notes]
-        if found.kind in LEFT_OUT:
+        role = found.kind
+        if role in LEFT_OUT:
             named_images = is_text(column.type) and are_names_of_images(column.plain())
-            left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[found.kind]
+            left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[role]
             continue
-        if (
-            found.kind == "nested"
-            or found.kind == "name"
-            or found.kind == "identifier"
-            or found.kind == "index"
-        ):
+        if role == "nested" or role == "name" or role == "identifier" or role == "index":
             raise column.unusable()
-        features[name] = column.feature(found.kind, found.form)
+        features[name] = column.feature(role, found.form)
         if found.form is not None:
             formats[name] = found.form
-        fills = fill_values(features[name].to_numpy()) if found.kind == "number" else {}
+        fills = fill_values(features[name].to_numpy()) if role == "number" else {}
         notes += [
             f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands "
             f"for a missing one, say so (`missing={value!r}`)"
