@@ -120,7 +120,9 @@ class _Check:
     def images(self) -> list[Twins]:
         """Near-equal images of each view."""
         pairs = zip(self.embeddings, self.table.images.values())
-        return [find_twins(each, view.absent, None if self.quick else view) for each, view in pairs]
+        columns = (pd.Series(self.y), *(column for _, column in self.table.features.items()))
+        codes = np.stack([codes_of(each) for each in columns], axis=1)
+        return [find_twins(each, view.absent, None if self.quick else view, codes) for each, view in pairs]
 
     @cached_property
     def x(self) -> np.ndarray:

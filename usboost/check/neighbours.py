@@ -41,10 +41,16 @@ class Twins:
     units: np.ndarray
 
 
-def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images: Any = None) -> Twins:
+def find_twins(
+    embeddings: np.ndarray,
+    absent: np.ndarray | None = None,
+    images: Any = None,
+    columns: np.ndarray | None = None,
+) -> Twins:
     """Find the near-equal images among embeddings (n, d).
 
-    `absent`: bool (n,), True where there is no image; `images`: these, to compare small pictures, too.
+    `absent`: bool (n,), True where there is no image; `images`: these, to compare small pictures, too;
+    `columns`: codes of the label and of columns, int64 (n, c), which are equal for shots of one thing.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -59,11 +65,14 @@ def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images:
     units[there] = found
     # scikit-learn looks at a block of rows at a time
     distances, nearest = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(found).kneighbors()
-    pairs = _mutual(distances, nearest)
+    equal = np.zeros(nearest.shape, dtype=np.int16)
+    for codes in () if columns is None else columns[there].T:
+        equal += codes[nearest] == codes[:, None]
+    pairs = _mutual(distances, nearest, equal)
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
-        order = np.argsort(apart, axis=1)[:, :_NEAREST]
-        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest)))
+        order = np.argsort(apart, axis=1)
+        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest, equal)), _NEAREST)
         pairs = np.unique(np.concatenate([pairs, more]), axis=0)
     pairs = there[pairs]
     graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
@@ -120,17 +129,22 @@ def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     return best
 
 
-def _mutual(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+def _mutual(
+    distances: np.ndarray, nearest: np.ndarray, equal: np.ndarray, most: int = NEIGHBOURS
+) -> np.ndarray:
     """Return the pairs (p, 2) of rows that are copies to each other; of distances that rise in each row."""
-    reach = first_gap(np.maximum(distances.astype(np.float64), _EPSILON))
+    reach = first_gap(np.maximum(distances[:, :most].astype(np.float64), _EPSILON), equal)
     rows, ranks = np.nonzero(np.arange(nearest.shape[1]) < reach[:, None])
     ends = np.sort(np.stack([rows, nearest[rows, ranks]], axis=1), axis=1)
     pairs, times = np.unique(ends, axis=0, return_counts=True)
     return pairs[times == 2]
 
 
-def first_gap(distances: np.ndarray) -> np.ndarray:
-    """Return how many nearest others are copies of each row, int64 (n,); `distances`: rising, (n, k)."""
+def first_gap(distances: np.ndarray, equal: np.ndarray) -> np.ndarray:
+    """Return how many nearest others are copies of each row, int64 (n,).
+
+    `distances`: rising, (n, k); `equal`: in how many columns they equal the row, and further ones, (n, K ≥ k).
+    """
     n, k = distances.shape
     half = k // 4
     spread = np.log(distances[:, 2 * half - 1] / distances[:, half - 1])
@@ -141,6 +155,12 @@ def first_gap(distances: np.ndarray) -> np.ndarray:
     tail = max(1.0, float(np.median(np.quantile(steps[:, half:], 1 - np.exp(-4), axis=0))) / 4)
     # a step behind k neighbours has the share 1 / (k · (k + 1)) of the level, and all rows are one family
     scores = steps / tail - np.log(ranks * (ranks + 1))
+    if equal.any():
+        # half of the level is for columns: so many of those behind the step are as equal as those before it
+        least = np.minimum.accumulate(equal, axis=1)
+        behind = [(equal[:, j:] >= least[:, j - 1 : j]).sum(axis=1) for j in ranks]
+        shares = (1 + np.stack(behind, axis=1)) / (1 + equal.shape[1] - ranks)
+        scores += np.maximum(-np.log(shares), 0) - np.log(2)
     best = np.sort(scores.max(axis=1))[::-1]
     passed = np.flatnonzero(best >= np.log(n / LEVEL) - np.log(np.arange(1, n + 1)))
     if not len(passed) or tail > _LONGEST:

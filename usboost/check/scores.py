@@ -21,8 +21,7 @@ MOST = 50
 """Labels that are said to look wrong."""
 
 _TREES = 60
-_KNOWN = 0.8  # share of a class's rows that are predicted right, of a class that can be known
-_WRONG, _SHARE = 0.15, 0.005  # probability of a wrong label, of the other's; share of rows that needs no word
+_SHARE = 0.005  # of exchanged labels, which needs no word
 
 
 @dataclass(frozen=True)
@@ -127,19 +126,30 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return rows whose label looks wrong, the likeliest first; none where chance leaves as many.
 
-    Confident learning: another class has at least the mean probability that its own rows give it, and the
-    label far less, although most rows of that label are predicted right. Chance: `_SHARE` of the rows, by an
-    exact test at 1 in 100. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
+    A row's margin is the probability of its label less that of the likeliest other class; its rank, among the
+    margins that labels exchanged at random would have. Of exchanged labels, ranks are uniform. Of others they
+    follow the binormal ROC curve through their lower quartile, which falls faster: up to a rank `reach` fewer
+    than `_SHARE` of those uniform ones are expected. Labels are named where an exact test at 1 in 100 finds
+    more than both: as many as are exchanged by that count. Those of classes that are told badly from others
+    have no say. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
     """
-    known, predicted = ~np.isnan(predicted[:, 0]), np.nan_to_num(predicted)
-    own, of_class = predicted[np.arange(len(y)), y], pd.Series(y[known])
-    right = (predicted.argmax(axis=1) == y)[known]
-    usual = pd.Series(own[known]).groupby(of_class).mean().reindex(range(predicted.shape[1])).fillna(2.0)
-    above = predicted - usual.to_numpy()
-    above[np.arange(len(y)), y] = -1.0
-    sure = known & (above.max(axis=1) >= 0) & (own <= _WRONG * predicted.max(axis=1))
-    sure &= pd.Series(right).groupby(of_class).mean().reindex(y).fillna(0.0).to_numpy() >= _KNOWN
-    if stats.binom.sf(sure.sum() - 1, known.sum(), _SHARE) > 0.01:
-        return np.zeros(0, dtype=np.int64)
-    rows = np.flatnonzero(sure)
-    return rows[np.argsort(own[rows] - predicted[rows].max(axis=1), kind="stable")][:MOST]
+    rows, is_own = np.flatnonzero(~np.isnan(predicted[:, 0])), np.eye(predicted.shape[1], dtype=bool)[y]
+    predicted, is_own, y = predicted[rows], is_own[rows], y[rows]
+    second, first = np.sort(predicted, axis=1)[:, -2:].T[..., None]
+    margins = predicted - np.where(predicted == first, second, first)
+    own, others = margins[is_own], np.sort(margins[~is_own])
+    sides = np.searchsorted(others, own, "left") + np.searchsorted(others, own, "right")
+    ranks = (sides + 1) / 2 / (len(others) + 1)
+    # half of exchanged labels have ranks below 1/2
+    is_told = pd.Series(ranks <= 0.5).groupby(y).transform("mean").to_numpy() <= 0.25
+    rows, ranks = rows[order := np.lexsort((own, ~is_told))[: is_told.sum()]], np.sort(ranks[is_told])
+    reach, n = np.arange(1, 51) / 100, len(order)
+    apart = stats.norm.ppf(np.quantile(ranks, 0.25) if n else 0.5) - stats.norm.ppf(0.25)
+    hard = stats.norm.cdf(stats.norm.ppf(reach) - apart)
+    if not (hard <= _SHARE * reach).any():
+        return rows[:0]
+    k = np.flatnonzero(hard <= _SHARE * reach)[-1]
+    found = int((ranks <= reach[k]).sum())
+    if stats.binom.sf(found - 1, n, _SHARE * reach[k] + hard[k]) > 0.01:
+        return rows[:0]
+    return rows[: min(MOST, round((found - n * hard[k]) / reach[k]))]
