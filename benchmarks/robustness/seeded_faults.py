@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
 from usboost.check import check_table
 from usboost.check.beside import embeddings_of
-from usboost.check.neighbours import find_twins
+from usboost.check.neighbours import find_twins, whitened
 from usboost.data.images import Images
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.table.source import FrameRows
@@ -82,7 +82,7 @@ def twins(images: Images, share: float, change: str, clean: np.ndarray) -> tuple
     copies = np.stack([np.asarray(image) for image in made]).transpose(0, 3, 1, 2)
     every = Images(np.concatenate([images.decode(), copies]))
     both = np.concatenate([clean, embedded(Images(copies), BACKBONE, torch.device("cpu")).numeric])
-    found = {(int(a), int(b)) for a, b in find_twins(both, None, every).pairs}
+    found = {(int(a), int(b)) for a, b in find_twins(whitened(both), every)}
     right = len(found & {(int(source), n + k) for k, source in enumerate(sources)})
     return right / len(sources), right / max(len(found), 1)
 
@@ -124,7 +124,7 @@ def main(draws: Annotated[int, typer.Option(help="Tables of each fault.")] = 3, 
     pixels = np.stack([np.asarray(drawn(k % CLASSES, rng)) for k in range(rows)]).transpose(0, 3, 1, 2)
     view = Images(pixels)
     clean = embedded(view, BACKBONE, torch.device("cpu")).numeric
-    print(f"{len(find_twins(clean, None, view).pairs)} pairs without copies")
+    print(f"{len(find_twins(whitened(clean), view))} pairs without copies")
     print("| twins | share | recall | precision |")
     for change in CHANGES:
         for share in (0.01, 0.05, 0.5):

@@ -29,9 +29,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from PIL import Image
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupings, stretches, texts_of
-from usboost.check.neighbours import Twins, find_twins
+from usboost.check.neighbours import find_twins, whitened
 from usboost.check.scores import Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
@@ -117,19 +119,18 @@ class _Check:
         self.named = [codes_of(pd.Series(each)) for each in named if each is not None]
 
     @cached_property
-    def images(self) -> list[Twins]:
-        """Near-equal images of each view."""
-        pairs = zip(self.embeddings, self.table.images.values())
-        columns = (pd.Series(self.y), *(column for _, column in self.table.features.items()))
-        codes = np.stack([codes_of(each) for each in columns], axis=1)
-        return [find_twins(each, view.absent, None if self.quick else view, codes) for each, view in pairs]
+    def units(self) -> list[np.ndarray]:
+        """Embeddings of each view as unit vectors."""
+        return [
+            whitened(each, view.absent) for each, view in zip(self.embeddings, self.table.images.values())
+        ]
 
     @cached_property
     def x(self) -> np.ndarray:
         """Return what the quick model reads, columns and axes of the images, float32 (n, p)."""
         table = self.table
         columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
-        return np.concatenate([columns, *(each.units[:, :_AXES] for each in self.images)], axis=1)
+        return np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
         """Add a finding about sets of rows, or rows, of which six are examples where no others are given."""
@@ -150,8 +151,10 @@ class _Check:
 
     def twins(self) -> None:
         """Find near-equal images of rows that a random fold may divide."""
-        for name, twins in zip(self.table.spec.image, self.images):
-            pairs = twins.pairs
+        table, n = self.table, len(self.table)
+        codes = np.stack([codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())], 1)
+        for name, units, view in zip(table.spec.image, self.units, table.images.values()):
+            every = pairs = find_twins(units, None if self.quick else view, codes)
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
             if len(pairs) >= _PAIRS:
@@ -159,9 +162,11 @@ class _Check:
                 how = f"{equal:.0%} of the pairs have the same {self.label!r}"
                 sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}, and {how}"
                 advice = "keep them together: number them in a column and name it with `group`"
-                measured = self.measured(twins.groups)
+                graph = coo_array((np.ones(len(every)), every.T), shape=(n, n))
+                together = connected_components(graph, directed=False)[1].astype(np.int64)
+                measured = self.measured(together)
                 self.add("twins", sentence, advice, pairs, columns=(name,), flattery=measured)
-                self.said.append(twins.groups)
+                self.said.append(together)
 
     def groups(self) -> None:
         """Find groups that decide or share the label, and rows that are alike as they are near."""
@@ -261,8 +266,8 @@ class _Check:
             splits = inner_folds(y, 5, 0, related)
         except UsboostError:
             return
-        if self.images and len(y) >= _ENOUGH:
-            alone = out_of_fold(self.images[0].units[rows], y, splits)
+        if self.units and len(y) >= _ENOUGH:
+            alone = out_of_fold(self.units[0][rows], y, splits)
             right = alone.argmax(axis=1) == y if table.classes else 1 - (alone[:, 0] - y) ** 2 / y.var()
             if np.nanmean(right) >= EXACT and (not table.classes or np.bincount(y).max() < 0.9 * len(y)):
                 advice = "look for a mark, a frame or a background that tells it"
