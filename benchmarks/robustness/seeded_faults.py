@@ -1,15 +1,18 @@
 """Seeded faults: how many of them `usboost check` finds, and how much of what it says is one.
 
-``python -m benchmarks.robustness.seeded_faults``
+``python -m benchmarks.robustness.seeded_faults [--table lesions.parquet --label dx --image image]``
 
 Drawn images get near-equal copies by eight kinds of change, at 1, 5 and 50 % of rows. Tables of them have
 groups of 2, 5 and 30 rows, a missing value or a file's size that tells the label, or 3 % of labels exchanged.
+Of a table, a tenth of its rows get such copies, which share their columns, and 3 % of its labels are exchanged.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -20,6 +23,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
 from usboost.check import check_table
 from usboost.check.beside import embeddings_of
+from usboost.check.groups import codes_of
 from usboost.check.neighbours import find_twins, whitened
 from usboost.data.images import Images
 from usboost.learners.networks.backbones import Backbone, embedded
@@ -74,7 +78,9 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def twins(images: Images, share: float, change: str, clean: np.ndarray) -> tuple[float, float]:
+def twins(
+    images: Images, share: float, change: str, clean: np.ndarray, columns: np.ndarray | None = None
+) -> tuple[float, float]:
     """Add changed copies of some images, of which `clean` are embeddings; return recall and precision."""
     rng, n = np.random.default_rng(0), len(images)
     sources = rng.permutation(n)[: round(n * share)]
@@ -82,7 +88,8 @@ def twins(images: Images, share: float, change: str, clean: np.ndarray) -> tuple
     copies = np.stack([np.asarray(image) for image in made]).transpose(0, 3, 1, 2)
     every = Images(np.concatenate([images.decode(), copies]))
     both = np.concatenate([clean, embedded(Images(copies), BACKBONE, torch.device("cpu")).numeric])
-    found = {(int(a), int(b)) for a, b in find_twins(whitened(both), every)}
+    columns = None if columns is None else np.concatenate([columns, columns[sources]])
+    found = {(int(a), int(b)) for a, b in find_twins(whitened(both), every, columns)}
     right = len(found & {(int(source), n + k) for k, source in enumerate(sources)})
     return right / len(sources), right / max(len(found), 1)
 
@@ -119,7 +126,29 @@ EXPECTED = {"groups": ("groups", "decides"), "labels": ("labels",)}
 FAULTS = {"": (0,), "groups": (2, 5, 30), "missing": (0,), "file size": (0,), "labels": (0,)}
 
 
-def main(draws: Annotated[int, typer.Option(help="Tables of each fault.")] = 3, rows: int = 400) -> None:
+def of_table(path: Path, label: str, image: str) -> None:
+    own, rng = read_table(path, TableSpec(label=label, image=image)), np.random.default_rng(0)
+    [view], [clean] = own.images.values(), embeddings_of(own, Backbone())
+    codes = np.stack([codes_of(each) for each in (pd.Series(own.labels), *dict(own.features).values())], 1)
+    for change in CHANGES:
+        print(change, *(f"{each:.2f}" for each in twins(view, 0.1, change, clean, codes)), flush=True)
+    y = own.labels.copy()
+    wrong = rng.permutation(len(y))[: round(0.03 * len(y))]
+    y[wrong] = (y[wrong] + rng.integers(1, len(own.classes), len(wrong))) % len(own.classes)
+    for each in check_table(replace(own, labels=y), [clean]):
+        right = np.isin([row for rows in each.examples for row in rows], wrong).sum()
+        print(each, f"({right} of {len(wrong)} exchanged)" * (each.kind == "labels"))
+
+
+def main(
+    draws: Annotated[int, typer.Option(help="Tables of each fault.")] = 3,
+    rows: int = 400,
+    table: Annotated[Path | None, typer.Option(help="A table, instead of drawn ones.")] = None,
+    label: str = "",
+    image: str = "image",
+) -> None:
+    if table is not None:
+        return of_table(table, label, image)
     rng = np.random.default_rng(0)
     pixels = np.stack([np.asarray(drawn(k % CLASSES, rng)) for k in range(rows)]).transpose(0, 3, 1, 2)
     view = Images(pixels)

@@ -8,11 +8,12 @@ about 1 in 100 of a finding of each kind.
 - Groups that nobody named (`groups`): agreement of labels must be `DEVIATIONS` standard deviations from that
   of labels exchanged at random, so that some hundred columns may be looked at, and be `SHARED` of all that
   chance leaves; of numbers, also beyond the nearest row of another group. Then the quick model must be worse
-  by folds that keep groups together (`Flattery.matters`).
+  by folds that keep groups together (`Flattery.worse`).
 - Groups that decide the label: that agreement is `DECIDED`, of more values than there are classes.
 - Too good: a column alone (`usboost.table.schema.leaks_target`) or the images alone; and with half of all
   skill, `TELLS`, what no model should learn from: whether a value is missing, files' size, format and names.
-- Labels that look wrong (`scores.wrong_labels`): confident learning out of fold, more than hard rows are.
+- Labels that look wrong (`scores.wrong_labels`): more rows out of fold lie among those of other classes than
+  hard rows of classes that overlap do.
 
 Nothing here changes a row, and no group is used that a person has not named.
 """
@@ -34,7 +35,7 @@ from scipy.sparse.csgraph import connected_components
 
 from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupings, stretches, texts_of
 from usboost.check.neighbours import find_twins, whitened
-from usboost.check.scores import Flattery, flattery, out_of_fold, tells, wrong_labels
+from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
@@ -56,8 +57,7 @@ class Finding:
 
     Attributes
     ----------
-    kind : of `KINDS`; a "note" is of what no model reads.
-    sentence : what it is; advice : what to do.
+    kind : of `KINDS`; a "note" is of what no model reads. sentence : what it is; advice : what to do.
     rows : how many it is about; examples : positions of rows of the table, those that belong together in one.
     columns : that it is about; flattery : what it changes, where that was measured.
     """
@@ -191,13 +191,13 @@ class _Check:
                 continue
             measured = self.measured(each.codes)
             # what is near is no group that anybody made: more has to depend on it
-            least = NEAR if each.kind in ("order", "time") else 0.0
-            matters = measured is not None and measured.matters and measured.worse >= least
+            is_near = each.kind in ("order", "time")
+            matters = measured is not None and measured.worse >= (NEAR if is_near else WORSE)
             if not (decides or matters or (more >= 0.9 and not each.is_read)):
                 continue
-            ends = np.cumsum(np.bincount(each.codes))[:-1]
-            sets = [rows for rows in np.split(np.argsort(each.codes, kind="stable"), ends) if len(rows) > 1]
-            what = "are more alike than others" if each.kind in ("order", "time") else f"share {self.label!r}"
+            every = pd.Series(each.codes).groupby(each.codes).indices.values()
+            sets = [rows for rows in every if len(rows) > 1]
+            what = "are more alike than others" if is_near else f"share {self.label!r}"
             what = f"have one {self.label!r}" if decides else what
             sentence = f"{each.what} {what} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
             columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
@@ -211,10 +211,11 @@ class _Check:
             if (skill := tells(values, table.labels)) >= TELLS:
                 sentence = f"{what} tells {self.label!r} (skill {skill:.2f} of 1)"
                 self.add(kind, sentence, advice, rows, columns=tuple(names))
-        # beside a fit this is said already
+        if self.quick:
+            return  # a fit says the rest already
         known = {name for each in self.found if each.kind in ("decides", "leak") for name in each.columns}
-        new = [] if self.quick else [str(name) for name in table.features if name not in known]
-        away = [name for name in new if leaks_target(table.features[name], table.labels)]
+        new = [(str(name), column) for name, column in table.features.items() if name not in known]
+        away = [name for name, column in new if leaks_target(column, table.labels)]
         if away := [name for name in away if not self.is_known(codes_of(table.features[name]))]:
             what = "column {} alone gives" if len(away) == 1 else "each of the columns {} gives"
             sentence = f"{what.format(', '.join(map(repr, away)))} {self.label!r} away"

@@ -29,7 +29,7 @@ class Flattery:
     """Scores of the quick model ("accuracy" or "R²") by random folds, and with groups together.
 
     `low`, `high`: a 95 % interval of their difference over groups; `worse`: how much larger the loss is with
-    groups together, in losses of a constant; `z`: that in standard errors.
+    groups together, in losses of a constant, and 0 where that or a lower score may be by chance.
     """
 
     score: str
@@ -38,12 +38,6 @@ class Flattery:
     low: float
     high: float
     worse: float
-    z: float
-
-    @property
-    def matters(self) -> bool:
-        """Return whether the loss is more by so much, and the score is less, than chance leaves."""
-        return self.worse >= WORSE and self.z >= ERRORS and self.low > 0
 
     def __str__(self) -> str:
         both = f"{self.score} {self.random:.3f}; with these rows together {self.together:.3f}"
@@ -88,9 +82,10 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
     scores = 1 - losses if is_number else found.argmax(axis=2) == y
     worse, error_of_loss = _over_groups(losses[1] - losses[0], codes)
     less, error = _over_groups(scores[0].astype(float) - scores[1], codes)
-    ends = less - 1.96 * error, less + 1.96 * error
+    low, high = less - 1.96 * error, less + 1.96 * error
+    by_chance = worse < ERRORS * max(error_of_loss, 1e-9) or low <= 0
     name, (random, together) = "R²" if is_number else "accuracy", scores.mean(axis=1).tolist()
-    return Flattery(name, random, together, *ends, worse, worse / max(error_of_loss, 1e-9))
+    return Flattery(name, random, together, low, high, 0.0 if by_chance else worse)
 
 
 def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
