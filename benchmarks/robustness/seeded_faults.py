@@ -4,7 +4,7 @@
 
 Drawn images get near-equal copies by eight kinds of change, at 1, 5 and 50 % of rows. Tables of them have
 groups of 2, 5 and 30 rows, a missing value or a file's size that tells the label, or 3 % of labels exchanged.
-Of a table, a tenth of its rows get such copies, which share their columns, and 3 % of its labels are exchanged.
+Of a table, a tenth of its rows get such copies with their columns, and 3 % of its labels are exchanged.
 """
 
 from __future__ import annotations
