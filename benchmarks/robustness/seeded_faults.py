@@ -10,7 +10,7 @@ Of a table, a tenth of its rows get such copies with their columns, and 3 % of i
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -79,7 +79,7 @@ CHANGES: dict[str, Change] = {
 
 
 def twins(
-    images: Images, share: float, change: str, clean: np.ndarray, columns: np.ndarray | None = None
+    images: Images, share: float, change: str, clean: np.ndarray, columns: Sequence[np.ndarray] = ()
 ) -> tuple[float, float]:
     """Add changed copies of some images, of which `clean` are embeddings; return recall and precision."""
     rng, n = np.random.default_rng(0), len(images)
@@ -88,8 +88,8 @@ def twins(
     copies = np.stack([np.asarray(image) for image in made]).transpose(0, 3, 1, 2)
     every = Images(np.concatenate([images.decode(), copies]))
     both = np.concatenate([clean, embedded(Images(copies), BACKBONE, torch.device("cpu")).numeric])
-    columns = None if columns is None else np.concatenate([columns, columns[sources]])
-    found = {(int(a), int(b)) for a, b in find_twins(whitened(both), every, columns)}
+    codes = [np.append(each, each[sources]) for each in columns]
+    found = {(int(a), int(b)) for a, b in find_twins(whitened(both), every, codes)}
     right = len(found & {(int(source), n + k) for k, source in enumerate(sources)})
     return right / len(sources), right / max(len(found), 1)
 
@@ -129,7 +129,7 @@ FAULTS = {"": (0,), "groups": (2, 5, 30), "missing": (0,), "file size": (0,), "l
 def of_table(path: Path, label: str, image: str) -> None:
     own, rng = read_table(path, TableSpec(label=label, image=image)), np.random.default_rng(0)
     [view], [clean] = own.images.values(), embeddings_of(own, Backbone())
-    codes = np.stack([codes_of(each) for each in (pd.Series(own.labels), *dict(own.features).values())], 1)
+    codes = [codes_of(each) for each in (pd.Series(own.labels), *dict(own.features).values())]
     for change in CHANGES:
         print(change, *(f"{each:.2f}" for each in twins(view, 0.1, change, clean, codes)), flush=True)
     y = own.labels.copy()

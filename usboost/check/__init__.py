@@ -121,9 +121,8 @@ class _Check:
     @cached_property
     def units(self) -> list[np.ndarray]:
         """Embeddings of each view as unit vectors."""
-        return [
-            whitened(each, view.absent) for each, view in zip(self.embeddings, self.table.images.values())
-        ]
+        views = self.table.images.values()
+        return [whitened(each, view.absent) for each, view in zip(self.embeddings, views)]
 
     @cached_property
     def x(self) -> np.ndarray:
@@ -152,7 +151,8 @@ class _Check:
     def twins(self) -> None:
         """Find near-equal images of rows that a random fold may divide."""
         table, n = self.table, len(self.table)
-        codes = np.stack([codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())], 1)
+        columns = (pd.Series(self.y), *dict(table.features).values()) if self.units else ()
+        codes = [codes_of(each) for each in columns]
         for name, units, view in zip(table.spec.image, self.units, table.images.values()):
             every = pairs = find_twins(units, None if self.quick else view, codes)
             for given in self.named:
@@ -201,7 +201,10 @@ class _Check:
             what = f"have one {self.label!r}" if decides else what
             sentence = f"{each.what} {what} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
             columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
-            self.add(kind, sentence, each.advice, sets, columns=columns, flattery=measured)
+            advice = "put the group of each row in a column and name it with `group`"
+            if each.kind in ("column", "number", "time"):
+                advice = f"use `{'time' if each.kind == 'time' else 'group'}={each.column!r}`"
+            self.add(kind, sentence, advice, sets, columns=columns, flattery=measured)
             self.said.append(each.codes)
 
     def leaks(self) -> None:

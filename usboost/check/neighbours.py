@@ -18,6 +18,7 @@ by quarters, mirrored, or cut to their middle: a network sees a re-encoded pictu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,13 +51,13 @@ def whitened(values: np.ndarray, absent: np.ndarray | None = None) -> np.ndarray
     return out
 
 
-def find_twins(units: np.ndarray, images: Any = None, columns: np.ndarray | None = None) -> np.ndarray:
+def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarray] = ()) -> np.ndarray:
     """Return pairs of rows with near-equal images, int64 (p, 2), the first less than the second.
 
     Parameters
     ----------
     units : of `whitened`; images : these, to compare small pictures, too.
-    columns : codes of the label and of columns, int64 (n, c), which are equal for shots of one thing.
+    columns : codes of the label and of columns, int64 (n,) each, which are equal for shots of one thing.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -67,8 +68,8 @@ def find_twins(units: np.ndarray, images: Any = None, columns: np.ndarray | None
     near = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(units[there])
     distances, nearest = near.kneighbors()
     equal = np.zeros(nearest.shape, dtype=np.int16)
-    for codes in () if columns is None else columns[there].T:
-        equal += codes[nearest] == codes[:, None]
+    for codes in columns:
+        equal += codes[there[nearest]] == codes[there, None]
     pairs = _mutual(distances, nearest, equal)
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
