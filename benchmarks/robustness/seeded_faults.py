@@ -119,7 +119,7 @@ def table_of(rng: np.random.Generator, fault: str = "", size: int = 0) -> tuple[
     frame = frame.assign(image=images, label=[f"class {code}" for code in y])
     frame = frame.iloc[order := rng.permutation(ROWS)].reset_index(drop=True)
     wrong = np.flatnonzero(np.isin(order, wrong))
-    return read_table(FrameRows(frame), TableSpec(label="label", image="image", size=SIDE)), wrong
+    return read_table(FrameRows(frame), TableSpec(label="label", image=("image",), size=SIDE)), wrong
 
 
 EXPECTED = {"groups": ("groups", "decides"), "labels": ("labels",)}
@@ -127,7 +127,7 @@ FAULTS = {"": (0,), "groups": (2, 5, 30), "missing": (0,), "file size": (0,), "l
 
 
 def of_table(path: Path, label: str, image: str) -> None:
-    own, rng = read_table(path, TableSpec(label=label, image=image)), np.random.default_rng(0)
+    own, rng = read_table(path, TableSpec(label=label, image=(image,))), np.random.default_rng(0)
     [view], [clean] = own.images.values(), embeddings_of(own, Backbone())
     codes = [codes_of(each) for each in (pd.Series(own.labels), *dict(own.features).values())]
     for change in CHANGES:
@@ -164,8 +164,8 @@ def main(
         kinds = EXPECTED.get(fault, ("leak",) if fault else ())
         said, others, counts = 0, 0, np.zeros(3, dtype=int)
         for _ in range(draws):
-            table, wrong = table_of(rng, fault, size)
-            findings = check_table(table, embeddings_of(table, BACKBONE))
+            own, wrong = table_of(rng, fault, size)
+            findings = check_table(own, embeddings_of(own, BACKBONE))
             right = [each for each in findings if each.kind in kinds]
             said += bool(right)
             others += sum(each.kind not in ("note", *kinds) for each in findings)

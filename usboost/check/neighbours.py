@@ -74,8 +74,8 @@ def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarr
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
         order = np.argsort(apart, axis=1)
-        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest, equal)), _NEAREST)
-        pairs = np.unique(np.concatenate([pairs, more]), axis=0)
+        apart, nearest, equal = (np.take_along_axis(each, order, 1) for each in (apart, nearest, equal))
+        pairs = np.unique(np.concatenate([pairs, _mutual(apart, nearest, equal, _NEAREST)]), axis=0)
     return there[pairs]
 
 
