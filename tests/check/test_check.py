@@ -230,5 +230,15 @@ def test_labels_look_wrong_where_they_were_exchanged(
     assert 0.8 * named <= len(set(found.tolist()) & set(wrong.tolist())) <= len(found) <= 1.5 * named
 
 
+def test_folds_of_a_few_large_groups_are_fair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usboost.check.scores.ROWS", 600)
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 1000)
+    found = flattery(
+        rng.normal(size=(3000, 2)) + 3 * y[:, None], y, np.arange(3000) // 200
+    )  # groups of a class each
+    assert found is not None and found.worse == 0
+
+
 def test_rows_without_a_value_are_no_group() -> None:
     assert groups.codes_of(pd.Series(["a", None, "a", None])).tolist() == [0, 1, 0, 2]

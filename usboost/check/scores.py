@@ -12,7 +12,7 @@ from usboost.errors import UsboostError, silenced
 from usboost.evaluation.folds import Related, Split, inner_folds
 
 FOLDS, ROWS = 5, 4000
-"""Limits of the quick model; of more rows, a sample of whole groups is drawn to compare folds."""
+"""Limits of the quick model; of more rows, a sample of groups is drawn to compare folds."""
 
 WORSE, ERRORS = 0.03, 3.3
 """Least difference of folds that matters: in losses of a constant, and in standard errors."""
@@ -20,7 +20,7 @@ WORSE, ERRORS = 0.03, 3.3
 MOST = 50
 """Labels that are said to look wrong."""
 
-_TREES = 60
+_TREES, _TURN = 60, 20  # trees; rows of a group that are drawn before others of it are
 _SHARE = 0.005  # of exchanged labels, which needs no word
 
 
@@ -66,8 +66,11 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
 
     `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,).
     """
-    is_number, order = y.dtype.kind == "f", np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]
-    rows = np.sort(np.argsort(order, kind="stable")[:ROWS])
+    is_number, rng = y.dtype.kind == "f", np.random.default_rng(0)
+    order, rows = rng.permutation(int(codes.max()) + 1)[codes], rng.permutation(len(codes))
+    # some rows of each of many groups, rather than all of a few
+    turns = pd.Series(rows).groupby(codes[rows]).cumcount().to_numpy() // _TURN
+    rows = np.sort(rows[np.lexsort((order[rows], turns))[:ROWS]])
     x, y, codes = x[rows], y[rows], codes[rows]
     y = y if is_number else np.unique(y, return_inverse=True)[1]
     try:
