@@ -1,16 +1,19 @@
 """Seeded faults: how many of them `usboost check` finds, and how much of what it says is one.
 
-``python -m benchmarks.robustness.seeded_faults``
+``python -m benchmarks.robustness.seeded_faults [--table lesions.parquet --label dx]``
 
 Drawn images get near-equal copies by eight kinds of change, at 1, 5 and 50 % of rows. Tables of them have
 groups of 2, 5 and 30 rows, a missing value or a file's size that tells the label, or 3 % of labels exchanged.
+Rows of a table get such copies with their columns, and 3 % of its labels are exchanged.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +23,8 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
 from usboost.check import check_table
 from usboost.check.beside import embeddings_of
-from usboost.check.neighbours import find_twins
+from usboost.check.groups import codes_of
+from usboost.check.neighbours import find_twins, whitened
 from usboost.data.images import Images
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.table.source import FrameRows
@@ -74,7 +78,9 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def twins(images: Images, share: float, change: str, clean: np.ndarray) -> tuple[float, float]:
+def twins(
+    images: Images, share: float, change: str, clean: np.ndarray, columns: Sequence[np.ndarray] = ()
+) -> tuple[float, float]:
     """Add changed copies of some images, of which `clean` are embeddings; return recall and precision."""
     rng, n = np.random.default_rng(0), len(images)
     sources = rng.permutation(n)[: round(n * share)]
@@ -82,7 +88,8 @@ def twins(images: Images, share: float, change: str, clean: np.ndarray) -> tuple
     copies = np.stack([np.asarray(image) for image in made]).transpose(0, 3, 1, 2)
     every = Images(np.concatenate([images.decode(), copies]))
     both = np.concatenate([clean, embedded(Images(copies), BACKBONE, torch.device("cpu")).numeric])
-    found = {(int(a), int(b)) for a, b in find_twins(both, None, every).pairs}
+    codes = [np.append(each, each[sources]) for each in columns]
+    found = {(int(a), int(b)) for a, b in find_twins(whitened(both), every, codes)}
     right = len(found & {(int(source), n + k) for k, source in enumerate(sources)})
     return right / len(sources), right / max(len(found), 1)
 
@@ -112,31 +119,48 @@ def table_of(rng: np.random.Generator, fault: str = "", size: int = 0) -> tuple[
     frame = frame.assign(image=images, label=[f"class {code}" for code in y])
     frame = frame.iloc[order := rng.permutation(ROWS)].reset_index(drop=True)
     wrong = np.flatnonzero(np.isin(order, wrong))
-    return read_table(FrameRows(frame), TableSpec(label="label", image="image", size=SIDE)), wrong
+    return read_table(FrameRows(frame), TableSpec(label="label", image=("image",), size=SIDE)), wrong
 
 
 EXPECTED = {"groups": ("groups", "decides"), "labels": ("labels",)}
 FAULTS = {"": (0,), "groups": (2, 5, 30), "missing": (0,), "file size": (0,), "labels": (0,)}
 
 
-def main(draws: Annotated[int, typer.Option(help="Tables of each fault.")] = 3, rows: int = 400) -> None:
-    rng = np.random.default_rng(0)
-    pixels = np.stack([np.asarray(drawn(k % CLASSES, rng)) for k in range(rows)]).transpose(0, 3, 1, 2)
-    view = Images(pixels)
-    clean = embedded(view, BACKBONE, torch.device("cpu")).numeric
-    print(f"{len(find_twins(clean, None, view).pairs)} pairs without copies")
+def exchanged(own: UserTable, clean: np.ndarray, rng: np.random.Generator) -> None:
+    y = own.labels.copy()
+    wrong = rng.permutation(len(y))[: round(0.03 * len(y))]
+    y[wrong] = (y[wrong] + rng.integers(1, len(own.classes), len(wrong))) % len(own.classes)
+    found = [each.examples for each in check_table(replace(own, labels=y), [clean]) if each.kind == "labels"]
+    named = {row for examples in found for rows in examples for row in rows}
+    print(f"labels exchanged, named, both: {len(wrong)}, {len(named)}, {len(named & set(wrong.tolist()))}")
+
+
+def main(draws: int = 3, rows: int = 400, table: Path | None = None, label: str = "") -> None:
+    rng, codes = np.random.default_rng(0), list[np.ndarray]()
+    shares: tuple[float, ...] = (0.01, 0.05, 0.5)
+    if table is None:
+        pixels = np.stack([np.asarray(drawn(k % CLASSES, rng)) for k in range(rows)]).transpose(0, 3, 1, 2)
+        view: Any = Images(pixels)
+        clean = embedded(view, BACKBONE, torch.device("cpu")).numeric
+    else:
+        own, shares = read_table(table, TableSpec(label=label, image=("image",))), (0.1,)
+        [view], [clean] = own.images.values(), embeddings_of(own, Backbone())
+        codes = [codes_of(each) for each in (pd.Series(own.labels), *dict(own.features).values())]
+    print(f"{len(find_twins(whitened(clean), view, codes))} pairs without copies")
     print("| twins | share | recall | precision |")
     for change in CHANGES:
-        for share in (0.01, 0.05, 0.5):
-            recall, precision = twins(view, share, change, clean)
+        for share in shares:
+            recall, precision = twins(view, share, change, clean, codes)
             print(f"| {change} | {share:.0%} | {recall:.2f} | {precision:.2f} |", flush=True)
+    if table is not None:
+        return exchanged(own, clean, rng)
     print("| fault | tables where it is found | other findings | rows: exchanged, named, both |")
     for fault, size in ((fault, size) for fault, sizes in FAULTS.items() for size in sizes):
         kinds = EXPECTED.get(fault, ("leak",) if fault else ())
         said, others, counts = 0, 0, np.zeros(3, dtype=int)
         for _ in range(draws):
-            table, wrong = table_of(rng, fault, size)
-            findings = check_table(table, embeddings_of(table, BACKBONE))
+            own, wrong = table_of(rng, fault, size)
+            findings = check_table(own, embeddings_of(own, BACKBONE))
             right = [each for each in findings if each.kind in kinds]
             said += bool(right)
             others += sum(each.kind not in ("note", *kinds) for each in findings)

@@ -211,10 +211,33 @@ def test_quick_scores() -> None:
     assert tells(y + 0.1 * rng.normal(size=400), y) > 0.95
     assert tells(rng.normal(size=400), y) < 0.3
     assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64)) is None  # one group
-    sure = np.where(np.eye(2)[y] > 0, 0.97, 0.03)
-    sure[:10] = sure[:10, ::-1]
-    assert sorted(wrong_labels(sure, y).tolist()) == list(range(10))
-    assert len(wrong_labels(np.full((400, 2), 0.5), y)) == 0
+
+
+@pytest.mark.parametrize(
+    ("apart", "rare", "share", "named"),
+    [(4, 0.5, 0.03, 30), (3, 0.5, 0.0, 0), (1, 0.5, 0.0, 0), (0, 0.5, 0.0, 0), (0.5, 0.04, 0.0, 0)],
+    ids=["exchanged", "told", "overlapping", "unknown", "rare"],
+)
+def test_labels_look_wrong_where_they_were_exchanged(
+    apart: float, rare: float, share: float, named: int
+) -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(1000) < rare).astype(np.int64)
+    odds = rare / (1 - rare) * np.exp(apart * (rng.normal(size=1000) + apart * (y - 0.5)))
+    wrong = rng.permutation(1000)[: int(share * 1000)]
+    y[wrong] = 1 - y[wrong]
+    found = wrong_labels(np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1), y)
+    assert 0.8 * named <= len(set(found.tolist()) & set(wrong.tolist())) <= len(found) <= 1.5 * named
+
+
+def test_folds_of_a_few_large_groups_are_fair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usboost.check.scores.ROWS", 600)
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(3), 1000)
+    found = flattery(
+        rng.normal(size=(3000, 2)) + 3 * y[:, None], y, np.arange(3000) // 200
+    )  # groups of a class each
+    assert found is not None and found.worse == 0
 
 
 def test_rows_without_a_value_are_no_group() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usboost.check.neighbours import find_twins, likeness, small_pictures
+from usboost.check.neighbours import find_twins, likeness, small_pictures, whitened
 from usboost.data.images import Images
 
 
@@ -16,7 +16,7 @@ def embeddings(n: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_clean_table_has_next_to_none(seed: int) -> None:
-    assert len(find_twins(embeddings(800, seed)).pairs) < 3  # of which something is said
+    assert len(find_twins(whitened(embeddings(800, seed)))) < 3  # of which something is said
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
@@ -24,7 +24,7 @@ def test_copies_are_found_and_nothing_else(share: float) -> None:
     clean, rng = embeddings(800), np.random.default_rng(1)
     of = rng.permutation(800)[: int(800 * share)]
     copies = clean[of] + 0.05 * clean.std(axis=0) * rng.normal(size=(len(of), 64))
-    found = {(int(a), int(b)) for a, b in find_twins(np.concatenate([clean, copies])).pairs}
+    found = {(int(a), int(b)) for a, b in find_twins(whitened(np.concatenate([clean, copies])))}
     true = {(int(a), 800 + k) for k, a in enumerate(of)}
     assert len(found & true) >= 0.9 * len(true)
     assert len(found & true) >= 0.9 * len(found)
@@ -35,22 +35,33 @@ def test_groups_of_several_are_found(size: int) -> None:
     rng = np.random.default_rng(0)
     things = np.repeat(np.arange(2000 // size), size)
     several = embeddings(2000 // size)[things] + 0.05 * rng.normal(size=(len(things), 64))
-    found = find_twins(several)
-    assert len(np.unique(found.pairs)) > 0.9 * len(things)
-    assert (things[found.pairs[:, 0]] == things[found.pairs[:, 1]]).mean() > 0.98
-    assert len(np.unique(found.groups)) < 1.3 * len(things) / size
+    found = find_twins(whitened(several))
+    assert len(np.unique(found)) > 0.9 * len(things)
+    assert (things[found[:, 0]] == things[found[:, 1]]).mean() > 0.98
+
+
+def test_columns_tell_shots_of_one_thing() -> None:
+    clean, rng = embeddings(600), np.random.default_rng(1)
+    columns = rng.integers(0, 6, (600, 3))
+    shots = clean[:100] + 0.16 * clean.std(axis=0) * rng.normal(size=(100, 64))
+    units, codes = whitened(np.concatenate([clean, shots])), np.concatenate([columns, columns[:100]])
+    plain, found = ({(int(a), int(b)) for a, b in find_twins(units, columns=each)} for each in ((), codes.T))
+    true = {(k, 600 + k) for k in range(100)}
+    assert len(found & true) > 1.5 * len(plain & true)
+    assert len(found & true) >= 0.9 * len(found)
+    assert len(find_twins(units, columns=rng.permutation(codes).T)) <= 1.1 * len(plain)
 
 
 def test_rows_without_an_image_are_in_no_pair() -> None:
     values, absent = embeddings(200), np.zeros(200, dtype=bool)
     values[:50], absent[:50] = 0, True
-    found = find_twins(values, absent)
-    assert not set(np.unique(found.pairs).tolist()) & set(range(50))
-    assert (found.units[:50] == 0).all()
+    units = whitened(values, absent)
+    assert (units[:50] == 0).all() and (units[50:] != 0).any()
+    assert not set(np.unique(find_twins(units)).tolist()) & set(range(50))
 
 
 def test_few_images_are_not_compared() -> None:
-    assert find_twins(np.ones((40, 8))).pairs.shape == (0, 2)
+    assert find_twins(whitened(np.ones((40, 8)))).shape == (0, 2)
 
 
 def smooth(n: int) -> np.ndarray:

@@ -205,7 +205,9 @@ def test_every_model_that_is_offered(
     table, others = with_pictures(tmp_path, task, columns, n=120, size=32)
     images = ImageOptions(finetune="none")
     fitted = fitted_to(table, model, images)
-    assert differences(fitted, others, tmp_path).max() < (1e-4 if columns else 1e-5)
+    # images' features are rounded to 16 bits: a last digit that turns counts by its weight
+    limit = 1e-5 if not columns else 5e-4 if task == "number" else 1e-4
+    assert differences(fitted, others, tmp_path).max() < limit
 
 
 def test_no_training_value_is_in_the_files(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ about 1 in 100 of a finding of each kind.
 - Groups that nobody named (`groups`): agreement of labels must be `DEVIATIONS` standard deviations from that
   of labels exchanged at random, so that some hundred columns may be looked at, and be `SHARED` of all that
   chance leaves; of numbers, also beyond the nearest row of another group. Then the quick model must be worse
-  by folds that keep groups together (`Flattery.matters`).
+  by folds that keep groups together (`Flattery.worse`).
 - Groups that decide the label: that agreement is `DECIDED`, of more values than there are classes.
 - Too good: a column alone (`usboost.table.schema.leaks_target`) or the images alone; and with half of all
   skill, `TELLS`, what no model should learn from: whether a value is missing, files' size, format and names.
-- Labels that look wrong (`scores.wrong_labels`): confident learning out of fold, more than hard rows are.
+- Labels that look wrong (`scores.wrong_labels`): more rows out of fold lie among those of other classes than
+  hard rows of classes that overlap do.
 
 Nothing here changes a row, and no group is used that a person has not named.
 """
@@ -29,10 +30,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from PIL import Image
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupings, stretches, texts_of
-from usboost.check.neighbours import Twins, find_twins
-from usboost.check.scores import Flattery, flattery, out_of_fold, tells, wrong_labels
+from usboost.check.neighbours import find_twins, whitened
+from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
@@ -54,8 +57,7 @@ class Finding:
 
     Attributes
     ----------
-    kind : of `KINDS`; a "note" is of what no model reads.
-    sentence : what it is; advice : what to do.
+    kind : of `KINDS`; a "note" is of what no model reads. sentence : what it is; advice : what to do.
     rows : how many it is about; examples : positions of rows of the table, those that belong together in one.
     columns : that it is about; flattery : what it changes, where that was measured.
     """
@@ -117,17 +119,17 @@ class _Check:
         self.named = [codes_of(pd.Series(each)) for each in named if each is not None]
 
     @cached_property
-    def images(self) -> list[Twins]:
-        """Near-equal images of each view."""
-        pairs = zip(self.embeddings, self.table.images.values())
-        return [find_twins(each, view.absent, None if self.quick else view) for each, view in pairs]
+    def units(self) -> list[np.ndarray]:
+        """Embeddings of each view as unit vectors."""
+        views = self.table.images.values()
+        return [whitened(each, view.absent) for each, view in zip(self.embeddings, views)]
 
     @cached_property
     def x(self) -> np.ndarray:
         """Return what the quick model reads, columns and axes of the images, float32 (n, p)."""
         table = self.table
         columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
-        return np.concatenate([columns, *(each.units[:, :_AXES] for each in self.images)], axis=1)
+        return np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
         """Add a finding about sets of rows, or rows, of which six are examples where no others are given."""
@@ -148,8 +150,11 @@ class _Check:
 
     def twins(self) -> None:
         """Find near-equal images of rows that a random fold may divide."""
-        for name, twins in zip(self.table.spec.image, self.images):
-            pairs = twins.pairs
+        table, n = self.table, len(self.table)
+        columns = (pd.Series(self.y), *dict(table.features).values()) if self.units else ()
+        codes = [codes_of(each) for each in columns]
+        for name, units, view in zip(table.spec.image, self.units, table.images.values()):
+            every = pairs = find_twins(units, None if self.quick else view, codes)
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
             if len(pairs) >= _PAIRS:
@@ -157,9 +162,11 @@ class _Check:
                 how = f"{equal:.0%} of the pairs have the same {self.label!r}"
                 sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}, and {how}"
                 advice = "keep them together: number them in a column and name it with `group`"
-                measured = self.measured(twins.groups)
+                graph = coo_array((np.ones(len(every)), every.T), shape=(n, n))
+                together = connected_components(graph, directed=False)[1].astype(np.int64)
+                measured = self.measured(together)
                 self.add("twins", sentence, advice, pairs, columns=(name,), flattery=measured)
-                self.said.append(twins.groups)
+                self.said.append(together)
 
     def groups(self) -> None:
         """Find groups that decide or share the label, and rows that are alike as they are near."""
@@ -184,17 +191,20 @@ class _Check:
                 continue
             measured = self.measured(each.codes)
             # what is near is no group that anybody made: more has to depend on it
-            least = NEAR if each.kind in ("order", "time") else 0.0
-            matters = measured is not None and measured.matters and measured.worse >= least
+            is_near = each.kind in ("order", "time")
+            matters = measured is not None and measured.worse >= (NEAR if is_near else WORSE)
             if not (decides or matters or (more >= 0.9 and not each.is_read)):
                 continue
-            ends = np.cumsum(np.bincount(each.codes))[:-1]
-            sets = [rows for rows in np.split(np.argsort(each.codes, kind="stable"), ends) if len(rows) > 1]
-            what = "are more alike than others" if each.kind in ("order", "time") else f"share {self.label!r}"
+            every = pd.Series(each.codes).groupby(each.codes).indices.values()
+            sets = [rows for rows in every if len(rows) > 1]
+            what = "are more alike than others" if is_near else f"share {self.label!r}"
             what = f"have one {self.label!r}" if decides else what
             sentence = f"{each.what} {what} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
             columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
-            self.add(kind, sentence, each.advice, sets, columns=columns, flattery=measured)
+            advice = "put the group of each row in a column and name it with `group`"
+            if each.kind in ("column", "number", "time"):
+                advice = f"use `{'time' if each.kind == 'time' else 'group'}={each.column!r}`"
+            self.add(kind, sentence, advice, sets, columns=columns, flattery=measured)
             self.said.append(each.codes)
 
     def leaks(self) -> None:
@@ -204,10 +214,11 @@ class _Check:
             if (skill := tells(values, table.labels)) >= TELLS:
                 sentence = f"{what} tells {self.label!r} (skill {skill:.2f} of 1)"
                 self.add(kind, sentence, advice, rows, columns=tuple(names))
-        # beside a fit this is said already
+        if self.quick:
+            return  # a fit says the rest already
         known = {name for each in self.found if each.kind in ("decides", "leak") for name in each.columns}
-        new = [] if self.quick else [str(name) for name in table.features if name not in known]
-        away = [name for name in new if leaks_target(table.features[name], table.labels)]
+        new = [(str(name), column) for name, column in table.features.items() if name not in known]
+        away = [name for name, column in new if leaks_target(column, table.labels)]
         if away := [name for name in away if not self.is_known(codes_of(table.features[name]))]:
             what = "column {} alone gives" if len(away) == 1 else "each of the columns {} gives"
             sentence = f"{what.format(', '.join(map(repr, away)))} {self.label!r} away"
@@ -259,13 +270,14 @@ class _Check:
             splits = inner_folds(y, 5, 0, related)
         except UsboostError:
             return
-        if self.images and len(y) >= _ENOUGH:
-            alone = out_of_fold(self.images[0].units[rows], y, splits)
+        if self.units and len(y) >= _ENOUGH:
+            alone = out_of_fold(self.units[0][rows], y, splits)
             right = alone.argmax(axis=1) == y if table.classes else 1 - (alone[:, 0] - y) ** 2 / y.var()
             if np.nanmean(right) >= EXACT and (not table.classes or np.bincount(y).max() < 0.9 * len(y)):
                 advice = "look for a mark, a frame or a background that tells it"
                 self.add("leak", f"the images alone give {self.label!r} away", advice, rows)
-        wrong = wrong_labels(out_of_fold(self.x[rows], y, splits), y) if table.classes else rows[:0]
+        several = len(table.classes) > 1 and y.any()  # of a sample, too
+        wrong = wrong_labels(out_of_fold(self.x[rows], y, splits), y) if several else rows[:0]
         if len(wrong):
             sentence = f"{len(wrong)} labels look wrong: rows like them are of another class"
             shown = tuple((int(row),) for row in rows[wrong])

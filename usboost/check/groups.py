@@ -51,13 +51,6 @@ class Grouping:
         return int(self.codes.max(initial=-1)) + 1
 
     @property
-    def advice(self) -> str:
-        """Return what a person can do."""
-        if self.kind not in ("column", "number", "time"):
-            return "put the group of each row in a column and name it with `group`"
-        return f"use `{'time' if self.kind == 'time' else 'group'}={self.column!r}`"
-
-    @property
     def is_entity(self) -> bool:
         """Return whether new rows may have other values: groups are small, or named as things are."""
         small = self.count >= 20 and len(self.codes) <= LARGEST * self.count

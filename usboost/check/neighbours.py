@@ -9,6 +9,8 @@ much longer that makes the tail is measured on the steps where copies cannot be,
 A row has copies among its first k neighbours where the step behind them is improbable, with a false discovery
 rate of `LEVEL` among all rows (Benjamini and Hochberg's); of its steps the least probable one counts.
 Two images are a pair where both say so: a third image beside two copies has two neighbours that are one.
+Shots of one thing also agree in their columns and label: half of the level goes to steps that only neighbours
+come before which agree in more columns than those behind. Under the null any of these may come first.
 
 Distances are those of embeddings, and, among the neighbours by these, of small pictures, as they are, turned
 by quarters, mirrored, or cut to their middle: a network sees a re-encoded picture as another one.
@@ -16,7 +18,7 @@ by quarters, mirrored, or cut to their middle: a network sees a re-encoded pictu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,53 +33,50 @@ _EPSILON = 1e-3  # distance of equal images, which rounding makes of none
 _SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut off a side, steps looked at
 
 
-@dataclass(frozen=True)
-class Twins:
-    """Near-equal images among n rows: pairs of rows, int64 (p, 2), the first less than the second; the rows
-    that pairs connect, int64 (n,); and unit vectors of the embeddings, (n, k), 0 without an image."""
+def whitened(values: np.ndarray, absent: np.ndarray | None = None) -> np.ndarray:
+    """Return embeddings (n, d) as unit vectors of at most 128 principal axes that vary alike, float32.
 
-    pairs: np.ndarray
-    groups: np.ndarray
-    units: np.ndarray
-
-
-def find_twins(embeddings: np.ndarray, absent: np.ndarray | None = None, images: Any = None) -> Twins:
-    """Find the near-equal images among embeddings (n, d).
-
-    `absent`: bool (n,), True where there is no image; `images`: these, to compare small pictures, too.
+    `absent`: bool (n,), True where there is no image; those are 0.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import normalize
+
+    there = np.arange(len(values)) if absent is None else np.flatnonzero(~absent)
+    rows = there[np.sort(np.random.default_rng(0).permutation(len(there))[:_FITTED])]
+    if len(there) < _LEAST:
+        return np.zeros((len(values), 1), dtype=np.float32)
+    made = PCA(min(_AXES, len(rows) // 4, values.shape[1]), whiten=True, random_state=0).fit(values[rows])
+    out = np.zeros((len(values), made.n_components_), dtype=np.float32)
+    out[there] = normalize(made.transform(values[there]))
+    return out
+
+
+def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarray] = ()) -> np.ndarray:
+    """Return pairs of rows with near-equal images, int64 (p, 2), the first less than the second.
+
+    Parameters
+    ----------
+    units : of `whitened`; images : these, to compare small pictures, too.
+    columns : codes of the label and of columns, int64 (n,) each, which are equal for shots of one thing.
+    """
     from sklearn.neighbors import NearestNeighbors
 
-    n = len(embeddings)
-    there = np.arange(n) if absent is None else np.flatnonzero(~absent)
+    there = np.flatnonzero(units.any(axis=1))
     if len(there) < _LEAST:
-        return Twins(np.zeros((0, 2), dtype=np.int64), np.arange(n), np.zeros((n, 1), dtype=np.float32))
-    found = whitened(embeddings[there])
-    units = np.zeros((n, found.shape[1]), dtype=np.float32)
-    units[there] = found
+        return np.zeros((0, 2), dtype=np.int64)
     # scikit-learn looks at a block of rows at a time
-    distances, nearest = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(found).kneighbors()
-    pairs = _mutual(distances, nearest)
+    near = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(units[there])
+    distances, nearest = near.kneighbors()
+    equal = np.zeros(nearest.shape, dtype=np.int16)
+    for codes in columns:
+        equal += codes[there[nearest]] == codes[there, None]
+    pairs = _mutual(distances, nearest, equal)
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
-        order = np.argsort(apart, axis=1)[:, :_NEAREST]
-        more = _mutual(*(np.take_along_axis(each, order, 1) for each in (apart, nearest)))
-        pairs = np.unique(np.concatenate([pairs, more]), axis=0)
-    pairs = there[pairs]
-    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
-    return Twins(pairs, connected_components(graph, directed=False)[1].astype(np.int64), units)
-
-
-def whitened(values: np.ndarray) -> np.ndarray:
-    """Return embeddings (n, d) as unit vectors of at most 128 principal axes that vary alike, float32."""
-    from sklearn.decomposition import PCA
-
-    rows = np.sort(np.random.default_rng(0).permutation(len(values))[:_FITTED])
-    made = PCA(min(_AXES, len(rows) // 4, values.shape[1]), whiten=True, random_state=0).fit(values[rows])
-    out = made.transform(values).astype(np.float32)
-    return out / np.maximum(np.linalg.norm(out, axis=1, keepdims=True), 1e-12)
+        order = np.argsort(apart, axis=1)
+        apart, nearest, equal = (np.take_along_axis(each, order, 1) for each in (apart, nearest, equal))
+        pairs = np.unique(np.concatenate([pairs, _mutual(apart, nearest, equal, _NEAREST)]), axis=0)
+    return there[pairs]
 
 
 def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
@@ -120,17 +119,22 @@ def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
     return best
 
 
-def _mutual(distances: np.ndarray, nearest: np.ndarray) -> np.ndarray:
+def _mutual(
+    distances: np.ndarray, nearest: np.ndarray, equal: np.ndarray, most: int = NEIGHBOURS
+) -> np.ndarray:
     """Return the pairs (p, 2) of rows that are copies to each other; of distances that rise in each row."""
-    reach = first_gap(np.maximum(distances.astype(np.float64), _EPSILON))
+    reach = first_gap(np.maximum(distances[:, :most].astype(np.float64), _EPSILON), equal)
     rows, ranks = np.nonzero(np.arange(nearest.shape[1]) < reach[:, None])
     ends = np.sort(np.stack([rows, nearest[rows, ranks]], axis=1), axis=1)
     pairs, times = np.unique(ends, axis=0, return_counts=True)
     return pairs[times == 2]
 
 
-def first_gap(distances: np.ndarray) -> np.ndarray:
-    """Return how many nearest others are copies of each row, int64 (n,); `distances`: rising, (n, k)."""
+def first_gap(distances: np.ndarray, equal: np.ndarray) -> np.ndarray:
+    """Return how many nearest others are copies of each row, int64 (n,).
+
+    `distances`: rising, (n, k); `equal`: in how many columns these, and others behind, equal the row.
+    """
     n, k = distances.shape
     half = k // 4
     spread = np.log(distances[:, 2 * half - 1] / distances[:, half - 1])
@@ -141,6 +145,12 @@ def first_gap(distances: np.ndarray) -> np.ndarray:
     tail = max(1.0, float(np.median(np.quantile(steps[:, half:], 1 - np.exp(-4), axis=0))) / 4)
     # a step behind k neighbours has the share 1 / (k · (k + 1)) of the level, and all rows are one family
     scores = steps / tail - np.log(ranks * (ranks + 1))
+    if equal.any():
+        # half of the level is for columns: so many of those behind the step are as equal as those before it
+        least = np.minimum.accumulate(equal, axis=1)
+        behind = [(equal[:, j:] >= least[:, j - 1 : j]).sum(axis=1) for j in ranks]
+        shares = (1 + np.stack(behind, axis=1)) / (1 + equal.shape[1] - ranks)
+        scores += np.maximum(-np.log(shares), 0) - np.log(2)
     best = np.sort(scores.max(axis=1))[::-1]
     passed = np.flatnonzero(best >= np.log(n / LEVEL) - np.log(np.arange(1, n + 1)))
     if not len(passed) or tail > _LONGEST:

@@ -12,7 +12,7 @@ from usboost.errors import UsboostError, silenced
 from usboost.evaluation.folds import Related, Split, inner_folds
 
 FOLDS, ROWS = 5, 4000
-"""Limits of the quick model; of more rows, a sample of whole groups is drawn to compare folds."""
+"""Limits of the quick model; of more rows, a sample of groups is drawn to compare folds."""
 
 WORSE, ERRORS = 0.03, 3.3
 """Least difference of folds that matters: in losses of a constant, and in standard errors."""
@@ -20,9 +20,8 @@ WORSE, ERRORS = 0.03, 3.3
 MOST = 50
 """Labels that are said to look wrong."""
 
-_TREES = 60
-_KNOWN = 0.8  # share of a class's rows that are predicted right, of a class that can be known
-_WRONG, _SHARE = 0.15, 0.005  # probability of a wrong label, of the other's; share of rows that needs no word
+_TREES, _TURN = 60, 20  # trees; rows of a group that are drawn before others of it are
+_SHARE = 0.005  # of exchanged labels, which needs no word
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Flattery:
     """Scores of the quick model ("accuracy" or "R²") by random folds, and with groups together.
 
     `low`, `high`: a 95 % interval of their difference over groups; `worse`: how much larger the loss is with
-    groups together, in losses of a constant; `z`: that in standard errors.
+    groups together, in losses of a constant, and 0 where that or a lower score may be by chance.
     """
 
     score: str
@@ -39,12 +38,6 @@ class Flattery:
     low: float
     high: float
     worse: float
-    z: float
-
-    @property
-    def matters(self) -> bool:
-        """Return whether the loss is more by so much, and the score is less, than chance leaves."""
-        return self.worse >= WORSE and self.z >= ERRORS and self.low > 0
 
     def __str__(self) -> str:
         both = f"{self.score} {self.random:.3f}; with these rows together {self.together:.3f}"
@@ -73,8 +66,11 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
 
     `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,).
     """
-    is_number, order = y.dtype.kind == "f", np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]
-    rows = np.sort(np.argsort(order, kind="stable")[:ROWS])
+    is_number, rng = y.dtype.kind == "f", np.random.default_rng(0)
+    order, rows = rng.permutation(int(codes.max()) + 1)[codes], rng.permutation(len(codes))
+    # some rows of each of many groups, rather than all of a few
+    turns = pd.Series(rows).groupby(codes[rows]).cumcount().to_numpy() // _TURN
+    rows = np.sort(rows[np.lexsort((order[rows], turns))[:ROWS]])
     x, y, codes = x[rows], y[rows], codes[rows]
     y = y if is_number else np.unique(y, return_inverse=True)[1]
     try:
@@ -89,9 +85,10 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
     scores = 1 - losses if is_number else found.argmax(axis=2) == y
     worse, error_of_loss = _over_groups(losses[1] - losses[0], codes)
     less, error = _over_groups(scores[0].astype(float) - scores[1], codes)
-    ends = less - 1.96 * error, less + 1.96 * error
+    low, high = less - 1.96 * error, less + 1.96 * error
+    by_chance = worse < ERRORS * max(error_of_loss, 1e-9) or low <= 0
     name, (random, together) = "R²" if is_number else "accuracy", scores.mean(axis=1).tolist()
-    return Flattery(name, random, together, *ends, worse, worse / max(error_of_loss, 1e-9))
+    return Flattery(name, random, together, low, high, 0.0 if by_chance else worse)
 
 
 def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
@@ -127,19 +124,30 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return rows whose label looks wrong, the likeliest first; none where chance leaves as many.
 
-    Confident learning: another class has at least the mean probability that its own rows give it, and the
-    label far less, although most rows of that label are predicted right. Chance: `_SHARE` of the rows, by an
-    exact test at 1 in 100. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
+    A row's margin is the probability of its label less that of the likeliest other class; its rank, among the
+    margins that labels exchanged at random would have. Of exchanged labels, ranks are uniform. Of others they
+    follow the binormal ROC curve through their lower quartile, which falls faster: up to a rank `reach` fewer
+    than `_SHARE` of those uniform ones are expected. Labels are named where an exact test at 1 in 100 finds
+    more than both: as many as are exchanged by that count. Those of classes that are told badly from others
+    have no say. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
     """
-    known, predicted = ~np.isnan(predicted[:, 0]), np.nan_to_num(predicted)
-    own, of_class = predicted[np.arange(len(y)), y], pd.Series(y[known])
-    right = (predicted.argmax(axis=1) == y)[known]
-    usual = pd.Series(own[known]).groupby(of_class).mean().reindex(range(predicted.shape[1])).fillna(2.0)
-    above = predicted - usual.to_numpy()
-    above[np.arange(len(y)), y] = -1.0
-    sure = known & (above.max(axis=1) >= 0) & (own <= _WRONG * predicted.max(axis=1))
-    sure &= pd.Series(right).groupby(of_class).mean().reindex(y).fillna(0.0).to_numpy() >= _KNOWN
-    if stats.binom.sf(sure.sum() - 1, known.sum(), _SHARE) > 0.01:
-        return np.zeros(0, dtype=np.int64)
-    rows = np.flatnonzero(sure)
-    return rows[np.argsort(own[rows] - predicted[rows].max(axis=1), kind="stable")][:MOST]
+    rows, is_own = np.flatnonzero(~np.isnan(predicted[:, 0])), np.eye(predicted.shape[1], dtype=bool)[y]
+    predicted, is_own, y = predicted[rows], is_own[rows], y[rows]
+    second, first = np.sort(predicted, axis=1)[:, -2:].T[..., None]
+    margins = predicted - np.where(predicted == first, second, first)
+    own, others = margins[is_own], np.sort(margins[~is_own])
+    sides = np.searchsorted(others, own, "left") + np.searchsorted(others, own, "right")
+    ranks = (sides + 1) / 2 / (len(others) + 1)
+    # half of exchanged labels have ranks below 1/2
+    is_told = pd.Series(ranks <= 0.5).groupby(y).transform("mean").to_numpy() <= 0.25
+    rows, ranks = rows[order := np.lexsort((own, ~is_told))[: is_told.sum()]], np.sort(ranks[is_told])
+    reach, n = np.arange(1, 51) / 100, len(order)
+    apart = stats.norm.ppf(np.quantile(ranks, 0.25) if n else 0.5) - stats.norm.ppf(0.25)
+    hard = stats.norm.cdf(stats.norm.ppf(reach) - apart)
+    if not (hard <= _SHARE * reach).any():
+        return rows[:0]
+    k = np.flatnonzero(hard <= _SHARE * reach)[-1]
+    found = int((ranks <= reach[k]).sum())
+    if stats.binom.sf(found - 1, n, _SHARE * reach[k] + hard[k]) > 0.01:
+        return rows[:0]
+    return rows[: min(MOST, round((found - n * hard[k]) / reach[k]))]

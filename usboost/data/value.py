@@ -19,7 +19,7 @@ REWRITTEN = f"{_WHOLE}|{_LARGE}|{_MIDNIGHT}"
 _rewritten = re.compile(REWRITTEN)
 _decimal = re.compile(r"-?(?:0|[1-9]\d*)\.\d+")
 _code = re.compile(r"[+-]?0\d+|\d+[eE]\d+|.*_.*")  # what float() takes, but is a number to nobody else
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _DIGITS = 15  # that a float keeps
 
 T = TypeVar("T")
@@ -74,8 +74,8 @@ def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None
 
     given = [name for name in known if name is not None]
     forms: list[Callable[[str], object]] = [canonical, as_number]
-    if all(name.lower() in _TRUTH for name in given):
-        forms.append(lambda name: _TRUTH.get(name.lower(), name))
+    if all(name.lower() in TRUTH for name in given):
+        forms.append(lambda name: TRUTH.get(name.lower(), name))
     for form in forms:
         others: dict[object, T] = {}
         for name in given:

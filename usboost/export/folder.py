@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from usboost.data.nodes import ViewNodes
-from usboost.data.value import missing_of
+from usboost.data.value import TRUTH, missing_of
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
 from usboost.export.images import image_input
@@ -102,7 +102,17 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
         form: Any = bundle.reader.formats.get(name)
         columns[name] = {"kind": kind}
         if kind == "category":
-            columns[name]["values"] = [value for value in categories[name] if value is not None]
+            values = [value for value in categories[name] if value is not None]
+            truths = [TRUTH.get(value.lower()) for value in values]
+            # yes and no may be written otherwise, but not as another value
+            other = f"(?!(?:{'|'.join(map(re.escape, values))})$)"
+            rewrite = [
+                [f"^{other}(?i:{word})$", value]
+                for value, own in zip(values, truths)
+                for word, truth in TRUTH.items()
+                if truth == own and None not in truths
+            ]
+            columns[name] |= {"values": values, "rewrite": rewrite}
         elif kind == "number":
             columns[name] |= _written_numbers(form)
             columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None
@@ -131,22 +141,24 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
 
 def _written_numbers(form: NumberFormat | None) -> dict[str, Any]:
     """Return by which patterns a number becomes one that Python reads, and what it is divided by."""
-    if form is None:
-        return {"rewrite": [], "divide_by": 1}
-    whole = rf"(?:[1-9]\d{{0,2}}(?:{re.escape(form.thousands)}\d{{3}})+|\d+)"
-    mark, unit = re.escape(form.decimal), re.escape(form.unit)
-    body = rf"(?:{whole}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-    rewrite = [
-        ["[\u00a0\u202f\u2009]", " "],
-        ["\u2212", "-"],
-        ["[\u2019\u02bc]", "'"],
-        # another unit, or marks at other places, is no number
-        [rf"^(?!(?:{unit})? ?[+-]? ?(?:{unit})? ?{body} ?(?:{unit})?$).*$", "none"],
-        *([[f"^([+-]? ?){unit} ?| ?{unit}$", "\\1"]] if form.unit else []),
-        [f"[ {re.escape(form.thousands)}]", ""],
-        [mark, "."],
-    ]
-    return {"rewrite": rewrite, "divide_by": 100 if form.unit == "%" else 1}
+    rewrite = []
+    if form is not None:
+        whole = rf"(?:[1-9]\d{{0,2}}(?:{re.escape(form.thousands)}\d{{3}})+|\d+)"
+        mark, unit = re.escape(form.decimal), re.escape(form.unit)
+        body = rf"(?:{whole}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
+        rewrite = [
+            ["[\u00a0\u202f\u2009]", " "],
+            ["\u2212", "-"],
+            ["[\u2019\u02bc]", "'"],
+            # another unit, or marks at other places, is no number
+            [rf"^(?!(?:{unit})? ?[+-]? ?(?:{unit})? ?{body} ?(?:{unit})?$).*$", "none"],
+            *([[f"^([+-]? ?){unit} ?| ?{unit}$", "\\1"]] if form.unit else []),
+            [f"[ {re.escape(form.thousands)}]", ""],
+            [mark, "."],
+        ]
+    rewrite += [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]
+    rewrite += [[r"^(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)[\s\S]*$", "nan"]]
+    return {"rewrite": rewrite, "divide_by": 100 if form and form.unit == "%" else 1}
 
 
 def _written_dates(form: DateFormat) -> dict[str, Any]:
