@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from unicodedata import normalize
 from zoneinfo import ZoneInfo
@@ -70,17 +70,15 @@ def main(table, out):
     card = json.loads(Path(__file__).with_name("card.json").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
     with table.open(encoding="utf-8-sig", newline="") as source, out.open("w", newline="") as target:
-        delimiter = max(",;\t|", key=source.readline().count)
-        source.seek(0)
-        rows, writer = csv.DictReader(source, delimiter=delimiter), csv.writer(target)
+        head, writer = source.readline(), csv.writer(target)
+        rows = csv.DictReader(chain([head], source), delimiter=max(",;\t|", key=head.count))
         if lacking := [name for name in card["columns"] if name not in (rows.fieldnames or ())]:
             sys.exit(f"error: {table}: column {lacking[0]!r} is missing; all are {[*card['columns']]}")
         writer.writerow(card["answers"])
         while some := list(islice(rows, 1 if card["images"] else 1000)):
             inputs = {}
             for name, about in card["columns"].items():
-                texts = [(row[name] or "").strip() for row in some]
-                inputs[name] = column(texts, about, table.parent)
+                inputs[name] = column([(row[name] or "").strip() for row in some], about, table.parent)
                 if about.get("required") and np.isnan(inputs[name]).any():
                     sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
             for row in np.column_stack(session.run(None, inputs)).tolist():
