@@ -43,29 +43,6 @@ def test_coverage_over_many_draws_of_wrong_probabilities():
     assert np.mean(size) < 0.95  # not by taking every class
 
 
-def test_coverage_of_each_class_over_many_draws():
-    """Of each class ⌈(n + 1) · .9⌉/(n + 1) of the rows are held, the rare and hard one, too."""
-    rng, of_class, of_all, counts = np.random.default_rng(1), [], [], [60, 30, 19]
-    for _ in range(500):
-        true = np.repeat(np.arange(3), [60 + 200, 30 + 200, 19 + 200])
-        scores = rng.normal(size=(len(true), 3))
-        scores[np.arange(len(true)), true] += np.array([3.0, 1.5, 0.2])[true]
-        said = np.exp(scores - [0.0, 1.0, 2.0])
-        said /= said.sum(axis=1, keepdims=True)
-        seen = np.concatenate([np.flatnonzero(true == k)[:n] for k, n in enumerate(counts)])
-        new = np.setdiff1d(np.arange(len(true)), seen)
-        for held, least in (
-            (of_class, np.array(least_by_class(true[seen], said[seen]))),
-            (of_all, least_probability(true[seen], said[seen])),
-        ):
-            own = (said[new] >= least)[np.arange(len(new)), true[new]]
-            held.append([own[true[new] == k].mean() for k in range(3)])
-    errors = np.std(of_class, axis=0) / np.sqrt(500)
-    expected = [np.ceil((n + 1) * 0.9 - 1e-9) / (n + 1) for n in counts]
-    assert (errors < 0.004).all() and (np.abs(np.mean(of_class, axis=0) - expected) < 3 * errors).all()
-    assert np.mean(of_all, axis=0)[0] > 0.95 and np.mean(of_all, axis=0)[2] < 0.8
-
-
 def test_a_class_with_too_few_rows_has_the_least_probability_of_all():
     rng = np.random.default_rng(2)
     labels = np.repeat([0, 1, 2], [40, 9, 8])

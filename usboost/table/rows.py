@@ -210,11 +210,11 @@ missing one."""
 def _fill_values(frame: pd.DataFrame, views: Views) -> Iterator[tuple[str, float, int]]:
     """Yield columns of a batch where many rows have one number that is far from the fit's; it; how many."""
     table = next(view for name in views.names if isinstance(view := views[name], Table))
-    far = np.abs(table.numeric) > FAR
-    for j in np.flatnonzero(far.sum(axis=0) >= max(SEVERAL, OFTEN * len(far))):
+    far, least = np.abs(table.numeric) > FAR, max(SEVERAL, OFTEN * len(frame))
+    for j in np.flatnonzero(far.sum(axis=0) >= least):
         if (name := table.names[j]) in frame and frame[name].dtype.kind == "f":
             values, counts = np.unique(frame[name].to_numpy()[far[:, j]], return_counts=True)
-            if counts.max() >= max(SEVERAL, OFTEN * len(far)):
+            if counts.max() >= least:
                 yield name, float(values[counts.argmax()]), int(counts.max())
 
 
