@@ -26,10 +26,9 @@ def own_settings() -> Iterator[None]:
     """Run a block with the settings that fits and predictions are made for, whatever the process has.
 
     These are torch's default dtype (float32) and device (the CPU), its gradients (on), autocast and inference
-    mode (off), a GPU's products of float32 (with all their bits, as on a CPU), what NumPy does about overflow
-    (it warns) and NaN (nothing), how it prints, the context of decimals, and that Pillow refuses files that
-    are cut short. torch is not loaded for it. What is one for all threads is given back when the last of
-    overlapping blocks ends.
+    mode (off), a GPU's float32 (all bits), what NumPy does about overflow (it warns) and NaN (nothing), how
+    it prints, the context of decimals, and that Pillow refuses files that are cut short. torch is not loaded
+    for it. What is one for all threads is given back when the last of overlapping blocks ends.
     """
     global _blocks
     if _inside.get():

@@ -131,11 +131,11 @@ def test_nothing_is_changed_for_the_caller() -> None:
 
 
 def test_a_gpu_multiplies_float32_with_all_its_bits() -> None:
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    parts = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    before = [each.fp32_precision for each in parts]
     with own_settings():
-        assert torch.backends.cudnn.conv.fp32_precision == "ieee"
-        assert torch.backends.cuda.matmul.fp32_precision == "ieee"
-    assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == before
+        assert [each.fp32_precision for each in parts] == ["ieee", "ieee"]
+    assert [each.fp32_precision for each in parts] == before
 
 
 def test_overlapping_blocks_of_threads_give_back_once_the_last_has_ended() -> None:

@@ -10,12 +10,12 @@ import pytest
 from sklearn.base import clone
 
 from benchmarks.study.cells import STOPS, BothRest, Samples, stopped
-from benchmarks.study.plan import CELLS, CENSUS, ONCE, TITLES, VARIANTS, cells
+from benchmarks.study.plan import CENSUS, TITLES, VARIANTS, cells
 from benchmarks.study.rows import Predicted, drawn, draws, row, spread
 from tasks import settings
 from tasks.fits import models
 from tests.conftest import refuses
-from tests.small_models import boosting, lgbm, on_features, two_branches
+from tests.small_models import boosting, on_features, two_branches
 from usboost.boosting.rounds import Round
 from usboost.data.table import Table
 from usboost.data.views import Views
@@ -76,11 +76,6 @@ def test_bold_is_what_leaves_0_outside_both_intervals_together():
         assert cell.startswith("**-0.1") if bold else cell.startswith("-0.1"), cell
 
 
-def test_more_classes_have_no_threshold():
-    one, other = [fit(3), fit(3, seed=1)], [fit(3, seed=2), fit(3, seed=3)]
-    assert row(one, other, draws(one), draws(other))[1] == "–"
-
-
 def test_other_rows_are_refused():
     other = Predicted(fit().y[::-1], fit().probabilities, 0.5)
     refuses("test rows", row, [fit()], [other], {}, {})
@@ -127,12 +122,6 @@ def changed(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {"table1": new.table1, "profiles": new.profiles}
 
 
-def test_models_that_draw_nothing_are_fitted_once() -> None:
-    seeds = {model: {cell.seed for cell in cells() if cell.model == model} for model in ONCE}
-    assert set(map(tuple, seeds.values())) == {(0,)}
-    assert all(len({cell.seed for cell in cells() if cell.model == model}) > 2 for model in CELLS)
-
-
 def samples(seed: int, n: int) -> Samples:
     x = np.random.default_rng(seed).normal(size=(n, 4))
     y = (x[:, 0] * x[:, 2] + np.random.default_rng(seed + 9).normal(size=n) > 0.5).astype(int)
@@ -174,8 +163,3 @@ def test_each_rule_has_its_best_of_the_same_rounds(model: Any) -> None:
         said = alone.fit(*SPLITS["train"], validation=SPLITS["val"]).predict_proba(SPLITS["test"][0])
         np.testing.assert_array_equal(found[rule][1], said)
     assert found["log_loss"][0] == found["f1"][0]
-
-
-def test_a_model_without_rounds_of_its_own_is_fitted_once() -> None:
-    ((rule, model),) = stopped(lgbm(), SPLITS)
-    assert rule == "log_loss" and model.best_round_ >= 1

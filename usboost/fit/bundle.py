@@ -38,8 +38,6 @@ from usboost.table.user_table import UserTable
 
 KIND = "usboost model of a table"
 CARD, MODEL = "card.json", "model"
-Sets = bool | Literal["per-class"]
-"""Whether answers have sets, and whether these hold 9 in 10 rows, or so many of each class."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class Bundle(OwnSettings):
             return probabilities.argmax(axis=1)
         return (probabilities[:, 1] >= self.card.threshold).astype(np.int64)
 
-    def answers(self, predicted: np.ndarray, *, sets: Sets = False) -> pd.DataFrame:
+    def answers(self, predicted: np.ndarray, *, sets: bool | Literal["per-class"] = False) -> pd.DataFrame:
         """Return predictions as a table.
 
         Parameters
@@ -181,7 +179,7 @@ class Bundle(OwnSettings):
         rows: pd.DataFrame | Source,
         *,
         strict: bool = False,
-        sets: Sets = False,
+        sets: bool | Literal["per-class"] = False,
         tell: Callable[[str], object] = warn,
     ) -> pd.DataFrame:
         """Return `answers` to raw rows.

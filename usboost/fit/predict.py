@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from usboost.data.progress import Progress
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.task import Slice
-from usboost.fit.bundle import Bundle, Sets
+from usboost.fit.bundle import Bundle
 from usboost.fit.explain import WHY, explain, read_rows, reference_of
 from usboost.models.inspection.attribution import check_explainable
 from usboost.table.columns.column import Column
@@ -36,7 +37,7 @@ def predict(
     keep: Sequence[str] = (),
     strict: bool = False,
     images_root: Path | None = None,
-    sets: Sets = False,
+    sets: bool | Literal["per-class"] = False,
     explained: bool = False,
     against: Path | None = None,
     progress: Progress | None = None,

@@ -249,11 +249,10 @@ class _Growth:
         np.cumsum(left, axis=1, out=left)
         able = (left[-1] >= self._least) & (total[-1, leaf] - left[-1] >= self._least)
         leaf, cut, left = leaf[able], cut[able], left[:, able]
-        root = score(total[:d].copy(), total[d:-1] + self._moments.ridge[:, None])
         # score(left) + score(right) − score(both); copies and sums, since `score` overwrites what it is given
         gains = score(left[:d].copy(), left[d:-1] + self._penalties[:, cut])
         gains += score(total[:d, leaf] - left[:d], (total[d:-1, leaf] + self._penalties[:, cut]) - left[d:-1])
-        gains -= root[leaf]
+        gains -= score(total[:d].copy(), total[d:-1] + self._moments.ridge[:, None])[leaf]
         for k in np.unique(leaf).tolist():
             first, stop = np.searchsorted(leaf, [k, k + 1])
             best = first + int(_first_best(gains[first:stop], tie))
@@ -261,13 +260,7 @@ class _Growth:
                 yield k, float(gains[best]), int(cut[best]), left[:, best].copy()
 
     def _describe(
-        self,
-        gain: float,
-        cut: int,
-        sums: np.ndarray,
-        held: np.ndarray,
-        total: np.ndarray,
-        order: np.ndarray,
+        self, gain: float, cut: int, sums: np.ndarray, held: np.ndarray, total: np.ndarray, order: np.ndarray
     ) -> _NodeSplit:
         """Describe the split after bin `cut`: sums are of its left side, totals of both, (C,).
 
@@ -275,8 +268,9 @@ class _Growth:
         """
         bins = self._bins
         column = int(self._column[cut])
-        first, stop = int(bins.start[column]), int(bins.start[column + 1])
-        position = int(bins.columns[column])
+        first, stop, position = (
+            int(each) for each in (*bins.start[column : column + 2], bins.columns[column])
+        )
         if column < bins.n_numeric:
             # the next bin with a row of this leaf: empty ones between do not move the threshold to one side
             next_filled = cut + 1 + int((held[cut + 1 : stop] > 0).argmax())

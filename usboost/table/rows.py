@@ -119,7 +119,7 @@ class RowReader:
             _count_unseen(source, frame, views, first, tally)
             for name, value, count in _fill_values(frame, views):
                 said = (
-                    f"{count:,} of {n:,} rows have {value:g}, far from the fit's; leave missing values empty"
+                    f"{count:,} of {n:,} rows have {value:g}, far from the fit's; leave missing cells empty"
                 )
                 if strict:
                     raise UsboostError(f"{source}: column {name!r}: {said}")
