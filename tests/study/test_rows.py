@@ -58,11 +58,6 @@ def test_the_spread_is_that_of_the_mean():
     assert spread(drawn_one, drawn_other) == pytest.approx(expected, rel=0.06)
 
 
-def test_a_model_against_itself_differs_by_nothing():
-    fits = [fit(seed=1), fit(seed=2)]
-    assert row(fits, fits, draws(fits), draws(fits)) == ["+0.0000 ± 0.0000 ± 0.0000"] * 3
-
-
 def test_bold_is_what_leaves_0_outside_both_intervals_together():
     """A model that is better on each of three seeds, by about as much: the luck of the rows decides."""
     y = np.arange(40) % 2
