@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_matrix
@@ -233,31 +234,33 @@ class _Growth:
             sums = np.stack([leaf.sums for leaf in some if leaf.sums is not None], axis=1)
             total = np.stack([leaf.total for leaf in some], axis=1)
             order = self._sort_categories(sums, total)
+            held = sums[-1].copy()
             for k, gain, cut, left in self._best_cuts(sums, total):
-                some[k].split = self._describe(gain, cut, left, sums[-1, k], total[:, k], order[k])
+                some[k].split = self._describe(gain, cut, left, held[k], total[:, k], order[k])
 
     def _best_cuts(self, sums: np.ndarray, total: np.ndarray) -> Iterator[tuple[int, float, int, np.ndarray]]:
         """Yield the leaves that gain by a split: number, gain, the left side's last bin and sums, (C,).
 
-        Sums are (C, L, B), totals (C, L).
+        Sums are (C, L, B), overwritten; totals (C, L).
         """
-        d, tie = self._moments.d, self._moments.tie
-        leaf, cut = np.nonzero(sums[-1])  # a split after a bin without rows is the one before it
-        number = leaf * len(self._bins.columns) + self._column[cut]
-        left, begins = sums[:, leaf, cut], np.flatnonzero(np.diff(number)) + 1
-        left[:, begins] -= total[:, leaf[begins - 1]]  # every column's sums begin at 0 again
-        np.cumsum(left, axis=1, out=left)
-        able = (left[-1] >= self._least) & (total[-1, leaf] - left[-1] >= self._least)
-        leaf, cut, left = leaf[able], cut[able], left[:, able]
-        # score(left) + score(right) − score(both); copies and sums, since `score` overwrites what it is given
-        gains = score(left[:d].copy(), left[d:-1] + self._penalties[:, cut])
-        gains += score(total[:d, leaf] - left[:d], (total[d:-1, leaf] + self._penalties[:, cut]) - left[d:-1])
+        left, d, tie = sums, self._moments.d, self._moments.tie
+        has_rows = left[-1] != 0
+        left[:, :, self._bins.start[1:-1]] -= total[:, :, None]  # every column's sums begin at 0 again
+        np.cumsum(left, axis=2, out=left)
+        # a split after a bin without rows is the one before it
+        able = has_rows & (left[-1] >= self._least) & (total[-1][:, None] - left[-1] >= self._least)
+        chosen = np.flatnonzero(able)
+        leaf, cut = np.divmod(chosen, len(self._bins))
+        part, whole = left.reshape(len(left), -1).take(chosen, axis=1), total.take(leaf, axis=1)
+        rest, penalty = whole - part, self._penalties.take(cut, axis=1)
+        rest[d:-1] += penalty
+        # score(left) + score(right) − score(both); `score` overwrites what it is given
+        gains = score(part[:d].copy(), part[d:-1] + penalty) + score(rest[:d], rest[d:-1])
         gains -= score(total[:d].copy(), total[d:-1] + self._moments.ridge[:, None])[leaf]
-        for k in np.unique(leaf).tolist():
-            first, stop = np.searchsorted(leaf, [k, k + 1])
-            best = first + int(_first_best(gains[first:stop], tie))
-            if gains[best] > tie:
-                yield k, float(gains[best]), int(cut[best]), left[:, best].copy()
+        ends = np.searchsorted(leaf, np.arange(total.shape[1] + 1)).tolist()
+        for k, (first, stop) in enumerate(pairwise(ends)):
+            if first < stop and gains[best := first + int(_first_best(gains[first:stop], tie))] > tie:
+                yield k, float(gains[best]), int(cut[best]), part[:, best].copy()
 
     def _describe(
         self, gain: float, cut: int, sums: np.ndarray, held: np.ndarray, total: np.ndarray, order: np.ndarray
