@@ -1,7 +1,7 @@
 """Histograms: a table's columns in bins, and sums over the rows in them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,6 @@ class Bins:
     columns : int (p,), position in `matrix` of each column here: `n_numeric` numbers come first
     start : int (p + 1,), first bin of each column
     lowest, highest : float64 (bins,), least and largest value in a bin; of a category both are its code
-    places : int (p,), where the columns are in `codes`, which may have more
     """
 
     matrix: np.ndarray
@@ -34,7 +33,6 @@ class Bins:
     start: np.ndarray
     lowest: np.ndarray
     highest: np.ndarray
-    places: np.ndarray | slice
 
     @classmethod
     def of(
@@ -77,30 +75,15 @@ class Bins:
                     np.maximum.at(highest, places, matrix[part, j])
             lowest[numbers] = -world().highest(-lowest[numbers])
             highest[numbers] = world().highest(highest[numbers])
-        return cls(matrix, codes, columns, len(numeric), start, lowest, highest, slice(None))
+        return cls(matrix, codes, columns, len(numeric), start, lowest, highest)
 
     def __len__(self) -> int:
         return int(self.start[-1])
 
-    def of_columns(self, columns: np.ndarray) -> "Bins":
-        """Return the bins of some columns of the matrix."""
-        places = np.flatnonzero(np.isin(self.columns, columns))
-        sizes = np.diff(self.start)
-        chosen = np.repeat(np.isin(self.columns, columns), sizes)
-        return replace(
-            self,
-            columns=self.columns[places],
-            n_numeric=int((places < self.n_numeric).sum()),
-            start=np.cumsum([0, *sizes[places]]),
-            lowest=self.lowest[chosen],
-            highest=self.highest[chosen],
-            places=places,
-        )
-
     @cached_property
     def pattern(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the ones of a block of rows as a sparse matrix, and where each row's begin."""
-        size, p = max(1, BLOCK_ENTRIES // self.codes.shape[1]), len(self.columns)
+        size, p = max(1, BLOCK_ENTRIES // self.codes.shape[1]), self.codes.shape[1]
         return np.ones(size * p), np.arange(size + 1, dtype=np.int32) * p
 
     @property

@@ -84,8 +84,7 @@ class HistogramGrower:
         if weights is None:
             weights = self._counts
         moments = Moments.of(values, weights, metric, self._counts)
-        bins = self._bins if columns is None else self._bins.of_columns(columns)
-        return _Growth(bins, moments, self._limits, self._threads).tree(rows)
+        return _Growth(self._bins, moments, self._limits, self._threads, columns).tree(rows)
 
 
 @dataclass(frozen=True)
@@ -121,9 +120,13 @@ class _Leaf:
 class _Growth:
     """One tree while it grows."""
 
-    def __init__(self, bins: Bins, moments: Moments, limits: Limits, threads: int) -> None:
+    def __init__(
+        self, bins: Bins, moments: Moments, limits: Limits, threads: int, columns: np.ndarray | None
+    ) -> None:
         self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
         self._column = np.repeat(np.arange(len(bins.columns)), np.diff(bins.start))  # of each bin
+        # bins of columns that may be split on
+        self._open = True if columns is None else np.isin(bins.columns, columns)[self._column]
         self._least = max(limits.min_samples_leaf, 1) - SLACK
         self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
         average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
@@ -209,7 +212,7 @@ class _Growth:
         def block(start: int) -> np.ndarray:
             chosen = rows[start : start + size]
             # the bins of these rows, among those of all columns
-            codes = bins.codes.take(chosen, axis=0)[:, bins.places] + bins.start[:-1].astype(np.int32)
+            codes = bins.codes.take(chosen, axis=0) + bins.start[:-1].astype(np.int32)
             channels = moments.channels.take(chosen, axis=0)
             onehot = csc_matrix(
                 (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]),
@@ -248,14 +251,15 @@ class _Growth:
         left[:, :, self._bins.start[1:-1]] -= total[:, :, None]  # every column's sums begin at 0 again
         np.cumsum(left, axis=2, out=left)
         # a split after a bin without rows is the one before it
-        able = has_rows & (left[-1] >= self._least) & (total[-1][:, None] - left[-1] >= self._least)
+        able = has_rows & self._open
+        able &= (left[-1] >= self._least) & (total[-1][:, None] - left[-1] >= self._least)
         chosen = np.flatnonzero(able)
         leaf, cut = np.divmod(chosen, len(self._bins))
         part, whole = left.reshape(len(left), -1).take(chosen, axis=1), total.take(leaf, axis=1)
-        rest, penalty = whole - part, self._penalties.take(cut, axis=1)
-        rest[d:-1] += penalty
+        penalty = self._penalties.take(cut, axis=1)
         # score(left) + score(right) − score(both); `score` overwrites what it is given
-        gains = score(part[:d].copy(), part[d:-1] + penalty) + score(rest[:d], rest[d:-1])
+        gains = score(part[:d].copy(), part[d:-1] + penalty)
+        gains += score(whole[:d] - part[:d], (whole[d:-1] + penalty) - part[d:-1])
         gains -= score(total[:d].copy(), total[d:-1] + self._moments.ridge[:, None])[leaf]
         ends = np.searchsorted(leaf, np.arange(total.shape[1] + 1)).tolist()
         for k, (first, stop) in enumerate(pairwise(ends)):
