@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from scipy.sparse import csc_matrix
@@ -253,18 +252,16 @@ class _Growth:
         # a split after a bin without rows is the one before it
         able = has_rows & self._open
         able &= (left[-1] >= self._least) & (total[-1][:, None] - left[-1] >= self._least)
-        chosen = np.flatnonzero(able)
-        leaf, cut = np.divmod(chosen, len(self._bins))
-        part, whole = left.reshape(len(left), -1).take(chosen, axis=1), total.take(leaf, axis=1)
-        penalty = self._penalties.take(cut, axis=1)
-        # score(left) + score(right) − score(both); `score` overwrites what it is given
-        gains = score(part[:d].copy(), part[d:-1] + penalty)
-        gains += score(whole[:d] - part[:d], (whole[d:-1] + penalty) - part[d:-1])
-        gains -= score(total[:d].copy(), total[d:-1] + self._moments.ridge[:, None])[leaf]
-        ends = np.searchsorted(leaf, np.arange(total.shape[1] + 1)).tolist()
-        for k, (first, stop) in enumerate(pairwise(ends)):
-            if first < stop and gains[best := first + int(_first_best(gains[first:stop], tie))] > tie:
-                yield k, float(gains[best]), int(cut[best]), part[:, best].copy()
+        for k in np.flatnonzero(able.any(axis=1)).tolist():
+            cuts, whole = np.flatnonzero(able[k]), total[:, k, None]
+            part, penalty = left[:, k].take(cuts, axis=1), self._penalties.take(cuts, axis=1)
+            # score(left) + score(right) − score(both); `score` overwrites what it is given
+            gains = score(part[:d].copy(), part[d:-1] + penalty)
+            gains += score(whole[:d] - part[:d], (whole[d:-1] + penalty) - part[d:-1])
+            gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None])
+            best = int(_first_best(gains, tie))
+            if gains[best] > tie:
+                yield k, float(gains[best]), int(cuts[best]), part[:, best].copy()
 
     def _describe(
         self, gain: float, cut: int, sums: np.ndarray, held: np.ndarray, total: np.ndarray, order: np.ndarray
