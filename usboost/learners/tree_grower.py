@@ -123,16 +123,12 @@ class _Growth:
         self, bins: Bins, moments: Moments, limits: Limits, threads: int, columns: np.ndarray | None
     ) -> None:
         self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
-        self._column = np.repeat(np.arange(len(bins.columns)), np.diff(bins.start))  # of each bin
-        # bins of columns that may be split on
-        self._open = True if columns is None else np.isin(bins.columns, columns)[self._column]
+        opened = np.isin(bins.columns, bins.columns if columns is None else columns)
+        self._open = np.repeat(opened, np.diff(bins.start))  # bins of columns that may be split on
         self._least = max(limits.min_samples_leaf, 1) - SLACK
         self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
         average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
         self._category_penalty = limits.category_l2 * average
-        # by which H is made larger, after every bin
-        self._penalties = np.repeat(moments.ridge[:, None], len(bins), axis=1)
-        self._penalties[:, bins.first_category :] += self._category_penalty[:, None]
         self._splits: list[_NodeSplit] = []
         self._children: list[list[int]] = []
 
@@ -236,17 +232,18 @@ class _Growth:
             sums = np.stack([leaf.sums for leaf in some if leaf.sums is not None], axis=1)
             total = np.stack([leaf.total for leaf in some], axis=1)
             order = self._sort_categories(sums, total)
-            held = sums[-1].copy()
-            for k, gain, cut, left in self._best_cuts(sums, total):
-                some[k].split = self._describe(gain, cut, left, held[k], total[:, k], order[k])
+            has_rows = sums[-1] != 0
+            for k, gain, cut, left in self._best_cuts(sums, total, has_rows):
+                some[k].split = self._describe(gain, cut, left, has_rows[k], total[:, k], order[k])
 
-    def _best_cuts(self, sums: np.ndarray, total: np.ndarray) -> Iterator[tuple[int, float, int, np.ndarray]]:
+    def _best_cuts(
+        self, sums: np.ndarray, total: np.ndarray, has_rows: np.ndarray
+    ) -> Iterator[tuple[int, float, int, np.ndarray]]:
         """Yield the leaves that gain by a split: number, gain, the left side's last bin and sums, (C,).
 
-        Sums are (C, L, B), overwritten; totals (C, L).
+        Sums are (C, L, B), overwritten; totals (C, L); `has_rows` is bool (L, B).
         """
         left, d, tie = sums, self._moments.d, self._moments.tie
-        has_rows = left[-1] != 0
         left[:, :, self._bins.start[1:-1]] -= total[:, :, None]  # every column's sums begin at 0 again
         np.cumsum(left, axis=2, out=left)
         # a split after a bin without rows is the one before it
@@ -254,7 +251,9 @@ class _Growth:
         able &= (left[-1] >= self._least) & (total[-1][:, None] - left[-1] >= self._least)
         for k in np.flatnonzero(able.any(axis=1)).tolist():
             cuts, whole = np.flatnonzero(able[k]), total[:, k, None]
-            part, penalty = left[:, k].take(cuts, axis=1), self._penalties.take(cuts, axis=1)
+            part, by_category = left[:, k].take(cuts, axis=1), cuts >= self._bins.first_category
+            # by which H is made larger
+            penalty = self._moments.ridge[:, None] + np.outer(self._category_penalty, by_category)
             # score(left) + score(right) − score(both); `score` overwrites what it is given
             gains = score(part[:d].copy(), part[d:-1] + penalty)
             gains += score(whole[:d] - part[:d], (whole[d:-1] + penalty) - part[d:-1])
@@ -264,26 +263,32 @@ class _Growth:
                 yield k, float(gains[best]), int(cuts[best]), part[:, best].copy()
 
     def _describe(
-        self, gain: float, cut: int, sums: np.ndarray, held: np.ndarray, total: np.ndarray, order: np.ndarray
+        self,
+        gain: float,
+        cut: int,
+        sums: np.ndarray,
+        has_rows: np.ndarray,
+        total: np.ndarray,
+        order: np.ndarray,
     ) -> _NodeSplit:
         """Describe the split after bin `cut`: sums are of its left side, totals of both, (C,).
 
-        `held`, (B,), are the rows of each bin; categories' bins are in their `order`.
+        `has_rows`, bool (B,), is of each bin; categories' bins are in their `order`.
         """
         bins = self._bins
-        column = int(self._column[cut])
+        column = int(np.searchsorted(bins.start, cut, side="right")) - 1
         first, stop, position = (
             int(each) for each in (*bins.start[column : column + 2], bins.columns[column])
         )
         if column < bins.n_numeric:
             # the next bin with a row of this leaf: empty ones between do not move the threshold to one side
-            next_filled = cut + 1 + int((held[cut + 1 : stop] > 0).argmax())
+            next_filled = cut + 1 + int(has_rows[cut + 1 : stop].argmax())
             threshold = (bins.highest[cut] + bins.lowest[next_filled]) / 2
             return _NodeSplit(gain, position, threshold, None, sums)
         goes_left = np.arange(first, stop) <= cut
         if 2 * sums[-1] > total[-1]:  # codes that this leaf has not seen go right, with most of its rows
             goes_left, sums = ~goes_left, total - sums
-        seen = held[first:stop] > 0
+        seen = has_rows[first:stop]
         codes = order[first - bins.first_category : stop - bins.first_category][goes_left & seen] - first
         return _NodeSplit(gain, position, 0.0, np.sort(codes), sums)
 
