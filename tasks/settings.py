@@ -230,7 +230,7 @@ class Model(ParamsSection):
     patience: Positive | None = None
     fixed_step: float | None = None
     bayes: BayesSection | None = None
-    features: Literal["staged", "in_sample", "out_of_fold", "leaf_numbers"] | None = None
+    features: Literal["staged", "in_sample", "out_of_fold"] | None = None
     views: tuple[str, ...] | None = None
     set: dict[str, Any] = {}
 

@@ -9,7 +9,7 @@ Models: scikit-learn estimators on `Views`
     `TwoWeakLearnerClassifier` (2WL, 2WL2O), `BoostedFeatureNetworkClassifier` (BFV+DNN),
     `TwoBranchNetworkClassifier`, `LightGBMBaseline`; for numbers `TwoWeakLearnerRegressor`,
     `BoostedFeatureNetworkRegressor`, `TwoBranchNetworkRegressor`, `LightGBMBaselineRegressor`,
-    `RidgeBaseline`, and limits around what any of these predicts: `PredictionIntervals`
+    `RidgeBaseline`
 Models on a matrix or a DataFrame
     `BoostedNetworkClassifier`, `BoostedNetworkRegressor` (BNN), `SplitColumns` and
     `SplitColumnsRegressor` (a model on views as one on a matrix)
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from usboost.models.methods.two_weak_learner import TwoWeakLearnerRegressor as TwoWeakLearnerRegressor
     from usboost.models.persistence import load as load
     from usboost.models.persistence import save as save
-    from usboost.models.prediction_intervals import PredictionIntervals as PredictionIntervals
     from usboost.models.sharded import fit_sharded as fit_sharded
     from usboost.models.split_columns import SplitColumns as SplitColumns
     from usboost.models.split_columns import SplitColumnsRegressor as SplitColumnsRegressor
@@ -94,7 +93,6 @@ _MODULES = {
     "MultimodalClassifier": "usboost.fit.estimator",
     "MultimodalRegressor": "usboost.fit.estimator",
     "NetworkLearner": "usboost.learners.networks.learner",
-    "PredictionIntervals": "usboost.models.prediction_intervals",
     "RidgeBaseline": "usboost.models.baselines.linear",
     "RidgeLearner": "usboost.learners.ridge",
     "Sequences": "usboost.data.views",

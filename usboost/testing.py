@@ -30,15 +30,7 @@ from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.files.onnx_graph import Graph
-from usboost.learners.base import (
-    LEARNERS,
-    Target,
-    is_leave_one_out,
-    kind_of,
-    read_learner,
-    sum_to_onnx,
-    weighted_sum,
-)
+from usboost.learners import base
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
 
@@ -70,9 +62,9 @@ def check_learner(learner: Any, view: View | None = None, *, weighted: bool = Tr
         Naming the first promise that the learner breaks.
     """
     view = example_table() if view is None else view
-    kind = LEARNERS.kind_of(type(learner))
+    kind = base.LEARNERS.kind_of(type(learner))
     assert kind is not None, f"register {type(learner).__name__} with LEARNERS.register"
-    assert LEARNERS[kind] is type(learner)
+    assert base.LEARNERS[kind] is type(learner)
     assert isinstance(getattr(type(learner), "fitted", None), type), "the class needs an attribute `fitted`"
     copied = clone(learner)
     assert copied.get_params().keys() == learner.get_params().keys()
@@ -84,13 +76,13 @@ def check_learner(learner: Any, view: View | None = None, *, weighted: bool = Tr
         _check_onnx(learner, view)
 
 
-def _targets(n: int, n_outputs: int, weighted: bool) -> list[Target]:
+def _targets(n: int, n_outputs: int, weighted: bool) -> list[base.Target]:
     rng = np.random.default_rng(1)
     values = rng.normal(size=(n, n_outputs))
     left_out = rng.random(n) < 0.2
-    targets = [Target(values), Target(values, None, left_out)]
+    targets = [base.Target(values), base.Target(values, None, left_out)]
     if weighted:
-        targets += [Target(values, rng.random(n)), Target(values, rng.random((n, n_outputs)))]
+        targets += [base.Target(values, rng.random(n)), base.Target(values, rng.random((n, n_outputs)))]
     return targets
 
 
@@ -106,7 +98,7 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
                 f"outputs must be float32 of shape {shape}, not {output.dtype} of shape {output.shape}"
             )
             assert np.isfinite(output).all(), "outputs must be finite"
-            if is_leave_one_out(learner):
+            if base.is_leave_one_out(learner):
                 outputs = trainer.outputs(fitted)
                 assert (
                     outputs.shape == shape and outputs.dtype == np.float32 and np.isfinite(outputs).all()
@@ -115,7 +107,7 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
             assert np.array_equal(again, output), "equal seeds must give equal learners"
             part = fitted.predict(learner.prepare(view[np.arange(5)]))
             assert np.allclose(part, output[:5], atol=1e-4), "a row's output must not depend on other rows"
-            summed = weighted_sum([fitted, fitted], [0.5, -2.0], prepared)
+            summed = base.weighted_sum([fitted, fitted], [0.5, -2.0], prepared)
             assert summed.dtype == np.float64 and np.allclose(summed, -1.5 * output, atol=1e-4)
 
 
@@ -123,11 +115,11 @@ def _check_files(learner: Any, view: View) -> None:
     prepared = learner.prepare(view)
     target = _targets(len(view), 2, False)[0]
     fitted = learner.trainer(prepared, 2).fit(target, seed=0, start=None)
-    arrays, meta = fitted.to_arrays()
+    (arrays, meta), read = fitted.to_arrays(), partial(base.read_learner, base.kind_of(fitted))
     meta = json.loads(json.dumps(meta))
     with tempfile.TemporaryDirectory() as folder:
         write_arrays(arrays, Path(folder) / "learner.safetensors")
-        back = read_learner(kind_of(fitted), read_arrays(Path(folder) / "learner.safetensors"), meta)
+        back = read(read_arrays(Path(folder) / "learner.safetensors"), meta)
     assert np.array_equal(back.predict(prepared), fitted.predict(prepared)), "files must keep the outputs"
     fitted.check(2)
     for n_outputs in (1, 3):
@@ -135,7 +127,7 @@ def _check_files(learner: Any, view: View) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and array.size:
             spoilt = {**arrays, name: np.full_like(array, np.nan)}
-            _assert_refuses(partial(read_learner, kind_of(fitted), spoilt, meta), f"NaN in its {name!r}")
+            _assert_refuses(partial(read, spoilt, meta), f"NaN in its {name!r}")
 
 
 def _check_onnx(learner: Any, table: Table) -> None:
@@ -149,9 +141,9 @@ def _check_onnx(learner: Any, table: Table) -> None:
     graph, given = Graph(), {"numeric": table.numeric, "codes": table.codes.astype(np.int64)}
     numeric, codes = (graph.input(name, each.dtype, [each.shape[1]]) for name, each in given.items())
     nodes = TableNodes(numeric, codes, table.n_numeric, table.cardinalities)
-    graph.output("out", sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes, 2), [2])
+    graph.output("out", base.sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes, 2), [2])
     found = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
-    expected = weighted_sum(fitted, [0.5, -2.0], prepared)
+    expected = base.weighted_sum(fitted, [0.5, -2.0], prepared)
     assert np.abs(found - expected).max() < 1e-4, "its nodes in ONNX must give what it predicts"
 
 

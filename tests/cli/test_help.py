@@ -46,7 +46,7 @@ def test_fit_fits_on_two_screens_and_says_that_there_is_more():
     assert len(lines) < 90
     heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert heads == ["Arguments:", "Data:", "Columns:", "Images:", "Model:", "Time:", "Output:", "Other:"]
-    assert lines[-1] == "12 more options, which are rarely needed: --help-all"
+    assert lines[-1] == "11 more options, which are rarely needed: --help-all"
     assert "more options" not in shown("fit", "--help-all")[-1]
 
 

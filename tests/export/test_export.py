@@ -119,7 +119,7 @@ def fitted_to(table: UserTable, model: str, images: ImageOptions | None = None) 
     [
         *(("logistic", "two"), ("ridge", "number"), ("lgbm", "three"), ("lgbm", "number"), ("forest", "two")),
         *(("linear_trees", "three"), ("crossed", "two"), ("2wl", "number")),
-        *(("2wl2o", "three"), ("bfv_dnn", "three"), ("leaf_dnn", "two")),
+        *(("2wl2o", "three"), ("bfv_dnn", "three"), ("average", "three")),
         *(("baseline", "number"), ("prior", "three")),
         *(("xgboost", task) for task in ("two", "three", "number")),
     ],

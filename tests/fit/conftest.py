@@ -70,7 +70,7 @@ def demo(tmp_path_factory) -> Path:
 def model(demo, tmp_path_factory) -> Path:
     """A model of the table with images."""
     out = tmp_path_factory.mktemp("model") / "model"
-    accepted("fit", demo, *ROLES, "--rounds", 4, "--out", out)
+    accepted("fit", demo, *ROLES, "--preset", "fast", "--rounds", 4, "--out", out)
     return out
 
 

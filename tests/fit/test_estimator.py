@@ -188,7 +188,7 @@ def test_mistakes_are_one_sentence(tumours, change, message):
     refuses(message, MultimodalClassifier(**change).fit, frame, labels)
 
 
-@pytest.mark.parametrize("model", ["lgbm", "logistic", "forest", "baseline", "leaf_dnn"])
+@pytest.mark.parametrize("model", ["lgbm", "logistic", "forest", "baseline"])
 def test_fitted_again_to_all_rows(tumours, model):
     """`linear_trees` asks folds of so few rows, see test_fold_rounds."""
     frame, y = tumours
@@ -278,7 +278,7 @@ def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
         each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)
     }
     shared = [each for each in fields(MultimodalClassifier) if each.name in options]
-    assert len(shared) == 21
+    assert len(shared) == 20
     for each in shared:
         assert each.default == (options[each.name] if options[each.name] != () else None), each.name
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from tests.fit.conftest import numbers
 from tests.leaks.probes import spoiled_table, training
@@ -187,22 +188,45 @@ def test_no_fit_sees_the_rows_of_its_fold_and_no_encoder() -> None:
     assert (clean[1] != allowed[1]).any()
 
 
-class StopsTheSecond(Callback):
-    """Asks every fit but the first to stop after its first round."""
+class StopsAfter(Callback):
+    """Asks every fit but the first ones to stop after its first round."""
 
-    def __init__(self) -> None:
-        self.fits = 0
+    def __init__(self, most: int) -> None:
+        self.fits, self.most = 0, most
 
     def on_fit_begin(self, fit: Any) -> None:
         self.fits += 1
 
     def on_round(self, round_: Any) -> bool:
-        return self.fits > 1
+        return self.fits > self.most
 
 
-def test_a_fit_to_a_fold_that_is_stopped_leaves_the_first() -> None:
-    fitted = fit(numbers_to_predict(), "linear_trees", callbacks=[StopsTheSecond()])
-    assert fitted.folds == 0 and not fitted.again and fitted.best_round == fitted.bundle.model.best_round_
+@pytest.mark.parametrize(("name", "fits"), [("linear_trees", 1), ("average", 3), ("average", 9)])
+def test_a_fit_to_a_fold_that_is_stopped_leaves_the_first(name: str, fits: int) -> None:
+    fitted = fit(numbers_to_predict(), name, rounds=4, callbacks=[StopsAfter(fits)])
+    alone = fit(numbers_to_predict(), name, rounds=4, refit=False)
+    assert fitted.folds == 0 and not fitted.again and fitted.scores == alone.scores
+    model, other = fitted.bundle.model, alone.bundle.model
+    assert fitted.best_round == model.best_round_ == other.best_round_
+    assert getattr(model, "weights_", None) == getattr(other, "weights_", None)
+
+
+def test_an_average_is_of_rows_that_its_fits_did_not_see() -> None:
+    table = classes(k=3)
+    everything = np.arange(len(table))
+    views = table.views(table.fit_encoding(everything), everything)
+    model = build("average", images=False, rounds=4).fit(views, table.labels)
+    found = chosen(table, model)
+    assert found.model.weights == model.weights_ and set(found.model.members) == set(model.weights_)
+    fold, held = folds_of(table)[1]
+    logs = sum(
+        weight * np.log(clone(found.model.members[name]).fit(*fold.train[:2]).predict_proba(fold.test[0]))
+        for name, weight in model.weights_.items()
+    )
+    expected = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.predicted[held], expected, rtol=1e-6)
+    loss = -np.log(found.predicted[everything, table.labels]).mean()
+    assert model.blend_loss_ == pytest.approx(loss)
 
 
 def test_a_limit_of_time_that_leaves_none_for_folds() -> None:

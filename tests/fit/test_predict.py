@@ -323,7 +323,7 @@ def test_images_are_one_of_the_columns(demo, tmp_path):
     # one whose images do not help does not read them
     frame["image"] = frame["image"].sample(frac=1.0, random_state=0).to_numpy()
     frame.to_csv(demo.parent / "shuffled.csv", index=False)
-    given = (*ROLES, "--finetune", "none", "--rounds", 4, "--out", tmp_path / "shuffled")
+    given = (*ROLES, "--preset", "fast", "--finetune", "none", "--rounds", 4, "--out", tmp_path / "shuffled")
     accepted("fit", demo.parent / "shuffled.csv", *given)
     left_out = bundle.load(tmp_path / "shuffled")
     assert left_out.model.left_out_ and names_of(left_out) == tuple(left_out.card.columns)

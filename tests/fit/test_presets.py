@@ -23,10 +23,10 @@ def table(tmp_path_factory):
 def test_fit_and_report_show_the_members(table, tmp_path):
     out = tmp_path / "model"
     options = ("--label", "kind", "--rounds", 5, "--out", out)
-    done = accepted("fit", table, *options, "--preset", "good")
+    done = accepted("fit", table, *options)
     model = bundle.load(out).model
-    assert bundle.load(out).card.model == "good"
-    assert set(model.members_) == {"linear_trees", "2wl_ridge", "lgbm"}
+    assert bundle.load(out).card.model == "average"
+    assert set(model.members_) == {"linear_trees", "crossed", "forest"}
     accepted("report", out, table, "--out", tmp_path / "r.html")
     page = html.unescape(re.sub("<[^>]+>", " ", (tmp_path / "r.html").read_text()))
     for name, member in model.members_.items():
@@ -41,39 +41,29 @@ def test_fit_and_report_show_the_members(table, tmp_path):
     assert "best round" not in done.stdout
 
 
-def test_one_model_of_a_blend(table, tmp_path):
-    options = ("--label", "kind", "--rounds", 5, "--out", tmp_path / "m")
-    done = accepted("fit", table, *options, "--time-limit", 60, "--fast-predict")
-    assert "alone is kept, fitted once more to the rows of all folds" in done.stdout
-    found = bundle.load(tmp_path / "m")
-    assert found.card.model == "best" and found.model.n_estimators_ == 1
-    accepted("predict", tmp_path / "m", table, "--out", tmp_path / "p.csv")
-
-
 def test_what_cannot_be_asked_for(table, tmp_path):
     fit = ("fit", table, "--label", "kind", "--out", tmp_path / "m")
-    both = refused(*fit, "--model", "lgbm", "--preset", "good")
-    assert both == "the model lgbm and the preset good are given; leave one of them out"
-    assert "lgbm is one model already" in refused(*fit, "--model", "lgbm", "--fast-predict")
-    refuses("unknown preset 'slow'; choose among fast, good, best", catalogue.resolve_model, None, "slow")
+    both = refused(*fit, "--model", "lgbm", "--preset", "best")
+    assert both == "the model lgbm and the preset best are given; leave one of them out"
+    refuses("unknown preset 'slow'; choose among fast, best", catalogue.resolve_model, None, "slow")
 
 
 def test_the_estimator_knows_them_too(table):
     frame = numbers(150, classes=3)
     x, y = frame.drop(columns="kind"), frame["kind"]
-    model = MultimodalClassifier(preset="good", rounds=3, time_limit=0.0).fit(x, y)
-    assert model.bundle_.card.model == "good" and model.bundle_.model.n_estimators_ == 1
-    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.FAST_ALONE
+    model = MultimodalClassifier(preset="best", rounds=3, time_limit=0.0).fit(x, y)
+    assert model.bundle_.card.model == "best" and model.bundle_.model.n_estimators_ == 1
+    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.DEFAULT
     assert catalogue.resolve_model(None, None, limited=True, images=False) == "best"
 
 
-def test_the_default_follows_the_table():
+def test_the_fast_model_follows_the_table():
     chosen, fast = catalogue.resolve_model, catalogue.PRESETS["fast"]
-    assert chosen(None, None) == chosen(None, "fast") == fast
-    assert chosen(None, None, images=False) == chosen(None, "fast", images=False) == catalogue.FAST_ALONE
-    assert chosen(None, None, images=False, task="regression") == fast
+    assert chosen(None, None) == chosen(None, None, images=False) == catalogue.DEFAULT
+    assert chosen(None, "fast") == chosen(None, "fast", images=False, task="regression") == fast
+    assert chosen(None, "fast", images=False) == catalogue.FAST_ALONE
     assert chosen("lgbm", None, images=False) == "lgbm"
-    assert chosen(None, "good", images=False) == "good"
+    assert chosen(None, "best", images=False) == "best"
 
 
 class Ended(Callback):
@@ -100,7 +90,7 @@ def test_a_blend_is_fitted_to_all_rows_where_that_is_asked_for():
     frame = numbers(150)
     x, y = frame.drop(columns="kind"), frame["kind"]
     for refit, val in ((None, 22), (True, 0)):
-        model = MultimodalClassifier("good", rounds=3, refit=refit, callbacks=[TimeLimit(0.0)]).fit(x, y)
+        model = MultimodalClassifier("best", rounds=3, refit=refit, callbacks=[TimeLimit(0.0)]).fit(x, y)
         assert model.bundle_.card.rows["val"] == val
 
 
@@ -138,13 +128,15 @@ def test_models_and_blends_are_fitted_to_all_rows_unless_told_otherwise():
     x, y = frame.drop(columns="kind"), frame["kind"]
     rows = {
         (name, refit): MultimodalClassifier(name, rounds=3, refit=refit).fit(x, y).bundle_.card.rows["val"]
-        for name, refit in (("lgbm", None), ("lgbm", True), ("lgbm", False), ("good", None), ("good", False))
+        for name in ("lgbm", "average")
+        for refit in (None, True, False)
     }
     held = rows["lgbm", False]
     assert held > 0 and rows == {
         ("lgbm", None): 0,
         ("lgbm", True): 0,
         ("lgbm", False): held,
-        ("good", None): 0,
-        ("good", False): held,
+        ("average", None): 0,
+        ("average", True): 0,
+        ("average", False): held,
     }

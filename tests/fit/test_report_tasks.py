@@ -41,7 +41,7 @@ def priced(tmp_path_factory):
         frame["price"] = 50 * frame["height"].fillna(0) + 20 * frame["width"] + 5 * rng.normal(size=n)
         frame.to_csv(folder / name, index=False)
     out = ("--out", folder / "m")
-    accepted("fit", folder / "t.csv", "--label", "price", "--rounds", 6, *out)
+    accepted("fit", folder / "t.csv", "--label", "price", "--preset", "fast", "--rounds", 6, *out)
     accepted("report", folder / "m", folder / "new.csv", "--out", folder / "r.html")
     return folder
 

@@ -185,7 +185,7 @@ ROLES = {"categorical": "shop", "drop": "leak", "missing": ("-1", "x")}
         {"threshold": 0.3, "class_weight": "balanced", "calibrate": False, "rounds": 7},
         {"threshold": "f1", "class_weight": {np.int64(1): 2, 0: 1.5}, "refit": False, "positive": 1},
         {"model": None, "preset": "fast", "time_limit": np.float64(600), "random_state": None, "rounds": 3},
-        {"images_root": Path(), "callbacks": [], "drop": ["leak"], "group": "z", "fast_predict": False},
+        {"images_root": Path(), "callbacks": [], "drop": ["leak"], "group": "z"},
     ],
 )
 def test_all_parameters_but_those_of_the_process(given: dict[str, Any], tmp_path: Path) -> None:

@@ -207,22 +207,6 @@ def test_time_is_shared_and_never_overrun_by_more_than_a_round():
     assert not short.full_refits_ and set(model.full_refits_) <= set(model.weights_)
 
 
-def test_one_model_for_fast_predictions(tmp_path):
-    blend = EnsembleClassifier(members(), folds=3).fit(WINE, Y)
-    model = EnsembleClassifier(members(), folds=3, fast_predict=True, callbacks=[TimeLimit(1000)])
-    model.fit(WINE, Y)
-    best = min(blend.losses_, key=blend.losses_.__getitem__)
-    assert (
-        blend.losses_.items() <= model.losses_.items()
-        and model.weights_ == {best: 1.0}
-        and model.n_estimators_ == 1
-    )
-    assert model.fits_[best][0].best_round_ and model.alone_ > 0
-    again = reloaded(model, tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(WINE), model.predict_proba(WINE))
-    assert again.alone_ == model.alone_
-
-
 def test_a_class_of_one_row_is_always_fitted_to():
     x, y = load_wine(return_X_y=True)
     y = y.copy()
@@ -361,27 +345,21 @@ def test_fewer_rows_than_folds():
     refuses("one row only", EnsembleRegressor({"prior": PriorBaselineRegressor()}).fit, WINE[:1], Y[:1] * 1.0)
 
 
-@pytest.mark.parametrize("fast", [False, True])
-def test_fits_to_other_rows_too_are_added_later(fast):
+def test_fits_to_other_rows_too_are_added_later():
     names, rows = np.array(["red", "rose", "white"])[Y], np.arange(0, len(Y), 2)
-    given = {"folds": 3, "fast_predict": fast}
-    model = EnsembleClassifier(members(), **given, refit_full=False).fit(WINE[rows], names[rows])
+    model = EnsembleClassifier(members(), folds=3, refit_full=False).fit(WINE[rows], names[rows])
     weights, found = dict(model.weights_), model.predict_proba(WINE)
     assert not model.full_refits_ and not any(each.full_refits for each in model.members_.values())
     assert model.add_full_refits(WINE, names) and model.refit_full
     assert model.weights_ == weights
     name = next(iter(weights))
-    if fast:
-        added = model.fits_[name][0]
-        assert len(model.fits_[name]) == 1 and not model.full_refits_
-    else:
-        assert set(model.full_refits_) == set(weights) and all(model.members_[m].full_refits for m in weights)
-        (added,) = model.full_refits_[name]
-        halves = sum(w * model.full_refits_[m][0].predict_proba(WINE) for m, w in weights.items())
-        np.testing.assert_allclose(model.predict_proba(WINE), (found + halves) / 2)
-        again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
-        again.fit(WINE, Y)
-        np.testing.assert_array_equal(added.predict_proba(WINE), again.predict_proba(WINE))
+    assert set(model.full_refits_) == set(weights) and all(model.members_[m].full_refits for m in weights)
+    (added,) = model.full_refits_[name]
+    halves = sum(w * model.full_refits_[m][0].predict_proba(WINE) for m, w in weights.items())
+    np.testing.assert_allclose(model.predict_proba(WINE), (found + halves) / 2)
+    again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
+    again.fit(WINE, Y)
+    np.testing.assert_array_equal(added.predict_proba(WINE), again.predict_proba(WINE))
     refuses("refit_full=False", model.add_full_refits, WINE, names)
 
 
@@ -391,20 +369,9 @@ def test_a_member_that_is_not_made_for_all_rows_keeps_its_folds():
     assert not model.full_refits_ and model.n_estimators_ == 3 and not model.members_["few"].full_refits
 
 
-def test_for_fast_predictions_the_best_member_that_is_made_for_all_rows_is_kept():
-    both = {"few": ForFewRows(("S",)), "lgbm": LightGBMBaseline(("S",), n_trees=5), "prior": PriorBaseline()}
-    model = EnsembleClassifier(both, folds=3, fast_predict=True).fit(WINE, Y)
-    assert min(model.losses_, key=model.losses_.__getitem__) == "few"
-    assert model.weights_ == {"lgbm": 1.0} and model.n_estimators_ == 1
-    (kept,) = model.fits_["lgbm"]
-    np.testing.assert_array_equal(model.predict_proba(WINE), kept.predict_proba(WINE))
-    with pytest.raises(Unsuited, match="up to 130 rows"):
-        EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True).fit(WINE, Y)
-
-
 def test_a_fit_to_more_rows_than_a_model_is_made_for_leaves_the_one_before():
     rows = np.random.default_rng(0).permutation(len(Y))[:100]
-    model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, fast_predict=True, refit_full=False)
+    model = EnsembleClassifier({"few": ForFewRows(("S",))}, folds=3, refit_full=False)
     found = model.fit(WINE[rows], Y[rows]).predict_proba(WINE)
     assert not model.add_full_refits(WINE, Y) and not model.refit_full
     np.testing.assert_array_equal(model.predict_proba(WINE), found)

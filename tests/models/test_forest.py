@@ -29,6 +29,7 @@ def test_classes_as_scikit_learns_forest_on_indicators(tmp_path):
     model.fit(one(x), y)
     forest = RandomForestRegressor(15, min_samples_leaf=3, max_features="sqrt", random_state=4)
     expected = forest.fit(x.astype(np.float32), np.eye(3)[y]).predict(x.astype(np.float32))
+    expected = (15 * expected + 1 / 3) / 16  # one tree more, which knows nothing
     np.testing.assert_allclose(model.predict_proba(one(x)), expected, atol=1e-6)
     importances = model.feature_importances_
     assert importances.sum() == pytest.approx(1) and len(importances) == x.shape[1]

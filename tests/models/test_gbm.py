@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier
 
-from tests.conftest import make_views, refuses, reloaded
+from tests.conftest import make_views, refuses
 from tests.small_models import on_features
 from usboost import Table
 from usboost.models.methods.bfv_network import BFV
@@ -82,29 +82,6 @@ def test_tiny_data_keep_the_shape():
     table, y = Table.from_numeric(np.arange(10, dtype=float)[:, None]), np.array([0, 1] * 5)
     assert BoostedFeatures(n_trees=4).fit(table, y).transform(table).shape == (10, 4)
     refuses("unknown GBM engine", BoostedFeatures(engine="catboost").fit, table, y)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_leaf_numbers_name_the_leaves_whose_values_are_the_features(n_classes):
-    views, y = make_views(n_classes, n=300)
-    gbm = BoostedFeatures(n_trees=6, max_depth=4, min_samples_leaf=5).fit(views["S"], y).gbm_
-    numbers = gbm.leaf_numbers(views["S"])
-    values = np.column_stack([tree.value[numbers.codes[:, j], 0] for j, tree in enumerate(gbm.trees)])
-    np.testing.assert_array_equal(values, gbm.features(views["S"]))
-    assert numbers.cardinalities == tuple(len(tree.value) for tree in gbm.trees)
-    assert numbers.n_numeric == 0 and len(numbers.names) == 6 * (1 if n_classes == 2 else n_classes)
-
-
-def test_a_network_on_leaf_numbers_comes_back_from_its_file(tmp_path):
-    views, y = make_views(3, n=300)
-    model = on_features(encoding="numbers").fit(views, y)
-    assert model.network_.network_.spec["inputs"][1]["cardinalities"] == [
-        len(t.value) for t in model.gbm_.trees
-    ]
-    again = reloaded(model, tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_proba(views), model.predict_proba(views))
-    refuses("out of fold", on_features(encoding="numbers", out_of_fold=True).fit, views, y)
-    refuses("not 'leaves'", on_features(encoding="leaves").fit, views, y)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

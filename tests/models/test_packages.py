@@ -94,7 +94,6 @@ def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
     monkeypatch.setattr("usboost.models.build.installed", lambda: ["tabicl"])
     model = builders.build("best", Parts(), 4)
     assert model.members["tabicl"].package == "tabicl" and list(model.members)[-1] == "tabicl"
-    assert "tabicl" not in builders.build("good", Parts(), 4).members
     x, y = load_wine(return_X_y=True)
     two = {"prior": PriorBaseline(), "tabicl": PackageClassifier("tabicl", ("S",))}
     fitted = EnsembleClassifier(two, folds=3).fit(one(x), y)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
-from usboost import BoostedFeatures, PredictionIntervals, Table, TreeLearner, Views
+from usboost import BoostedFeatures, Table, TreeLearner, Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
@@ -69,9 +69,9 @@ def _names(groups: np.ndarray) -> np.ndarray:
     return groups[:, None] == groups
 
 
-def test_rows_of_no_weight_and_the_model_that_is_fitted_once_more(noted):
+def test_rows_of_no_weight_and_the_fit_to_all_rows(noted):
     weights = (np.arange(N) % 5 > 0).astype(float)
-    model = EnsembleRegressor({"one": PriorNotingRegressor()}, folds=3, fast_predict=True)
+    model = EnsembleRegressor({"one": PriorNotingRegressor()}, folds=3)
     model.fit(ROWS, LABELS + 0.5, None, weights, groups=GROUPS)
     counted = np.flatnonzero(weights)
     assert len(noted) == 4 and np.array_equal(noted[-1][0], counted)
@@ -92,10 +92,6 @@ def test_samples_that_a_model_sets_aside(noted):
     (first, second) = noted
     assert not set(GROUPS[first[0]]) & set(GROUPS[first[1]])
     assert GROUPS[second[0]].max() < GROUPS[second[1]].min()
-    intervals = PredictionIntervals(PriorNotingRegressor(), method="residuals", level=0.5)
-    intervals.fit(ROWS, LABELS + 0.5, groups=GROUPS)
-    assert intervals.n_calibration_ + len(noted[-1][0]) == N
-    assert not set(GROUPS[noted[-1][0]]) & set(np.delete(GROUPS, noted[-1][0]))
 
 
 def leaking(n_groups: int = 40, size: int = 8) -> tuple[Views, np.ndarray, np.ndarray]:

@@ -8,13 +8,13 @@ import pytest
 from sklearn.base import clone, is_regressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, f1_score
-from sklearn.model_selection import train_test_split
 
 from tests.conftest import refuses
 from tests.tables import crossed, one, two
 from usboost import BoostedFeatures, NetworkLearner, RidgeBaseline, RidgeLearner, TreeLearner, UsboostError
 from usboost.boosting.context import FitContext
 from usboost.evaluation.folds import Related
+from usboost.evaluation.intervals import conformal
 from usboost.evaluation.metrics import row_losses
 from usboost.models.baselines.linear import FOLDS, LinearBaseline, _turns
 from usboost.models.baselines.packages import PriorBaseline, PriorBaselineRegressor, ScikitBaseline
@@ -35,7 +35,6 @@ from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier, TwoBranchNetworkRegressor
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.models.methods.weak_learners import fit_start
-from usboost.models.prediction_intervals import PredictionIntervals
 from usboost.models.split_columns import SplitColumns, SplitColumnsRegressor
 
 N = 200
@@ -95,7 +94,6 @@ NOT_EXACT_REGRESSORS: dict[str, Any] = {
         BoostedFeatures(5, engine="sklearn"), TwoBranchNetworkRegressor(**BRANCHES)
     ),
     "linear start": TwoWeakLearnerRegressor(START, start=RidgeBaseline(), n_rounds=4),
-    "intervals": PredictionIntervals(TwoWeakLearnerRegressor(START, n_rounds=3), method="residuals"),
 }
 CLASSIFIERS, REGRESSORS = EXACT | NOT_EXACT, EXACT_REGRESSORS | NOT_EXACT_REGRESSORS
 
@@ -225,33 +223,22 @@ def test_lightgbm_and_forests_count_as_their_libraries_do() -> None:
 
 
 def test_intervals_hold_the_weight_that_is_asked_for() -> None:
-    model = PredictionIntervals(RidgeBaseline(), level=0.8, method="residuals", calibration_fraction=0.5)
-    model.fit(VIEWS[FIT], Z[FIT], sample_weight=COUNTS[FIT])
-    _, held = train_test_split(FIT, test_size=0.5, random_state=0)
-    off, weights = np.abs(Z[held] - model.predict(VIEWS[held])), COUNTS[held]
+    off, weights = np.random.default_rng(1).random(120), COUNTS[FIT]
     n = weights.sum() ** 2 / (weights**2).sum()
     share = np.ceil((n + 1) * 0.8) / n
     within = [weights[off <= each].sum() / weights.sum() >= share - 1e-9 for each in off]
-    assert model.margin_ == off[within].min()
-    alike = clone(model).fit(VIEWS[FIT], Z[FIT])
+    assert conformal(off, 0.8, weights.astype(float)) == off[within].min()
+    alike = conformal(off, 0.8)
     for scale in (1e-3, 1e3):
-        other = clone(model).fit(VIEWS[FIT], Z[FIT], sample_weight=np.full(120, scale))
-        assert other.margin_ == pytest.approx(alike.margin_, rel=0.1)  # the ridge's penalties have a scale
-        with pytest.raises(UsboostError, match="calibration samples are too few"):
-            other.set_params(calibration_fraction=3).fit(
-                VIEWS[FIT], Z[FIT], sample_weight=np.full(120, scale)
-            )
+        assert conformal(off, 0.8, np.full(120, scale)) == alike
+        assert conformal(off[:3], 0.8, np.full(3, scale)) == np.inf
 
 
 def test_a_rank_that_is_whole_is_not_rounded_up() -> None:
     """.9 · (n + 1) and such are whole for some n, and a little more as floats for some of these."""
     for n, level, place in ((9, 0.9, 9), (19, 0.95, 19), (99, 0.9, 90), (39, 0.7, 28), (49, 0.58, 29)):
-        y, seen = np.linspace(0, 1, 2 * n) ** 2, one(np.zeros((2 * n, 1)))
-        prior = PriorBaselineRegressor()
-        model = PredictionIntervals(prior, level=level, method="residuals", calibration_fraction=n)
-        model.fit(seen, y)
-        _, held = train_test_split(np.arange(2 * n), test_size=n, random_state=0)
-        assert model.margin_ == np.sort(np.abs(y[held] - model.predict(seen)[0]))[place - 1]
+        off = np.random.default_rng(n).random(n)
+        assert conformal(off, level) == np.sort(off)[place - 1]
 
 
 def test_a_checkpoint_of_other_weights_is_refused(tmp_path: Path) -> None:
@@ -292,7 +279,7 @@ def test_what_is_told_of_classes_of_rows_that_stop_a_fit(name: str) -> None:
     assert losses.mean() != pytest.approx(expected["risk_val"], rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["ridge", "forest", "squared", "two branches", "intervals", "bfv"])
+@pytest.mark.parametrize("name", ["ridge", "forest", "squared", "two branches", "bfv"])
 def test_what_is_told_of_numbers_of_rows_that_stop_a_fit(name: str) -> None:
     model, weights = fit(REGRESSORS[name], 1, FIT, STOP, None, HEAVY[STOP]), HEAVY[STOP]
     told, off = model.history_[model.best_round_ - 1], Z[STOP] - model.predict(VIEWS[STOP])

@@ -8,8 +8,8 @@ import pytest
 from tests.tables import crossed
 from usboost.evaluation.folds import inner_folds
 from usboost.evaluation.metrics import row_losses
-from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
-from usboost.models.methods.ensemble import EnsembleClassifier, EnsembleRegressor
+from usboost.models.baselines.linear import LinearBaseline
+from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.models.methods.fold_fits import FoldFits, Unseen, blended, seen_by_all
 
 Seen = dict[str, np.ndarray]
@@ -113,20 +113,6 @@ def test_rows_that_all_members_have_predicted() -> None:
 VIEWS, Z = crossed(150, noise=1.0)
 Y = np.digitize(Z, [-0.5, 0.8])
 COUNTS = np.random.default_rng(0).integers(1, 6, 150)
-
-
-def test_one_model_for_fast_predictions_is_that_of_the_weights() -> None:
-    rows = np.repeat(np.arange(150), COUNTS)
-    ridge = RidgeBaseline(("S",), penalties=(1.0,))
-    for refit_full in (True, False):
-        model = EnsembleRegressor({"ridge": ridge}, folds=3, fast_predict=True, refit_full=refit_full)
-        found = model.fit(VIEWS, Z, sample_weight=COUNTS)
-        if not refit_full:
-            assert model.add_full_refits(VIEWS, Z, COUNTS.astype(float))
-        expected = RidgeBaseline(("S",), penalties=(1.0,)).fit(VIEWS[rows], Z[rows]).predict(VIEWS)
-        np.testing.assert_allclose(found.predict(VIEWS), expected, atol=1e-5)
-        plain = RidgeBaseline(("S",), penalties=(1.0,)).fit(VIEWS, Z).predict(VIEWS)
-        assert np.abs(plain - expected).max() > 1e-2
 
 
 def test_fits_to_folds_stop_on_rows_as_they_count() -> None:

@@ -119,9 +119,12 @@ def test_other_commands_do_not_run_as_ranks(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("more", [("--model", "crossed"), ("--class-weight", "balanced", "--split", "split")])
+@pytest.mark.parametrize(
+    "more",
+    [("--model", "crossed"), ("--model", "average"), ("--class-weight", "balanced", "--split", "split")],
+)
 def test_the_pages_command_under_torchrun(more: tuple[str, ...], tmp_path: Path) -> None:
-    page = (ROOT / "docs/deploy.md").read_text()
+    page = (ROOT / "docs/team.md").read_text()
     command = re.search(r"^torchrun (--nproc-per-node) 4 -m usboost (fit .*?) +#", page, re.M)
     words = [w for w in shlex.split(command[2].replace("--label kind", "")) if w not in ("--out", "model")]
     table = frame() if "--split" in more else frame().drop(columns="split")

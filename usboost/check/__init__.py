@@ -53,22 +53,15 @@ _AXES = 64  # of images, for the quick model
 
 @dataclass(frozen=True)
 class Finding:
-    """Hold one thing that makes scores too good, or labels that look wrong.
+    """Hold one thing that makes scores too good, or labels that look wrong."""
 
-    Attributes
-    ----------
-    kind : of `KINDS`; a "note" is of what no model reads. sentence : what it is; advice : what to do.
-    rows : how many it is about; examples : positions of rows of the table, those that belong together in one.
-    columns : that it is about; flattery : what it changes, where that was measured.
-    """
-
-    kind: str
-    sentence: str
-    advice: str
-    rows: int
-    examples: tuple[tuple[int, ...], ...] = ()
-    columns: tuple[str, ...] = ()
-    flattery: Flattery | None = None
+    kind: str  # of `KINDS`; a "note" is of what no model reads
+    sentence: str  # what it is
+    advice: str  # what to do
+    rows: int  # how many it is about
+    examples: tuple[tuple[int, ...], ...] = ()  # positions of rows, those that belong together in one
+    columns: tuple[str, ...] = ()  # that it is about
+    flattery: Flattery | None = None  # what it changes, where that was measured
 
     def __str__(self) -> str:
         return "; ".join(map(str, filter(None, (self.sentence, self.flattery, self.advice))))
@@ -83,11 +76,8 @@ def check_table(
 ) -> list[Finding]:
     """Return what was found in a table, by kind; nothing of a table of under 30 rows.
 
-    Parameters
-    ----------
-    embeddings : of each view of images, float32 (n, d); None: images are not compared.
-    quick : fit nothing and open no file, for a word beside a fit.
-    progress : called with (steps done, steps).
+    `embeddings`: of each view of images, float32 (n, d); None: images are not compared. `quick`: fit nothing
+    and open no file, for a word beside a fit. `progress`: called with (steps done, steps).
     """
     if len(table) < _FEWEST:
         return []

@@ -19,8 +19,7 @@ from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_columns
 
-MOST = 3
-"""Findings that are said beside a fit."""
+MOST = 3  # findings that are said beside a fit
 
 
 def embeddings_of(table: UserTable, backbone: Backbone) -> list[np.ndarray]:

@@ -54,10 +54,8 @@ def whitened(values: np.ndarray, absent: np.ndarray | None = None) -> np.ndarray
 def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarray] = ()) -> np.ndarray:
     """Return pairs of rows with near-equal images, int64 (p, 2), the first less than the second.
 
-    Parameters
-    ----------
-    units : of `whitened`; images : these, to compare small pictures, too.
-    columns : codes of the label and of columns, int64 (n,) each, which are equal for shots of one thing.
+    `units`: of `whitened`; `images`: these, to compare small pictures, too; `columns`: codes of the label and
+    of columns, int64 (n,) each, which are equal for shots of one thing.
     """
     from sklearn.neighbors import NearestNeighbors
 

@@ -11,14 +11,12 @@ from scipy import stats
 from usboost.errors import UsboostError, silenced
 from usboost.evaluation.folds import Related, Split, inner_folds
 
-FOLDS, ROWS = 5, 4000
-"""Limits of the quick model; of more rows, a sample of groups is drawn to compare folds."""
+FOLDS, ROWS = 5, 4000  # limits of the quick model; of more rows, a sample of groups is drawn to compare folds
 
 WORSE, ERRORS = 0.03, 3.3
 """Least difference of folds that matters: in losses of a constant, and in standard errors."""
 
-MOST = 50
-"""Labels that are said to look wrong."""
+MOST = 50  # labels that are said to look wrong
 
 _TREES, _TURN = 60, 20  # trees; rows of a group that are drawn before others of it are
 _SHARE = 0.005  # of exchanged labels, which needs no word

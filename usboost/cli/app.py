@@ -13,11 +13,10 @@ from usboost.cli.check import check
 from usboost.cli.compare import compare
 from usboost.cli.console import exit_on_error
 from usboost.cli.demo import demo
-from usboost.cli.export import export
 from usboost.cli.fit import fit
 from usboost.cli.options import Command, with_options
 from usboost.cli.ranks import ranks
-from usboost.cli.saved_model import predict, report
+from usboost.cli.saved_model import export, predict, report
 from usboost.cli.tune import tune
 from usboost.errors import UsboostError
 

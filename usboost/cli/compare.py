@@ -22,34 +22,31 @@ from usboost.table.spec import TableSpec
 if TYPE_CHECKING:
     from usboost.fit.compare import Comparison
 
-With = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with",
-        metavar="MODULE:CLASS",
-        help="A scikit-learn estimator to compare with, sklearn.svm:SVC say; repeatable.",
-    ),
-]
-By = Annotated[
-    str | None,
-    typer.Option(
-        "--by",
-        help=f"Score to rank by: {options.BY}, or any other of scikit-learn's names.",
-        show_default="accuracy, RMSE",
-    ),
-]
-
 
 def compare(
     table: options.TablePath,
     spec: TableSpec,
     images: ImageOptions,
     models: options.Models = None,
-    others: With = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="MODULE:CLASS",
+            help="A scikit-learn estimator to compare with, sklearn.svm:SVC say; repeatable.",
+        ),
+    ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Repeats of the cross-validation.")] = 1,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Fits at a time.")] = 1,
-    by: By = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            help=f"Score to rank by: {options.BY}, or any other of scikit-learn's names.",
+            show_default="accuracy, RMSE",
+        ),
+    ] = None,
     by_column: options.ByColumn = None,
     out: Annotated[
         Path | None,

@@ -28,17 +28,6 @@ from usboost.table.spec import TableSpec
 if TYPE_CHECKING:
     from usboost.fit.table_fit import Fitted
 
-ShardCount = Annotated[
-    int | None,
-    typer.Option(
-        "--shards",
-        min=1,
-        help="Parts that the rows of Parquet files are fitted in, which torchrun's processes share. The "
-        "model depends on their number, not on who has them.",
-        show_default="1; 8 under torchrun",
-    ),
-]
-
 
 def fit(
     table: options.TablePath,
@@ -50,14 +39,12 @@ def fit(
         typer.Option(
             "--model",
             help=f"One of {options.NAMES}.",
-            show_default=f"{catalogue.PRESETS['fast']}; {catalogue.FAST_ALONE} for classes without images",
+            show_default=catalogue.DEFAULT,
         ),
     ] = None,
     preset: Annotated[
-        Literal["fast", "good", "best"] | None,
-        typer.Option(
-            "--preset", help="A model by its aim: fast is one model, good and best are blends of several."
-        ),
+        Literal["fast", "best"] | None,
+        typer.Option("--preset", help="A model by its aim: fast is one model, best a blend of many fits."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder to save the model in.")] = Path("model"),
     learner: Annotated[
@@ -78,7 +65,16 @@ def fit(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a model that is in the folder already.")
     ] = False,
-    shards: ShardCount = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            min=1,
+            help="Parts that the rows of Parquet files are fitted in, which torchrun's processes share. The "
+            "model depends on their number, not on who has them.",
+            show_default="1; 8 under torchrun",
+        ),
+    ] = None,
 ) -> None:
     """Fit a model to a table and save it.
 
@@ -92,12 +88,12 @@ def fit(
         model_of = partial(catalogue.resolve_model, model, preset, time_limit is not None)
         if (named := model_of()) not in catalogue.OFFERED_FOR["regression"]:
             catalogue.for_table(named)
-        catalogue.check_options(named, fast_predict=answers.fast_predict)
         learners, chosen = options.chosen_learners(learner), parsed_settings(settings)
         answers = replace(answers, learners=learners, settings=chosen)
         from_file = {} if settings_file is None else read_settings(settings_file)
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
+        from usboost.table.source import TableFile, require
         from usboost.table.user_table import asked_of
 
         images = images.for_preset(preset)
@@ -108,7 +104,8 @@ def fit(
         try:
             check_place(out, replace=force)
         except UsboostError:
-            tables.check_columns(table, spec)  # a model that is there does not hide what is misspelt
+            # a model that is there does not hide what is misspelt
+            require(TableFile.open(table), [*spec.named, *spec.drop, *spec.categorical, *spec.text])
             if answers.settings or answers.learners:
                 job.unfitted(spec.task or asked_of(table, spec)[0])
             raise
@@ -205,14 +202,14 @@ class _Fit:
 
 def echo_result(model: str, fitted: Fitted) -> None:
     """Say how well a model predicts the validation rows, and what is kept of it."""
+    from usboost.models.inspection.attribution import left_out
     from usboost.models.tuned_images import images_tuned
     from usboost.report import members
 
     card, fitted_model, (train, validation) = fitted.bundle.card, fitted.bundle.model, fitted.rows
     if fitted.images_help is False:
-        left_out = getattr(fitted_model, "left_out_", ())
         what = "are not read: they do not help on rows that were not fitted to"
-        note(f"the images {what if left_out else 'do not help on the validation rows'}")
+        note(f"the images {what if left_out(fitted_model) else 'do not help on the validation rows'}")
     scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
     if fitted.folds:
         how = f"each left out of one of {fitted.folds} folds"
@@ -229,7 +226,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
         note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
     if images_tuned(fitted_model):
         echo("images are read by the network as it was tuned on the label")
-    rows, titles = members.cells(fitted_model), members.heads(bool(card.classes))
+    titles, rows = members.members_table(fitted_model)
     widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
     for row in (titles, *rows) if rows else ():
         shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())

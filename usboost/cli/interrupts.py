@@ -6,8 +6,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-CODE = 130
-"""The exit code of a command that was interrupted."""
+CODE = 130  # the exit code of a command that was interrupted
 
 TOGETHER = 1.0
 """Seconds within which a further Ctrl-C is part of the one before: what is there is being put in order. As

@@ -37,7 +37,7 @@ GROUPS = {
     ),
     "Model": (
         *("model", "models", "preset", "others", "learner", "settings", "settings_file", "imports"),
-        *("calibrate", "class_weight", "threshold", "fast_predict", "refit", "seed"),
+        *("calibrate", "class_weight", "threshold", "refit", "seed"),
     ),
     "Scores": ("trials", "folds", "repeats", "by", "by_column", "prune"),
     "Time": ("jobs", "batch", "rounds", "time_limit", "device", "shards"),
@@ -48,7 +48,7 @@ GROUPS = {
 RARE = frozenset(
     (
         *("text", "images_root", "grey", "finetune", "learner", "imports"),
-        *("calibrate", "class_weight", "refit", "fast_predict", "prune", "batch", "device", "against"),
+        *("calibrate", "class_weight", "refit", "prune", "batch", "device", "against"),
         "shards",
     )
 )
@@ -61,38 +61,30 @@ class Command(TyperCommand):
     """A command whose help lists its options by group."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS, "Other")}
-        everything, left_out = _ALL in ctx.meta, 0
-        places = [name for names in GROUPS.values() for name in names]
-
-        def place(each: Any) -> int:  # arguments, and options of no group, stay in their order
-            return -1 if _group_of(each) in ("Arguments", "Other") else places.index(each.name)
-
-        for each in sorted(self.get_params(ctx), key=place):
-            if (record := each.get_help_record(ctx)) is None:
-                continue
-            if each.name in RARE and not everything:
-                left_out += 1
-                continue
+        parameters = self.get_params(ctx)
+        options = {each.name: each for each in parameters if each.param_type_name == "option"}
+        groups = {"Arguments": [each for each in parameters if each.param_type_name == "argument"]}
+        for group, names in GROUPS.items():
+            groups[group] = [options.pop(name) for name in names if name in options]
+        groups["Other"], left_out = list(options.values()), 0
+        for name, every in groups.items():
+            shown = [each for each in every if each.name not in RARE or _ALL in ctx.meta]
+            left_out += len(every) - len(shown)
             # that an option may be repeated, or has limits, is in its text; a default in words has no
             # brackets of its own
-            option = re.sub(r"<list\[(\w+)\]>|<(\w+) range>", r"<\1\2>", record[0])
-            groups[_group_of(each)].append(
-                (option, re.sub(r"\[default: \((.*?)\)", r"[default: \1", record[1]))
-            )
-        for name, rows in groups.items():
+            rows = [
+                (
+                    re.sub(r"<list\[(\w+)\]>|<(\w+) range>", r"<\1\2>", option),
+                    re.sub(r"\[default: \((.*?)\)", r"[default: \1", text),
+                )
+                for option, text in filter(None, (each.get_help_record(ctx) for each in shown))
+            ]
             if rows:
                 with formatter.section(name):
                     formatter.write_dl(rows, col_max=34)  # a longer option has a line of its own
         if left_out:
             formatter.write_paragraph()
             formatter.write_text(f"{left_out} more options, which are rarely needed: --help-all")
-
-
-def _group_of(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return "Arguments"
-    return next((group for group, names in GROUPS.items() if parameter.name in names), "Other")
 
 
 def _show_all(ctx: typer.Context, requested: bool) -> None:

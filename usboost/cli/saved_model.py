@@ -1,4 +1,4 @@
-"""``usboost predict`` and ``usboost report``: a saved model and other rows."""
+"""``usboost predict``, ``usboost report`` and ``usboost export``: what is done with a saved model."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def predict(
         if explain_page is not None:
             from usboost.report.explained import write_page
 
-            more: dict[str, Any] = {"strict": strict, "images_root": images_root}
+            how: dict[str, Any] = {"against": against, "strict": strict, "images_root": images_root}
             with progress("explaining") as show:
-                n = write_page(loaded, table, explain_page, against=against, progress=show, **more)
+                n = write_page(loaded, table, explain_page, progress=show, **how)
             echo(f"written {explain_page}: {n} rows explained")
         with progress("predicting") as show:
             done = predict_table(
@@ -153,3 +153,19 @@ def report(
 
             tables.show_slices(by_column, table_of(scored.slices))
         echo(f"written {out}: {len(scored):,} rows")
+
+
+def export(
+    model: options.ModelPath,
+    out: Annotated[Path, typer.Option("--out", help="A folder to write.")],
+    imports: options.Import = None,
+) -> None:
+    """Write the model as an ONNX file, with a script and a page that ask it without usboost."""
+    with exit_on_error():
+        import_parts(imports or (), Path())
+        from usboost.export.folder import digest_of_folder
+        from usboost.export.folder import export as write
+        from usboost.fit import bundle
+
+        size = write(bundle.load(model), out, digest_of_folder(model))
+        echo(f"written {out}: model.onnx of {size / 1e6:,.1f} MB, card.json, predict.py, index.html")

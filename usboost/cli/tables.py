@@ -34,13 +34,6 @@ def read(path: Path, spec: TableSpec) -> UserTable:
     return table
 
 
-def check_columns(path: Path, spec: TableSpec) -> None:
-    """Refuse a table that is not there, or lacks a column that is named, before its rows are read."""
-    from usboost.table.source import TableFile, require
-
-    require(TableFile.open(path), [*spec.named, *spec.drop, *spec.categorical, *spec.text])
-
-
 def show(table: UserTable) -> None:
     """Show what the table was read as: its columns, and notes and warnings, on stderr."""
     if silent.get():
@@ -76,17 +69,16 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
 
     stdout, columns = console(), table["columns"]
     rows = [[row["name"], *(row["cells"][key] for key in columns)] for row in table["rows"]]
-    lines: list[list[str]] = []
+    titles = [by_column, *columns.values()]
     for shown in range(len(columns), 0, -1):  # columns with what stands beside their values
         lines = [
             [name, *(" ".join(filter(None, cell[: 1 + (k < shown)])) for k, cell in enumerate(cells))]
             for name, *cells in rows
         ]
-        titles = [by_column, *columns.values()]
         if sum(max(map(len, each)) + 2 for each in zip(titles, *lines, strict=True)) <= stdout.width:
             break
     made = Table(box=None, pad_edge=False, header_style="bold")
-    for k, title in enumerate([by_column, *columns.values()]):
+    for k, title in enumerate(titles):
         made.add_column(Text(title), justify="right" if k else "left", overflow="fold")
     for line in lines:
         made.add_row(*map(Text, line))

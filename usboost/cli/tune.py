@@ -23,25 +23,6 @@ from usboost.table.spec import TableSpec
 if TYPE_CHECKING:
     from usboost.fit.tune import SearchResult
 
-Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        min=1,
-        help="Trials at a time; it changes no result.",
-        show_default="processors, at most --batch",
-    ),
-]
-Folds = Annotated[
-    int | None,
-    typer.Option(
-        "--folds",
-        min=0,
-        help="Folds of a cross-validation; 0: the rows that fit holds out.",
-        show_default="5 of under 2,000 rows without --time and --split, else 0",
-    ),
-]
-
 
 def tune(
     table: options.TablePath,
@@ -49,11 +30,27 @@ def tune(
     images: ImageOptions,
     models: options.Models = None,
     trials: Annotated[int, typer.Option("--trials", min=1, help="Trials of each model.")] = 20,
-    jobs: Jobs = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            help="Trials at a time; it changes no result.",
+            show_default="processors, at most --batch",
+        ),
+    ] = None,
     batch: Annotated[
         int, typer.Option("--batch", min=1, help="Trials of a model that are proposed together.")
     ] = 4,
-    folds: Folds = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            "--folds",
+            min=0,
+            help="Folds of a cross-validation; 0: the rows that fit holds out.",
+            show_default="5 of under 2,000 rows without --time and --split, else 0",
+        ),
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option("--by", help=f"Score to choose by: {options.BY}.", show_default="log_loss, rmse"),

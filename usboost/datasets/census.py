@@ -9,7 +9,7 @@ import csv
 import gzip
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -352,18 +352,7 @@ def backward_elimination(
         loss = log_loss(y[holdout], np.asarray(predicted), labels=range(len(classes)))
         return float(loss), model.feature_importance("gain")
 
-    path, sets = _removing(judge, table.names, candidates)
-    allowed = [step for step in range(len(path)) if len(sets[step]) <= limit]
-    bound = (1 + tolerance) * min(path[step].loss for step in allowed)
-    smallest = max(step for step in allowed if path[step].loss <= bound)
-    return Elimination(tuple(path), tuple(table.names[j] for j in sets[smallest]))
-
-
-def _removing(
-    judge: Callable[[list[int]], tuple[float, np.ndarray]], names: Sequence[str], candidates: int
-) -> tuple[list[Step], list[list[int]]]:
-    """Remove columns until one is left; the steps, and the columns that each of them leaves."""
-    columns = list(range(len(names)))
+    columns = list(range(table.n_columns))
     loss, gain = judge(columns)
     path, sets = [Step(None, loss, len(columns))], [columns]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -372,7 +361,10 @@ def _removing(
             smaller = [columns[:j] + columns[j + 1 :] for j in tried]
             judged = list(threads.map(judge, smaller))
             best = min(range(len(tried)), key=lambda k: judged[k][0])  # the first of equal ones
-            path.append(Step(names[columns[tried[best]]], judged[best][0], len(columns) - 1))
+            path.append(Step(table.names[columns[tried[best]]], judged[best][0], len(columns) - 1))
             (loss, gain), columns = judged[best], smaller[best]
             sets.append(columns)
-    return path, sets
+    allowed = [step for step in range(len(path)) if len(sets[step]) <= limit]
+    bound = (1 + tolerance) * min(path[step].loss for step in allowed)
+    smallest = max(step for step in allowed if path[step].loss <= bound)
+    return Elimination(tuple(path), tuple(table.names[j] for j in sets[smallest]))

@@ -38,6 +38,12 @@ SIZE = 128
 NOISE = 0.09
 """Share of the labels switched in each split."""
 
+SWITCHED: dict[str, dict[str, Any]] = {
+    LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
+    CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
+}
+"""The columns of labels in a card."""
+
 CLASSES = (
     *("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow"),
     *("Aspen", "Douglas-fir", "Krummholz"),
@@ -144,16 +150,11 @@ def prepare(
     shapes.write(drawn, work, size=image_size, workers=workers, progress=progress)
 
     views = {"S": list(table)}
-    columns: dict[str, dict[str, Any]] = {
-        name: {
-            "view": "S",
-            "kind": "continuous",
-            "why": f"{'number' if name in NUMERIC else 'indicator, 0 or 1,'} of the raw file",
-        }
-        for name in table
-    }
-    columns[LABEL] = {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"}
-    columns[CLEAN] = {"view": None, "kind": "label", "why": "the class before any label was switched"}
+    columns: dict[str, dict[str, Any]] = {}
+    for name in table:
+        what = "number" if name in NUMERIC else "indicator, 0 or 1,"
+        columns[name] = {"view": "S", "kind": "continuous", "why": f"{what} of the raw file"}
+    columns |= SWITCHED
     card = describe(
         splits,
         views,

@@ -20,8 +20,7 @@ from usboost.datasets.image_files import Source, identity, name_of, read, square
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
 
-LARGEST_PNG = 64
-"""Images of at most so many pixels a side are PNG, lossless; larger ones JPEG of `QUALITY`."""
+LARGEST_PNG = 64  # images of at most so many pixels a side are PNG, lossless; larger ones JPEG of `QUALITY`
 
 QUALITY = 95
 
@@ -68,8 +67,7 @@ def encode_files(
     )
 
 
-Encoded = list[bytes | str]
-"""Encoded images, and for one that cannot be used, why."""
+Encoded = list[bytes | str]  # encoded images, and for one that cannot be used, why
 
 
 def write_shards(
@@ -89,26 +87,21 @@ def write_shards(
     changed. Other shards of these splits are removed. Raises UsboostError if images cannot be used; shards
     without such images are written all the same.
 
-    Parameters
-    ----------
-    items : what the images of each split are made of, in the order of the rows.
-    folder : gets a folder of shards for each split; nothing else may keep shards there.
-    encode : the images of a job; importable by name.
-    made_from : of a shard's first row and items all that its bytes depend on, as JSON.
-    workers : processes, at most one for every 4096 images; see `progress.spread`. One holds 32 at a time.
-    shard_rows : images per shard.
-    progress : called with (images done, images in all), first with those found in the folder.
+    `items` are what the images of each split are made of, in the order of the rows; `encode` makes those of a
+    job, and is importable by name; `made_from` a shard's first row and items gives all that its bytes depend
+    on, as JSON. `folder` gets a folder of shards for each split; nothing else may keep shards there. There is
+    at most one worker for every 4096 images, see `progress.spread`; one holds 32 at a time. `progress` is
+    called with (images done, images in all), first with those found in the folder.
     """
     shards: dict[str, list[_Shard]] = {}
     for split, of_split in items.items():
         if not of_split:
             raise UsboostError(f"split {split!r} has no images to encode")
-        shards[split] = []
+        shards[split], clean = [], Path(folder) / split
         for k, first in enumerate(range(0, len(of_split), shard_rows)):
             part = of_split[first : first + shard_rows]
             key = hashlib.sha256(json.dumps(made_from(first, part)).encode()).hexdigest()
-            shards[split].append(_Shard(Path(folder) / split / f"images-{k:05d}.parquet", first, part, key))
-        clean = Path(folder) / split
+            shards[split].append(_Shard(clean / f"images-{k:05d}.parquet", first, part, key))
         if clean.exists() and not clean.is_dir():
             raise UsboostError(f"{clean} is a file, so no images can be written there; name another folder")
         clean.mkdir(parents=True, exist_ok=True)

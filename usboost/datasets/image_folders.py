@@ -45,8 +45,7 @@ TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 META = "meta.mat"
 DEVKIT = "ILSVRC2012_devkit_t12/data"
 
-LARGEST_TEXT = 1 << 28
-"""Bytes of a text file in an archive above which it is refused, before it is unzipped."""
+LARGEST_TEXT = 1 << 28  # bytes of a text file in an archive above which it is refused, before it is unzipped
 
 
 class FolderTree:
@@ -264,12 +263,8 @@ def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS
     if (file := _beside(root, SOLUTION)) is not None:
-        rows = csv.reader(io.StringIO(_decoded(file.read_bytes(), str(file))))
-        try:
-            next(rows, None)
-            return {row[0]: row[1].split()[0] for row in rows if len(row) > 1 and row[1].split()}, SOLUTION
-        except csv.Error as error:
-            raise UsboostError(f"{file} is not a CSV file ({error})") from None
+        rows = _rows(file)[1:]
+        return {row[0]: row[1].split()[0] for row in rows if len(row) > 1 and row[1].split()}, SOLUTION
     if (file := _beside(root, TRUTH)) is not None:
         if (meta := _beside(root, META)) is None:
             raise UsboostError(
@@ -321,11 +316,15 @@ def _meta(path: Path) -> dict[int, str]:
 
 
 def _index(root: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    path = root / INDEX
-    reader = csv.DictReader(io.StringIO(_decoded(path.read_bytes(), str(path))))
+    head, *rows = _rows(root / INDEX) or [[]]
+    if absent := [name for name in columns if name not in head]:
+        raise UsboostError(f"{root / INDEX} has no column {absent[0]!r}")
+    named = (dict(zip(head, row)) for row in rows)
+    return [row for row in named if all(row.get(name) for name in columns)]
+
+
+def _rows(path: Path) -> list[list[str]]:
     try:
-        if absent := [name for name in columns if name not in (reader.fieldnames or ())]:
-            raise UsboostError(f"{path} has no column {absent[0]!r}")
-        return [row for row in reader if all(row[name] for name in columns)]
+        return list(csv.reader(io.StringIO(_decoded(path.read_bytes(), str(path)))))
     except csv.Error as error:
         raise UsboostError(f"{path} is not a CSV file ({error})") from None

@@ -5,7 +5,6 @@ random but for wᵀx_S > 0 in class 0 and wᵀx_S < 0 in class 1, for one fixed 
 each split are switched, and the clean ones kept as the column `CLEAN`.
 """
 
-import csv
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from PIL import Image
 
 from usboost.data.progress import Progress
 from usboost.datasets import image_folders, image_store
-from usboost.datasets.covertype import NOISE
+from usboost.datasets.covertype import NOISE, SWITCHED
 from usboost.datasets.image_encoding import encode_files, encoding
 from usboost.datasets.image_folders import ANNOTATIONS, INDEX, LabelledImage
 from usboost.datasets.sampling import stratified_sample, switch_labels
@@ -50,12 +49,6 @@ NUMBERS = 500
 """How many numbers x_S has."""
 
 COLUMNS = tuple(f"s{j:03d}" for j in range(NUMBERS))
-
-_BESIDE = {  # columns of the card
-    "file": {"view": None, "kind": "text", "why": "where the image is from"},
-    LABEL: {"view": None, "kind": "label", "why": f"what is predicted; {NOISE:.0%} switched"},
-    CLEAN: {"view": None, "kind": "label", "why": "the class before any label was switched"},
-}
 
 _SHARE_AS_IT_IS = 0.01  # a dogs' share so near to the one asked for needs no row left out
 
@@ -106,7 +99,13 @@ def prepare(
     digits = any(group in DIGITS for group in groups.values())
     codes, names = (DIGITS, list(DIGITS)) if digits else (GROUPS, list(CLASSES))
     class_of = {wnid: codes[group] for wnid, group in groups.items() if group in codes}
-    images = _divided(tree, root, class_of, names, seed)
+    for code, name in enumerate(names):
+        if code not in class_of.values():
+            raise UsboostError(f"{tree.path} has no training folder of a {name}; both classes are needed")
+    rest = image_folders.validation(tree, root, class_of)
+    parts = stratified_parts([image.wnid for image in rest], (0.5, 0.5), stream(seed, 0))
+    val, test = ([rest[row] for row in part] for part in parts)
+    images = {"train": image_folders.of_synsets(tree, "train", class_of), "val": val, "test": test}
     sizes = {split: len(of_split) for split, of_split in images.items()}
     balance = _choose(images, tree.path, class_of, names, dog_share, limits or {}, seed)
     w = hyperplane(seed)
@@ -116,7 +115,8 @@ def prepare(
     columns: dict[str, dict[str, Any]] = {
         **{name: {"view": "S", "kind": "continuous", "why": "see structured"} for name in COLUMNS},
         "wnid": {"view": None, "kind": "nominal", "why": f"{'digit' if digits else 'synset'} of the image"},
-        **_BESIDE,
+        "file": {"view": None, "kind": "text", "why": "where the image is from"},
+        **SWITCHED,
     }
     index = {INDEX: sha256(root / INDEX)} if (root / INDEX).is_file() else {}
     views, how = {"S": list(COLUMNS)}, "shorter side scaled to the size, centre cropped"
@@ -141,19 +141,6 @@ def prepare(
         balance=balance,
     )
     return Prepared(splits, views, names, card, images=Path(work))
-
-
-def _divided(
-    tree: image_folders.ImageTree, root: Path, class_of: Mapping[str, int], names: Sequence[str], seed: int
-) -> dict[str, list[LabelledImage]]:
-    """Return the images of each split. Raises `UsboostError` if a class has no training folder."""
-    for code, name in enumerate(names):
-        if code not in class_of.values():
-            raise UsboostError(f"{tree.path} has no training folder of a {name}; both classes are needed")
-    rest = image_folders.validation(tree, root, class_of)
-    halves = stratified_parts([image.wnid for image in rest], (0.5, 0.5), stream(seed, 0))
-    val, test = ([rest[row] for row in half] for half in halves)
-    return {"train": image_folders.of_synsets(tree, "train", class_of), "val": val, "test": test}
 
 
 def _choose(
@@ -242,11 +229,11 @@ def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
     side = np.where(np.asarray(y) == 0, 1, -1).astype(np.float32)
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((len(side), len(w)), dtype=np.float32)
-    products_of_rows = products(x)
-    while (near := np.abs(products_of_rows) < _NEAR).any():
+    found = products(x)
+    while (near := np.abs(found) < _NEAR).any():
         x[near] = rng.standard_normal((int(near.sum()), len(w)), dtype=np.float32)
-        products_of_rows[near] = products(x[near])
-    x *= (np.sign(products_of_rows).astype(np.float32) * side)[:, None]
+        found[near] = products(x[near])
+    x *= (np.sign(found).astype(np.float32) * side)[:, None]
     return x
 
 
@@ -276,23 +263,19 @@ def write_demo(folder: Path, *, rows_train: int, rows_test: int, seed: int) -> N
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    files, lines = dict[str, bytes](), []
+    for place, k in enumerate(order):
+        wnid = f"n9000000{digits[k]}"
+        if place < n_train:
+            files[f"train/{wnid}/images/{wnid}_{k}.JPEG"] = jpeg(images[k])
+        else:
+            files[f"val/images/val_{k}.JPEG"] = jpeg(images[k])
+            lines.append(f"val_{k}.JPEG\t{wnid}\t0\t0\t{SIDE - 1}\t{SIDE - 1}\n")
     with zipfile.ZipFile(folder / DIGITS_FILE, "w", zipfile.ZIP_STORED) as archive:
-
-        def add(path: str, data: bytes) -> None:  # with a fixed date, for equal bytes
-            member = zipfile.ZipInfo(f"digits/{path}", date_time=(1980, 1, 1, 0, 0, 0))
-            archive.writestr(member, data)
-
-        for k in order[:n_train]:
-            wnid = f"n9000000{digits[k]}"
-            add(f"train/{wnid}/images/{wnid}_{k}.JPEG", jpeg(images[k]))
-        lines = []
-        for k in order[n_train:]:
-            add(f"val/images/val_{k}.JPEG", jpeg(images[k]))
-            lines.append(f"val_{k}.JPEG\tn9000000{digits[k]}\t0\t0\t{SIDE - 1}\t{SIDE - 1}\n")
-        add(f"val/{ANNOTATIONS}", "".join(lines).encode())
+        for path, data in {**files, f"val/{ANNOTATIONS}": "".join(lines).encode()}.items():
+            # a ZipInfo of its own has a fixed date, so that equal arguments write equal bytes
+            archive.writestr(zipfile.ZipInfo(f"digits/{path}"), data)
     low, high = DIGITS
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(("wnid", "group", "class_name"))
-    rows.writerows((f"n9000000{k}", low if k < 5 else high, f"digit {k}") for k in range(10))
-    (folder / INDEX).write_text(text.getvalue(), encoding="utf-8")
+    rows = [(f"n9000000{k}", low if k < 5 else high, f"digit {k}") for k in range(10)]
+    index = pd.DataFrame(rows, columns=["wnid", "group", "class_name"])
+    index.to_csv(folder / INDEX, index=False, lineterminator="\n")

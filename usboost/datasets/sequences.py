@@ -39,13 +39,7 @@ Frames = np.ndarray | list[np.ndarray]
 
 @dataclass(frozen=True)
 class SequenceSplit:
-    """Labelled sequences, for training and for testing.
-
-    Attributes
-    ----------
-    X_train, X_test : float64 (n, T, d), or lists of arrays (T_i, d) where lengths differ
-    y_train, y_test : (n,) labels
-    """
+    """Labelled sequences, for training and for testing, of any lengths, and their labels (n,)."""
 
     X_train: Frames
     y_train: np.ndarray

@@ -32,13 +32,8 @@ def export(bundle: Bundle, folder: Path, source: str = "") -> int:
     """Write the folder, whole or not at all; an earlier export of that name is replaced.
 
     Returns the bytes of the model. Raises `UsboostError` if a part of the model has no ONNX form, a column is
-    of texts, onnx is not installed, or something other than an export is there.
-
-    Parameters
-    ----------
-    bundle : the model.
-    folder : gets `FILES`.
-    source : the digest of the files that the model was read from.
+    of texts, onnx is not installed, or something other than an export is there. `folder` gets `FILES`;
+    `source` is the digest of the files that the model was read from.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and {each.name for each in folder.iterdir()} == set(FILES)):
@@ -117,9 +112,18 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
             columns[name] |= _written_numbers(form)
             columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None
         elif kind == "date":
-            columns[name] |= _written_dates(form or DateFormat())
+            # the forms in which a day may be written, its parts joined by "-", and the zone of the clock
+            form = form or DateFormat()
+            own = "-".join("%Y" if part == "y" else f"%{part}" for part in form.order)
+            forms = ["%Y-%m-%d", own, "%Y", "%Y-%m", "%d-%b-%Y", "%d-%B-%Y", "%Y-%b-%d"]
+            forms += [own.replace("%Y", "%y")] if form.short_years else []
+            columns[name] |= {"forms": list(dict.fromkeys(forms)), "zone": form.zone}
     if images is not None:
         columns |= {name: {"kind": "image", "size": images.size} for name in images.columns}
+    # the backbones inside the model, and the licences of their published weights where known
+    fits = [fit for fits in getattr(bundle.model, "fits_", {}).values() for fit in fits]
+    inner = [part for each in (bundle.model, *fits) for part in each.get_params(deep=True).values()]
+    backbones = {part.name: licence_of(part) for part in inner if isinstance(part, Backbone)}
     numbers = ["prediction", "low", "high"]
     return {
         "kind": KIND,
@@ -135,7 +139,7 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
         "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else numbers,
         "columns": columns,
         "images": 0 if images is None else len(images.columns),
-        "backbones": backbones_of(bundle.model),
+        "backbones": [{"name": name, "licence": licence} for name, licence in backbones.items()],
     }
 
 
@@ -159,22 +163,6 @@ def _written_numbers(form: NumberFormat | None) -> dict[str, Any]:
     rewrite += [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]
     rewrite += [[r"^(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)[\s\S]*$", "nan"]]
     return {"rewrite": rewrite, "divide_by": 100 if form and form.unit == "%" else 1}
-
-
-def _written_dates(form: DateFormat) -> dict[str, Any]:
-    """Return the forms in which a day may be written, its parts joined by "-", and the zone of the clock."""
-    own = "-".join("%Y" if part == "y" else f"%{part}" for part in form.order)
-    forms = ["%Y-%m-%d", own, "%Y", "%Y-%m", "%d-%b-%Y", "%d-%B-%Y", "%Y-%b-%d"]
-    forms += [own.replace("%Y", "%y")] if form.short_years else []
-    return {"forms": list(dict.fromkeys(forms)), "zone": form.zone}
-
-
-def backbones_of(model: Any) -> list[dict[str, str]]:
-    """Return the backbones inside a model, and the licences of their published weights where known."""
-    fits = [fit for fits in getattr(model, "fits_", {}).values() for fit in fits]
-    parts = [part for each in (model, *fits) for part in each.get_params(deep=True).values()]
-    found = {part.name: licence_of(part) for part in parts if isinstance(part, Backbone)}
-    return [{"name": name, "licence": licence} for name, licence in found.items()]
 
 
 def digest_of_folder(folder: Path) -> str:

@@ -16,8 +16,7 @@ from usboost.datasets.image_files import PADDING
 from usboost.files.onnx_graph import Graph, Value, joined
 from usboost.table.images import ImageColumns
 
-BITS = 22
-"""Bits behind the point of a coefficient."""
+BITS = 22  # bits behind the point of a coefficient
 
 TWO_ORDERS = int(PIL.__version__.partition(".")[0]) >= 13
 """Since version 13 Pillow scales heights first where they lose more than twice as many pixels as widths."""

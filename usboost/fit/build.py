@@ -201,7 +201,6 @@ def fit(
     options : the fields of `usboost.fit.options.FitOptions`.
     """
     chosen = FitOptions(**options)
-    catalogue.check_options(name, fast_predict=chosen.fast_predict)
     model = build(
         name,
         images=(images or ImageOptions()) if table.images else False,
@@ -215,8 +214,6 @@ def fit(
     if world().count > 1:
         refuse(model, name)
         agree_on(model)
-    if chosen.fast_predict:
-        model.set_params(fast_predict=True)
     answers = vars(AnswerOptions.of(vars(chosen)))
     model = on_device(model, chosen.device)
     fitted = TableFit(table, model, name, callbacks=callbacks or (), keep=keep, **answers).run()

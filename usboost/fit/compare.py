@@ -226,44 +226,43 @@ def compare(
     return comparison if interrupted else _by_rows(comparison, table, fits, slices)
 
 
+@dataclass
 class _FoldFits:
     """Fits of models to folds of a table: each is made once, recorded, timed and shown."""
 
-    def __init__(
-        self,
-        table: UserTable,
-        models: Mapping[str, Build],
-        parts: Sequence[Fold],
-        seed: int,
-        keep: Path | None,
-        predictions: bool,
-        slow: Callable[[str], None] | None,
-    ) -> None:
-        self._table, self._models, self._parts, self._seed = table, models, parts, seed
-        self.records = Records(keep, table, predictions=predictions)
-        self._predictions, self._pace, self._images = predictions, Pace(len(parts), slow), Embedded(table)
+    table: UserTable
+    models: Mapping[str, Build]
+    parts: Sequence[Fold]
+    seed: int
+    keep: Path | None
+    predictions: bool
+    slow: Callable[[str], None] | None
+
+    def __post_init__(self) -> None:
+        self.records = Records(self.keep, self.table, predictions=self.predictions)
+        self.pace, self.images = Pace(len(self.parts), self.slow), Embedded(self.table)
         # learning from text takes its time, and all models of a fold read the same
-        self._encoding = lru_cache(maxsize=2)(lambda k: table.fit_encoding(parts[k].train))
+        self.encoding = lru_cache(maxsize=2)(lambda k: self.table.fit_encoding(self.parts[k].train))
 
     def record(self, name: str, k: int, show: Callable[[str], None]) -> Record:
         """Return the record of a model on the k-th fold, fitted now unless that has been done."""
-        fold, table = self._parts[k], self._table
-        model = self._models[name](self._seed + fold.repeat - 1)
+        fold, table = self.parts[k], self.table
+        model = self.models[name](self.seed + fold.repeat - 1)
         key = self.records.key(model, fold)
         found = self.records.get(key)
         if found is None:
             if "callbacks" in model.get_params(deep=False):
-                model.set_params(callbacks=[Watched(name, self._pace, show)])
-            self._images.prepare(model)  # else the first fit would seem to take as long as the images
-            result = evaluate(model, FitData.of(table, fold, self._encoding(k)), table.task)
+                model.set_params(callbacks=[Watched(name, self.pace, show)])
+            self.images.prepare(model)  # else the first fit would seem to take as long as the images
+            result = evaluate(model, FitData.of(table, fold, self.encoding(k)), table.task)
             # validation rows take part in the fit, too
             rows = {"rows_train": len(fold.train) + len(fold.val), "rows_test": len(fold.test)}
             row = {"repeat": fold.repeat, "fold": fold.fold, **rows, **result.scores}
-            predicted = result.predicted if self._predictions else None
+            predicted = result.predicted if self.predictions else None
             wrong = result.predicted.argmax(axis=1) != table.labels[fold.test] if table.classes else None
             found = Record({**row, "seconds": result.seconds}, predicted, wrong)
             self.records.add(key, name, found)
-        self._pace.ended(name, found.row["seconds"])
+        self.pace.ended(name, found.row["seconds"])
         return found
 
 
@@ -304,10 +303,7 @@ SHORT = 30.0
 class Pace:
     """Seconds of the fits that have ended; says once of a model that takes far longer than the others.
 
-    Parameters
-    ----------
-    fits : of each model.
-    note : is called with the sentence.
+    There are so many `fits` of each model; `note` is called with the sentence.
     """
 
     def __init__(self, fits: int, note: Callable[[str], None] | None = None) -> None:
@@ -356,12 +352,7 @@ def duration(seconds: float) -> str:
 
 
 class Watched(Callback):
-    """Shows the rounds of a fit while it runs, and lets `Pace` judge them.
-
-    Parameters
-    ----------
-    show : is called with a line, such as "round 12 of 100".
-    """
+    """Shows the rounds of a fit while it runs, "round 12 of 100" say, and lets `Pace` judge them."""
 
     def __init__(self, model: str, pace: Pace, show: Callable[[str], None]) -> None:
         self._model, self._pace, self._show = model, pace, show

@@ -195,11 +195,7 @@ def slices_as_markdown(by_column: str, table: Mapping[str, Any]) -> str:
 
 
 def write(
-    comparison: Comparison,
-    folder: Path,
-    title: str,
-    summary: Sequence[str] = (),
-    below: Sequence[str] = (),
+    comparison: Comparison, folder: Path, title: str, summary: Sequence[str], below: Sequence[str]
 ) -> None:
     """Write ``comparison.csv`` (the scores of every fold) and ``comparison.md``, each atomically."""
     text = comparison.scores.to_csv(index=False, lineterminator="\n")
@@ -209,13 +205,7 @@ def write(
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs that a model reads.
-
-    Attributes
-    ----------
-    columns : how many columns of the table.
-    images : its columns of images; how : as what these are read.
-    """
+    """The inputs that a model reads: so many columns, and columns of images, and how these are read."""
 
     columns: int
     images: tuple[str, ...] = ()
@@ -231,16 +221,14 @@ class Inputs:
 
 
 def inputs(name: str, table: UserTable, options: ImageOptions | None) -> Inputs:
-    """Return what a model reads of a table.
+    """Return what a model reads of a table, whose images, if there are any, are read by some options.
 
-    Parameters
-    ----------
-    name : of the catalogue; any other reads everything, as `models.baselines.estimators.ScikitBaseline` does.
-    options : how images are read, if there are any.
+    One that the catalogue does not have reads everything, as `models.baselines.trees.ScikitBaseline` does.
     """
     columns, entry = table.features.shape[1], catalogue.CATALOGUE.get(name)
     reads = "components" if entry is None else KINDS[entry.kind].images
-    learners = {} if entry is None else {view: spec.reads or (view,) for view, spec in entry.learners.items()}
+    specs = {} if entry is None else entry.learners
+    learners = {view: spec.reads or (view,) for view, spec in specs.items()}
     views = {"U", "S"}
     if reads is None:
         views = set()
@@ -256,13 +244,10 @@ def inputs(name: str, table: UserTable, options: ImageOptions | None) -> Inputs:
     how = {"none": "frozen embeddings", "auto": "embeddings, tuned where that takes some minutes"}.get(
         options.finetune, "tuned embeddings"
     )
-    network = reads == "network" or any(
-        spec.kind == "network" and "U" in learners[view]
-        for view, spec in (entry.learners.items() if entry else ())
-    )
+    on_u = [spec.kind for view, spec in specs.items() if "U" in learners[view]]
     if reads == "components":
         how = f"{COMPONENTS} components of {how}"
-    elif network and options.backbone == "small_cnn":
+    elif (reads == "network" or "network" in on_u) and options.backbone == "small_cnn":
         how = "a small network that is trained"
     return Inputs(columns, tuple(table.form.columns), how)
 
@@ -282,12 +267,7 @@ def what_is_read(inputs: Mapping[str, Inputs]) -> list[str]:
 
 
 def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
-    """Return sentences on a comparison; none of one without results.
-
-    Parameters
-    ----------
-    inputs : what each model reads.
-    """
+    """Return sentences on a comparison of models that read `inputs`; none of one without results."""
     standings, by, tested = comparison.standings(), comparison.by, comparison.parts > 1
     if not standings:
         return []
@@ -347,9 +327,7 @@ def _images(standings: Sequence[ModelStanding], inputs: Mapping[str, Inputs], by
 def next_steps(comparison: Comparison, fit: Callable[[str], str], repeat: str) -> list[tuple[str, str]]:
     """Return what to do next, in words, and the command to copy.
 
-    Parameters
-    ----------
-    fit : the command that fits a model of some name; repeat : that of more repeats, or "".
+    `fit` gives the command that fits a model of some name; `repeat` is that of more repeats, or "".
     """
     standings, found = comparison.standings(), []
     if repeat and any(each.within_noise for each in standings[1:]):

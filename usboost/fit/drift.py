@@ -24,11 +24,7 @@ BINS = 10
 def psi(reference: np.ndarray, found: np.ndarray) -> float:
     """Return the population stability index Σ_b (a_b − e_b) · ln(a_b / e_b) of two sets of counts.
 
-    e_b and a_b are the shares of bin b, after half a count is added to each bin: none is 0.
-
-    Parameters
-    ----------
-    reference, found : counts of shape (B,).
+    e_b and a_b are the shares of bin b, after half a count is added to each: none is 0. Counts are (B,).
     """
     shares = [(np.asarray(counts, dtype=np.float64) + 0.5) for counts in (reference, found)]
     expected, actual = (counts / counts.sum() for counts in shares)
@@ -38,11 +34,7 @@ def psi(reference: np.ndarray, found: np.ndarray) -> float:
 def noise(bins: int, n_reference: int, n_found: int, level: float) -> float:
     """Return what the index of two samples of one distribution exceeds with probability `level`.
 
-    Their index is about (1/n_reference + 1/n_found) · χ² with B − 1 degrees of freedom.
-
-    Parameters
-    ----------
-    bins : B, those that the distribution reaches.
+    It is about (1/n_reference + 1/n_found) · χ² with B − 1 degrees of freedom, of the B `bins` it reaches.
     """
     if bins < 2:
         return 0.0

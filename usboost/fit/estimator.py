@@ -68,9 +68,8 @@ class _Multimodal(_FitAttributes):
     rounds: int | None = None
     refit: bool | None = None
     device: str = "auto"
-    preset: Literal["fast", "good", "best"] | None = None
+    preset: Literal["fast", "best"] | None = None
     time_limit: float | None = None
-    fast_predict: bool = False
     random_state: int | np.random.RandomState | None = 0
     callbacks: Sequence[Callback] | None = None
     group: str | None = None
@@ -294,7 +293,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
     Parameters
     ----------
-    model : a name in `models.catalogue.catalogue.OFFERED`; by default linear_trees, or with `time_limit` best
+    model : a name in `models.catalogue.catalogue.OFFERED`; by default average, or with `time_limit` best
     image : column, or columns, of images: bytes, or paths below `images_root`
     categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
         leave out
@@ -313,9 +312,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see
         `usboost.fit.table_fit.TableFit` for what it does to probabilities
-    preset : instead of `model`: "fast" is one model, "good" and "best" are blends of several
+    preset : instead of `model`: "fast" is one model, "best" a blend of several, each fitted many times
     time_limit : seconds; no round, or fit of a blend, begins that would end later
-    fast_predict : of a blend, keep its best model alone, fitted to all rows
     random_state : of the rows for early stopping, which are 15 %, and of the model; None for another one each
         time, or a RandomState
     callbacks : of the fit, see `usboost.boosting.callbacks`

@@ -23,83 +23,86 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks import embeddings
-from usboost.models.inspection.attribution import check_explainable, direction, shapley
+from usboost.models.inspection.attribution import check_explainable, direction, left_out, shapley
 from usboost.table.columns.encoding import SUFFIX
 from usboost.table.rows import Rows
 from usboost.table.source import FrameRows, Source
 
-AGAINST = 64
-"""Rows that each row is compared with."""
-
-FEWEST = 10
-"""Rows to draw these from, at least."""
-
-SHOWN = 5
-"""Columns that are named of a row."""
+AGAINST = 64  # rows that each row is compared with
+FEWEST = 10  # rows to draw these from, at least
+SHOWN = 5  # columns that are named of a row
 
 WHY = "why"
 
 
 @dataclass(frozen=True)
-class Explanations:
-    """Shares of columns in the answers of n rows.
+class Shares:
+    """What parts of n rows add to the margins of their answers; all with the mean sum to a row's margin."""
 
-    Attributes
-    ----------
-    names : of the columns that the model reads; all images are the last one, if it reads any.
-    values : float64 (n, names), what each adds to the margin of the row's answer.
-    mean : float64 (n,), of that margin over the reference rows; with the values it sums to the row's.
-    """
+    columns: Mapping[str, np.ndarray]  # float64 (n,); all images are the last one if they are not cut
+    # by column of images that the model reads float64 (n, `GRID`, `GRID`), from the upper left; all equal
+    # where the row has no image
+    squares: Mapping[str, np.ndarray]
+    mean: np.ndarray  # float64 (n,), of the margin over the reference rows
 
-    names: tuple[str, ...]
-    values: np.ndarray
-    mean: np.ndarray
+    def frame(self) -> pd.DataFrame:
+        """Return a column for each part, ``photo 1,2`` for the second square of the first line, and mean."""
+        squares = {
+            f"{name} {y + 1},{x + 1}": each[:, y, x]
+            for name, each in self.squares.items()
+            for y in range(GRID)
+            for x in range(GRID)
+        }
+        return pd.DataFrame({**self.columns, **squares, "mean": self.mean})
 
-    def largest(self, row: int, most: int = SHOWN) -> list[tuple[str, float]]:
-        """Return the columns that add or take most, and what."""
-        order = np.argsort(-np.abs(self.values[row]), kind="stable")[:most]
-        return [(self.names[k], float(self.values[row, k])) for k in order]
+    def words(self) -> list[str]:
+        """Return the columns that add or take most in each row, ``age +0.83; sex -0.21`` say."""
+        names, found = list(self.columns), []
+        for values in np.column_stack([*self.columns.values()]):
+            largest = np.argsort(-np.abs(values), kind="stable")[:SHOWN]
+            shares = (f"{names[k]} {values[k]:+.2f}" for k in largest if abs(values[k]) >= 0.005)
+            found.append("; ".join(shares))
+        return found
 
-    def texts(self, most: int = SHOWN) -> list[str]:
-        """Return `largest` of each row, ``age +0.83; sex -0.21`` say; without those that change nothing."""
+    def texts(self) -> list[str]:
+        """Return each row as JSON: ``columns``, ``images`` with the lines of squares, and ``mean``."""
         found = []
-        for row in range(len(self.values)):
-            shares = [(name, value) for name, value in self.largest(row, most) if abs(value) >= 0.005]
-            found.append("; ".join(f"{name} {value:+.2f}" for name, value in shares))
+        for row in range(len(self.mean)):
+            columns = {name: float(values[row]) for name, values in self.columns.items()}
+            images = {name: squares[row].tolist() for name, squares in self.squares.items()}
+            document = {"columns": columns, "images": images, "mean": float(self.mean[row])}
+            found.append(json.dumps(document, ensure_ascii=False))
         return found
 
 
 def names_of(bundle: Bundle) -> tuple[str, ...]:
     """Return what adds to an answer: the columns, and all images as the last one if the model reads any."""
     form, columns = bundle.reader.images, tuple(bundle.card.columns)
-    if form is None or set(form.names) <= set(getattr(bundle.model, "left_out_", ())):
+    if form is None or set(form.names) <= set(left_out(bundle.model)):
         return columns
     return (*columns, f"images ({', '.join(form.columns)})")
 
 
+def encoded_names(bundle: Bundle) -> dict[str, list[str]]:
+    """Return by column of the table the names that it, dates, texts and missing values have when encoded."""
+    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
+    parts = {name: several[name].names(name) if name in several else [name] for name in bundle.card.columns}
+    return {name: [*own, *(f"{part}{SUFFIX}" for part in own)] for name, own in parts.items()}
+
+
 def owner_of(bundle: Bundle) -> Callable[[str], int]:
     """Return the function from a column that a learner reads to the place in `names_of` that has it."""
-    owners = dict[str, int]()
-    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
-    for k, name in enumerate(bundle.card.columns):  # encoded columns by their own column
-        for part in several[name].names(name) if name in several else [name]:
-            owners |= {part: k, f"{part}{SUFFIX}": k}
+    owners = {part: k for k, parts in enumerate(encoded_names(bundle).values()) for part in parts}
     images = len(names_of(bundle)) - 1
     return lambda column: owners.get(column, owners.get(column.split("__", 1)[-1], images))
 
 
-def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarray) -> Explanations:
+def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarray) -> Shares:
     """Return what each column adds to the margin of some rows' answers.
 
     The margin of a class is its score less the mean of the others', as calibrated: of two classes its
-    log-odds. A number's is the number.
-
-    Raises `UsboostError` if the model is none that can be explained.
-
-    Parameters
-    ----------
-    views, reference : of the n rows, and of those that they are compared with.
-    predicted : for the rows, as of `Bundle.predicted`.
+    log-odds. A number's is the number. `reference` are views of the rows that these are compared with,
+    `predicted` is as of `Bundle.predicted`. Raises `UsboostError` if the model cannot be explained.
     """
     check_explainable(bundle.model, bundle.card.model)
     names, owner = names_of(bundle), owner_of(bundle)
@@ -107,28 +110,18 @@ def explain(bundle: Bundle, views: Views, reference: Views, predicted: np.ndarra
     found = shapley(bundle.model, views, reference, owner, len(names), images)
     turn = _turn(bundle, predicted)
     values = np.einsum("npd,nd->np", found.values, turn)
-    return Explanations(names, values, turn @ found.mean + getattr(bundle.model, "target_centre_", 0.0))
+    mean = turn @ found.mean + getattr(bundle.model, "target_centre_", 0.0)
+    return Shares(dict(zip(names, values.T, strict=True)), {}, mean)
 
 
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
-    """Return `Explanations` of all rows, or `PartShares`, as a table: a column a share, and ``mean``."""
+    """Return what `explain` does of all rows, or `explain_parts`, as the table of `Shares.frame`."""
     check_explainable(bundle.model, bundle.card.model)
     reference, found = reference_of(read_rows(bundle, against).views), []
     for batch in bundle.reader.read(rows):
-        views, predicted = batch.views, bundle.predicted(batch.views)
-        if parts:
-            found.append(explain_parts(bundle, views, reference, predicted).frame())
-        else:
-            shares = explain(bundle, views, reference, predicted)
-            table = pd.DataFrame(shares.values, columns=list(shares.names))
-            found.append(table.assign(mean=shares.mean))
+        given = bundle, batch.views, reference, bundle.predicted(batch.views)
+        found.append((explain_parts(*given) if parts else explain(*given)).frame())
     return pd.concat(found, ignore_index=True)
-
-
-def margins(bundle: Bundle, views: Views, predicted: np.ndarray) -> np.ndarray:
-    """Return the margin of each row's answer, float64 (n,): what `explain` shares out, and its mean."""
-    f = bundle.model._f(views)
-    return np.einsum("nd,nd->n", f, _turn(bundle, predicted)) + getattr(bundle.model, "target_centre_", 0.0)
 
 
 def _turn(bundle: Bundle, predicted: np.ndarray) -> np.ndarray:
@@ -159,11 +152,8 @@ def reference_of(views: Views) -> Views:
     return found
 
 
-GRID = 5
-"""Squares along each side of an image."""
-
-ORDERS = 12
-"""Orders in which an image's squares are uncovered; an even number."""
+GRID = 5  # squares along each side of an image
+ORDERS = 12  # orders in which an image's squares are uncovered; an even number
 
 _REFERENCE = 4  # of the rows to compare with every such one is taken where images are mixed
 _BYTES = 1 << 26  # of the pixels of covered images at a time
@@ -174,70 +164,30 @@ def cuts_of(length: int) -> np.ndarray:
     return np.linspace(0, length, GRID + 1).round().astype(np.int64)
 
 
-@dataclass(frozen=True)
-class PartShares:
-    """Shares of all parts in the answers of n rows.
-
-    Attributes
-    ----------
-    columns : by column float64 (n,), what it adds to the margin of the row's answer.
-    squares : by column of images that the model reads float64 (n, `GRID`, `GRID`), from the upper left; all
-        equal where the row has no image.
-    mean : float64 (n,), of the margin over the reference rows; with all others it sums to the row's.
-    """
-
-    columns: Mapping[str, np.ndarray]
-    squares: Mapping[str, np.ndarray]
-    mean: np.ndarray
-
-    def frame(self) -> pd.DataFrame:
-        """Return a column for each part, ``photo 1,2`` for the second square of the first line, and mean."""
-        squares = {
-            f"{name} {y + 1},{x + 1}": each[:, y, x]
-            for name, each in self.squares.items()
-            for y in range(GRID)
-            for x in range(GRID)
-        }
-        return pd.DataFrame({**self.columns, **squares, "mean": self.mean})
-
-    def texts(self) -> list[str]:
-        """Return each row as JSON: ``columns``, ``images`` with the lines of squares, and ``mean``."""
-        found = []
-        for row in range(len(self.mean)):
-            columns = {name: float(values[row]) for name, values in self.columns.items()}
-            images = {name: squares[row].tolist() for name, squares in self.squares.items()}
-            document = {"columns": columns, "images": images, "mean": float(self.mean[row])}
-            found.append(json.dumps(document, ensure_ascii=False))
-        return found
-
-
 def explain_parts(
     bundle: Bundle,
     views: Views,
     reference: Views,
     predicted: np.ndarray,
     progress: Progress | None = None,
-) -> PartShares:
+) -> Shares:
     """Return what each column and each square of each image adds to the margin of some rows' answers.
 
-    Nothing is added to the embeddings on disk. Raises `UsboostError` as `explain`.
-
-    Parameters
-    ----------
-    views, reference, predicted : as of `explain`; an image takes some 300 predictions.
-    progress : called with (rows done, n).
+    Nothing is added to the embeddings on disk; an image takes some 300 predictions. `progress` is called with
+    (rows done, n), the rest is as of `explain`.
     """
     found, form = explain(bundle, views, reference, predicted), bundle.reader.images
-    columns = {name: found.values[:, k] for k, name in enumerate(bundle.card.columns)}
+    columns = {name: found.columns[name] for name in bundle.card.columns}
+    margins = np.einsum("nd,nd->n", bundle.model._f(views), _turn(bundle, predicted))
     # rounding, of learners that add up float32, goes into the mean
-    mean = margins(bundle, views, predicted) - found.values.sum(axis=1)
-    if form is None or len(found.names) == len(columns):
-        return PartShares(columns, {}, mean)
-    unread = getattr(bundle.model, "left_out_", ())
+    mean = margins + getattr(bundle.model, "target_centre_", 0.0) - np.sum([*found.columns.values()], axis=0)
+    if form is None or len(found.columns) == len(columns):
+        return Shares(columns, {}, mean)
+    unread = left_out(bundle.model)
     read = {view: name for view, name in zip(form.names, form.columns, strict=True) if view not in unread}
     squares = {view: np.empty((len(views), GRID, GRID)) for view in read}
     few = reference[np.arange(0, len(reference), _REFERENCE)]
-    for row, total in enumerate(found.values[:, -1]):
+    for row, total in enumerate([*found.columns.values()][-1]):
         game = _Game(bundle, views[[row]], few, predicted[[row]])
         with embeddings.without_writing():
             for view, share in game.columns(tuple(read), float(total)).items():
@@ -245,7 +195,7 @@ def explain_parts(
                 squares[view][row] += (share - squares[view][row].sum()) / GRID**2
         if progress:
             progress(row + 1, len(views))
-    return PartShares(columns, {read[view]: each for view, each in squares.items()}, mean)
+    return Shares(columns, {read[view]: each for view, each in squares.items()}, mean)
 
 
 @dataclass(frozen=True)
@@ -264,7 +214,7 @@ class _Game:
         for name, images in given.items():
             views = views.with_view(name, images)
         predicted = np.repeat(self.predicted, k, axis=0)
-        return explain(self.bundle, views, self.reference, predicted).values[:, -1]
+        return [*explain(self.bundle, views, self.reference, predicted).columns.values()][-1]
 
     def columns(self, names: tuple[str, ...], total: float) -> dict[str, float]:
         """Return the share of each view of images in what all of them add."""
@@ -311,13 +261,10 @@ class _Game:
 
 
 def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: int) -> pd.DataFrame:
-    """Return answers to rows with a column `WHY`: `PartShares.texts` of the first rows, None of the others.
+    """Return answers to rows with a column `WHY`: `Shares.texts` of the first rows, None of the others.
 
-    Raises `UsboostError` if there are too few rows to compare one with, or as `explain`.
-
-    Parameters
-    ----------
-    first : rows to explain; with 0 the answers stay as they are.
+    With `first` 0 the answers stay as they are. Raises `UsboostError` if there are too few rows to compare
+    one with, or as `explain`.
     """
     if first <= 0:
         return answers

@@ -106,7 +106,6 @@ class FitOptions(AnswerOptions):
     ----------
     rounds, learners, settings : see `usboost.fit.build.build`.
     device : of networks, see `usboost.learners.networks.train.pick_device`.
-    fast_predict : of an ensemble, keep one model; see `usboost.models.methods.ensemble.EnsembleClassifier`.
     """
 
     rounds: Annotated[
@@ -115,4 +114,3 @@ class FitOptions(AnswerOptions):
     learners: Mapping[str, str] | None = None
     settings: Mapping[str, Any] | None = None
     device: Annotated[str, Help("Of networks: auto (a GPU if there is one), cpu or cuda.")] = "auto"
-    fast_predict: Annotated[bool, Help("Of a blend, keep its best model alone, fitted to all rows.")] = False

@@ -108,12 +108,16 @@ def label_name(value: Any) -> str:
     return canonical(text.strip() if isinstance(text, str) else text)
 
 
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    return isinstance(value, numbers.Integral) and not _is_truth(value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_) and math.isfinite(value)
+    return isinstance(value, numbers.Real) and not _is_truth(value) and math.isfinite(value)
 
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -124,14 +128,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value == "f1" if isinstance(value, str) else _is_number(value) and 0 < value < 1,
         "'f1' or a number between 0 and 1",
     ),
-    "finetune": (
-        lambda value: value in ("auto", "none", "last", "all"),
-        "'auto', 'none', 'last' or 'all'",
-    ),
-    **dict.fromkeys(
-        ("calibrate", "refit", "fast_predict", "skip_unreadable"),
-        (lambda value: isinstance(value, (bool, np.bool_)), "True or False"),
-    ),
+    "finetune": (lambda value: value in ("auto", "none", "last", "all"), "'auto', 'none', 'last' or 'all'"),
+    **dict.fromkeys(("calibrate", "refit", "skip_unreadable"), (_is_truth, "True or False")),
 }
 
 

@@ -95,7 +95,7 @@ def predict(
             found = bundle.answers(predicted, sets=sets)
             columns = [pa.array(found[name], from_pandas=False) for name in found]
             if reference is not None:
-                why = explain(bundle, rows.views, reference, predicted).texts()
+                why = explain(bundle, rows.views, reference, predicted).words()
                 columns.append(pa.array(why, pa.string()))
             columns += [rows.raw[name].cast(target.field(name).type) for name in more]
             writer.write_table(pa.table(columns, schema=target))

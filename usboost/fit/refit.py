@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,11 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback, improves
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Fold, inner_folds
-from usboost.evaluation.task import TASKS
+from usboost.evaluation.task import TASKS, Task
 from usboost.fit.evaluate import FitData, WeightedRows, related_of
 from usboost.fit.record import Keep
 from usboost.learners.networks.learner import NetworkLearner
+from usboost.models.methods.average import Average
 from usboost.models.methods.ensemble import Ensemble
 from usboost.models.methods.fold_fits import StopRecorder
 from usboost.models.methods.weak_learners import BoostedWeakLearners
@@ -123,13 +124,14 @@ def by_folds(model: Any, table: UserTable, rows: int) -> bool:
     Not where the user has said which rows stop a fit, and not of a model whose rounds fit networks or whose
     images were tuned: that takes too long for so many fits. Nor on several shards.
     """
-    return (
-        rows < FEW
-        and world().count == 1
-        and table.split is None
-        and isinstance(model, BoostedWeakLearners)
-        and not any(isinstance(each, NetworkLearner) for each in model._learners().values())
-        and not images_tuned(model)
+    few = rows < FEW and world().count == 1 and table.split is None
+    return few and not images_tuned(model) and (isinstance(model, Average) or _quick(model))
+
+
+def _quick(model: Any) -> bool:
+    """Tell if a model is boosted, of learners that are quick to fit."""
+    return isinstance(model, BoostedWeakLearners) and not any(
+        isinstance(each, NetworkLearner) for each in model._learners().values()
     )
 
 
@@ -163,8 +165,8 @@ def choose_rounds(
 ) -> FoldsResult | None:
     """Choose how far to go by fits to folds of some rows; the encoders of each learn from its own rows.
 
-    Fits that stop early say how many rounds are enough, and which penalty a start of classes has; fits of
-    so many rounds, all with this penalty, say which round is the best; fits up to it predict.
+    Of an average each member is fitted to the folds, and what they predict of the rows left out chooses the
+    weights.
 
     Raises `UsboostError` if the rows cannot be divided, or some of them cannot be fitted to.
 
@@ -173,31 +175,63 @@ def choose_rounds(
     model : fitted, whose settings each fit has; seed : of the folds.
     callbacks : of every fit; a fit that they stop ends it all, and the answer is None.
     """
-    began, recorder = time.perf_counter(), StopRecorder(callbacks)
+    began, recorder, task = time.perf_counter(), StopRecorder(callbacks), TASKS[table.task]
     folds, places = round_folds(table, everything, seed)
-    base = model.unfitted()
-    first = fit_folds(base, folds, recorder)
-    enough: dict[str, Any] = {"n_rounds": max(len(each.history_) for each in first), "patience": None}
-    if (penalty := best_penalty(first)) is not None:
-        base.set_params(start__penalties=(penalty,))
-    history = means(fit_folds(clone(base).set_params(**enough), folds, recorder), folds)
-    best = best_round(history, model.monitor)
-    known = base.set_params(n_rounds=best, validation_fraction=0.0)
-    last = fit_folds(known, folds, recorder, stops=False)
+    order = np.argsort(np.concatenate(places))
+    judged = everything[np.concatenate(places)[order]]
+    if isinstance(model, Average):
+        own = {name: _by_folds(fit, task, folds, recorder) for name, fit in model.tried_.items()}
+        if recorder.stopped:  # what was cut short says nothing of weights
+            return None
+        predicted = {name: each.predicted[order] for name, each in own.items()}
+        mixed = model.choose_again(predicted, table.labels[judged.rows], judged.in_fit)
+        again = model.for_all_rows()
+        again.set_params(members={name: own[name].model for name in model.weights_})
+        found = _ByFolds(again, mixed, model.best_round_)
+    else:
+        found = _by_folds(model, task, folds, recorder)
+        found = replace(found, predicted=found.predicted[order])
     if recorder.stopped:
         return None
-    left_out = np.concatenate(places)
-    order = np.argsort(left_out)
-    task = TASKS[table.task]
-    predicted = np.concatenate(
-        [task.predict(each, fold.test[0]) for each, fold in zip(last, folds, strict=True)]
-    )
-    again = model.for_all_rows().set_params(n_rounds=best)
-    if penalty is not None:
-        again.set_params(start__penalties=(penalty,))
     seconds = time.perf_counter() - began
-    judged = everything[left_out[order]]
-    return FoldsResult(again, best, history[1:], judged, predicted[order], seconds, len(last))
+    return FoldsResult(
+        found.model, found.best_round, found.history, judged, found.predicted, seconds, len(folds)
+    )
+
+
+@dataclass(frozen=True)
+class _ByFolds:
+    """What fits to folds say of a model: one that knows how far to go, and predictions fold by fold."""
+
+    model: Any
+    predicted: np.ndarray
+    best_round: int
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def _by_folds(model: Any, task: Task, folds: Sequence[FitData], recorder: StopRecorder) -> _ByFolds:
+    """Fit a model to folds.
+
+    One whose rounds are quick goes as far as they say: fits that stop early say how many rounds are enough,
+    and which penalty a start of classes has; fits of so many rounds, all with this penalty, say which round
+    is the best; fits up to it predict. Another one goes as far as `model` went.
+    """
+    known = again = model.for_all_rows()
+    best, history = model.best_round_, list[dict[str, float]]()
+    if _quick(model):
+        base = model.unfitted()
+        first = fit_folds(base, folds, recorder)
+        enough: dict[str, Any] = {"n_rounds": max(len(each.history_) for each in first), "patience": None}
+        if (penalty := best_penalty(first)) is not None:
+            for each in (base, again):
+                each.set_params(start__penalties=(penalty,))
+        history = means(fit_folds(clone(base).set_params(**enough), folds, recorder), folds)
+        best = best_round(history, model.monitor)
+        again.set_params(n_rounds=best)
+        known = base.set_params(n_rounds=best, validation_fraction=0.0)
+    fits = fit_folds(known, folds, recorder, stops=False)
+    predicted = [task.predict(each, fold.test[0]) for each, fold in zip(fits, folds, strict=True)]
+    return _ByFolds(again, np.concatenate(predicted), best, history[1:])
 
 
 def round_folds(

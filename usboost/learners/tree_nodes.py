@@ -8,7 +8,6 @@ runtimes take them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -47,13 +46,6 @@ def tree_sum(
     count, places = n_outputs or trees[0].value.shape[1], outputs or [0] * len(trees)
     runs = [_ensemble(table, trees[run], weights[run], places[run], count) for run in _cut(trees)]
     return reduce(add, (run.cast(np.float64) for run in runs), table.rows.each(np.zeros(count)))
-
-
-def leaf_numbers(table: TableNodes, trees: Sequence[Tree]) -> Value:
-    """Return the number of the leaf that each row falls into, tree by tree: int64 (n, T)."""
-    numbers = [np.arange(len(tree.value), dtype=np.float32)[:, None] for tree in trees]
-    numbered = [replace(tree, value=values) for tree, values in zip(trees, numbers)]
-    return tree_values(table, numbered).cast(np.int64)
 
 
 def as_answers(raw: Value, n_classes: int) -> Value:

@@ -119,6 +119,12 @@ def simplex_codewords(n_classes: int) -> np.ndarray:
     return np.ascontiguousarray(-helmert(n_classes).T)
 
 
+def from_scores(loss: ClassLoss, scores: np.ndarray) -> np.ndarray:
+    """Return the f, float64 (n, D), whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
+    # scores are linear in f: f = scores · B⁺, where row d of B are the scores of the d-th unit vector
+    return scores @ np.linalg.pinv(loss.scores(np.eye(loss.n_outputs)))
+
+
 def refuse_zero(lengths: np.ndarray) -> None:
     """Raises `UsboostError` if a direction's length, one of (V,), is zero: it has no best step."""
     if not np.all(lengths):

@@ -42,9 +42,10 @@ MODELS = Registry(
         "prior_regressor": "usboost.models.baselines.packages:PriorBaselineRegressor",
         "ensemble": "usboost.models.methods.ensemble:EnsembleClassifier",
         "ensemble_regressor": "usboost.models.methods.ensemble:EnsembleRegressor",
+        "average": "usboost.models.methods.average:AverageClassifier",
+        "average_regressor": "usboost.models.methods.average:AverageRegressor",
         "package": "usboost.models.baselines.packages:PackageClassifier",
         "package_regressor": "usboost.models.baselines.packages:PackageRegressor",
-        "prediction_intervals": "usboost.models.prediction_intervals:PredictionIntervals",
     },
 )
 """Models by kind: those that files can name."""

@@ -109,7 +109,6 @@ def _bfv_network(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, 
     return {
         "features": boosted_features(parts, seed),
         "network": _estimator("two_branch", task)(**parts.of("two_branch"), random_state=seed),
-        "encoding": "numbers" if chosen == "leaf_numbers" else "values",
         "out_of_fold": chosen == "out_of_fold",
     }
 
@@ -178,6 +177,11 @@ def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any
     return {"members": members, "folds": entry.changes["folds"]}
 
 
+def _average(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
+    members = {name: build(name, parts, seed, task) for name in entry.changes["members"]}
+    return {"members": members, "most_rows": entry.changes.get("most_rows")}
+
+
 def _boosted_network(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
     """Return the parameters of Damião's boosted neural networks: one hidden layer, closed-form γ."""
     settings, network = parts.boosted_network()
@@ -202,6 +206,7 @@ BUILDERS: dict[str, Callable[[Entry, Parts, int, str], dict[str, Any]]] = {
     "bfv_network": _bfv_network,
     "boosting": _boosting,
     "ensemble": _ensemble,
+    "average": _average,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,
 }

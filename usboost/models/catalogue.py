@@ -205,20 +205,13 @@ _ENTRIES = (
         rounds_factor=5,
     ),
     Entry(
-        "good",
-        "Good",
-        "the quick ones of those models fitted to fewer folds, their predictions weighted in the same way",
-        "ensemble",
-        changes={"members": ("linear_trees", "2wl_ridge", "lgbm"), "folds": 3},
-        settings=_MEMBERS,
-    ),
-    Entry(
-        "leaf_dnn",
-        "LightGBM's leaves, embedded",
-        "two-branch network on embedded leaf numbers of a GBM",
-        "bfv_network",
-        changes={"features": "leaf_numbers"},
-        external=True,
+        "average",
+        "Average",
+        "the weighted mean of the scores of linear_trees, crossed and, of a small table, a random forest",
+        "average",
+        changes={"members": ("linear_trees", "crossed", "forest"), "most_rows": {"forest": 20_000}},
+        rounds_factor=10,
+        compared=True,
     ),
     # the other two papers'
     Entry(
@@ -275,7 +268,9 @@ OFFERED_FOR = {
 OFFERED = OFFERED_FOR["classification"]
 """Those for labels."""
 
-PRESETS = {"fast": "linear_trees", "good": "good", "best": "best"}
+DEFAULT = "average"
+"""The model of those who name none."""
+PRESETS = {"fast": "linear_trees", "best": "best"}
 """Models by what a user wants of them."""
 FAST_ALONE = "crossed"
 """The fast one for classes of a table without images, where a linear model is no start to rely on."""
@@ -329,15 +324,9 @@ def resolve_model(
         raise UsboostError(f"the model {model} and the preset {preset} are given; leave one of them out")
     if preset is not None and preset not in PRESETS:
         raise UsboostError(f"unknown preset {preset!r}; choose among {', '.join(PRESETS)}")
-    aim = preset or ("best" if limited else "fast")
-    alone = aim == "fast" and not images and task == "classification"
-    return model or (FAST_ALONE if alone else PRESETS[aim])
-
-
-def check_options(name: str, *, fast_predict: bool = False) -> None:
-    """Refuse to make one model of one, with a `UsboostError`."""
-    if fast_predict and find(name).kind != "ensemble":
-        raise UsboostError(f"{name} is one model already; leave `fast_predict` out")
+    alone = preset == "fast" and not images and task == "classification"
+    wanted = preset or ("best" if limited else None)
+    return model or (FAST_ALONE if alone else PRESETS[wanted] if wanted else DEFAULT)
 
 
 def compared(one_table: bool, task: str = "classification") -> list[str]:

@@ -75,6 +75,7 @@ KINDS = {
     "forest": Kind("a random forest", _pair("forest"), ("views",), comparable=False, images="components"),
     "prior": Kind("the same answer for every row", _pair("prior"), comparable=False, images=None),
     "ensemble": Kind("an ensemble", _pair("ensemble"), ("members", "folds", "optional"), images="embeddings"),
+    "average": Kind("an average", _pair("average"), ("members", "most_rows"), images="embeddings"),
     "boosted_network": Kind("boosted neural networks", _pair("boosted_network"), views=False),
     "earlyboost": Kind("an early classifier of sequences", {"classification": "earlyboost"}, views=False),
 }

@@ -34,10 +34,12 @@ OTHERS = Registry(
 RENAMED = {
     "NetworkLearner": {"steps": "batches_per_round"},
     "RidgeLearner": {"honest": "leave_one_out"},
-    "EnsembleClassifier": {"whole": "refit_full"},
-    "EnsembleRegressor": {"whole": "refit_full"},
+    "BoostedFeatureNetworkClassifier": {"encoding": ""},
+    "BoostedFeatureNetworkRegressor": {"encoding": ""},
+    "EnsembleClassifier": {"whole": "refit_full", "fast_predict": ""},
+    "EnsembleRegressor": {"whole": "refit_full", "fast_predict": ""},
 }
-"""Parameters by their names in files of before; they are read for one version."""
+"""Parameters by their names in files of before, read for one version; "": there is none any more."""
 
 NOT_KEPT = ("callbacks", "checkpoint", "gbm")
 """Parameters that a file does not hold: they belong to a fit, or the fitted model has them."""
@@ -73,7 +75,9 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
         )
     renamed = RENAMED.get(document["class"], {})
     parameters = {
-        renamed.get(name, name): _estimators(value) for name, value in document["parameters"].items()
+        renamed.get(name, name): _estimators(value)
+        for name, value in document["parameters"].items()
+        if renamed.get(name, name)
     }
     check_settings(cls, parameters)
     if document["class"] == "Backbone" and isinstance(parameters.get("cache"), str):

@@ -95,13 +95,18 @@ def refuse(model: Any, name: str = "") -> None:
     for part in model.get_params(deep=True).values():
         if isinstance(part, Backbone) and not part.is_frozen:
             raise needs_all_rows("finetune", part.finetune)
-    own = getattr(model, "not_sharded", None)
-    why = name or f"a {type(model).__name__}" if own is None else own()
-    if why:
+    if why := not_sharded(model, name):
         raise UsboostError(
             f"{why} cannot be fitted on several shards; choose a model of networks and trees such as "
             "2wl_newton, or fit it in one process"
         )
+
+
+def not_sharded(model: Any, name: str = "") -> str | None:
+    """Describe the part of a model that cannot be fitted on several shards; None if there is none."""
+    own = getattr(model, "not_sharded", None)
+    found: str | None = (name or f"a {type(model).__name__}") if own is None else own()
+    return found
 
 
 def unsharded_learner(learners: Mapping[str, Any]) -> str | None:

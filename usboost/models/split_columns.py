@@ -195,8 +195,3 @@ class SplitColumnsRegressor(RegressorMixin, _SplitColumns):
 
     regressor: ViewsRegressor | None = None
     views: Mapping[str, Sequence[int] | Sequence[str]] | None = None
-
-    @available_if(lambda self: hasattr(self._inner(), "predict_interval"))
-    def predict_interval(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Predict lower and upper limits by `PredictionIntervals`, (n,) each."""
-        return self._fitted().predict_interval(self._views(X))

@@ -148,6 +148,10 @@ def _judge(model: Any, places: Sequence[str], train: Weighted, few: bool) -> Jud
     from usboost.models.baselines.trees import LightGBMBaseline, LightGBMBaselineRegressor
 
     names, is_number = train[0].names, np.asarray(train[1]).dtype.kind == "f"
+    for name, member in (getattr(model, "members", None) or {}).items():  # of an average, its first member
+        start = f"members__{name}__"
+        inside = [path.removeprefix(start) for path in places if path.startswith(start)]
+        return _judge(member, inside, train, few)
     if few:
         own = dict.fromkeys({"callbacks", "checkpoint"} & model.get_params(deep=False).keys())
         return lambda backbone: clone(model).set_params(**own, **dict.fromkeys(places, backbone))

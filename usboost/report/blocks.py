@@ -132,8 +132,7 @@ def predictions(
     )
 
 
-Key = tuple[str, str, int]
-"""Dataset, model and seed of a fit."""
+Key = tuple[str, str, int]  # dataset, model and seed of a fit
 
 
 @dataclass(frozen=True)
@@ -147,18 +146,11 @@ class RunLink:
 
 @dataclass(frozen=True)
 class Origin:
-    """What made a fit's scores.
+    """What made a fit's scores."""
 
-    Attributes
-    ----------
-    stage : of dvc.yaml; None of a fit outside DVC.
-    inputs : the digests of what the fit read, by name.
-    runs : its records, of MLflow and Prefect say.
-    """
-
-    stage: str | None
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    runs: tuple[RunLink, ...] = ()
+    stage: str | None  # of dvc.yaml; None of a fit outside DVC
+    inputs: Mapping[str, str] = field(default_factory=dict)  # the digests of what the fit read, by name
+    runs: tuple[RunLink, ...] = ()  # its records, of MLflow and Prefect say
 
 
 _FIRST = ("profile", "seed", "splits", "rows", "class_counts", "columns", "elimination")
@@ -176,32 +168,22 @@ def noise(card: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class ReportData:
-    """All that a page of the pipeline's report is made of.
+    """All that a page of the pipeline's report is made of."""
 
-    Attributes
-    ----------
-    frame : what `results.collect` returns, of these datasets.
-    results : folder of the scores, traces and test rows.
-    datasets, models : the page is about; cells : further (dataset, model) pairs.
-    cards : data cards by dataset.
-    images : by dataset, each class's name and sample images as data URIs.
-    drawings : {figure: {dataset: SVG}}, figures named as in `figures.draw`.
-    inspections : by dataset and model, what `inspection.read` returns.
-    origins : what made a fit's scores.
-    other_page : the file of the other page of the report, if there is one.
-    """
-
-    frame: pd.DataFrame
-    results: Path
-    datasets: Sequence[str]
+    frame: pd.DataFrame  # what `results.collect` returns, of these datasets
+    results: Path  # folder of the scores, traces and test rows
+    datasets: Sequence[str]  # that the page is about, as `models`
     models: Sequence[str]
-    cells: Sequence[tuple[str, str]] = ()
-    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cells: Sequence[tuple[str, str]] = ()  # further (dataset, model) pairs
+    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by dataset
+    # by dataset, each class's name and sample images as data URIs
     images: Mapping[str, Sequence[tuple[str, list[str]]]] = field(default_factory=dict)
+    # {figure: {dataset: SVG}}, figures named as in `figures.draw`
     drawings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # by dataset and model, what `inspection.read` returns
     inspections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     origins: Mapping[Key, Origin] = field(default_factory=dict)
-    other_page: str | None = None
+    other_page: str | None = None  # the file of the other page of the report, if there is one
 
     def sections(self, *, numbers: bool = False) -> dict[str, Section]:
         """Return the sections of any page by anchor: figures, models (inspected), data, made (origins).

@@ -12,18 +12,8 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import joined_names, number
 from usboost.files import write_atomically
+from usboost.fit import explain
 from usboost.fit.bundle import Bundle
-from usboost.fit.explain import (
-    AGAINST,
-    FEWEST,
-    GRID,
-    PartShares,
-    cuts_of,
-    explain_parts,
-    owner_of,
-    read_rows,
-    reference_of,
-)
 from usboost.fit.predict import Scored
 from usboost.models import catalogue
 from usboost.models.inspection.attribution import check_explainable, unlikeness
@@ -44,18 +34,18 @@ def explained_block(bundle: Bundle, scored: Scored, *, with_note: bool) -> Marku
         check_explainable(bundle.model, bundle.card.model)
     except UsboostError:
         return ""
-    if len(scored) < FEWEST:
+    if len(scored) < explain.FEWEST:
         return ""
     chosen = three_rows(bundle, scored)
     rows = np.array([row for _, row in chosen])
     views = scored.views[rows]
-    parts = explain_parts(bundle, views, reference_of(scored.views), scored.predicted[rows])
+    parts = explain.explain_parts(bundle, views, explain.reference_of(scored.views), scored.predicted[rows])
     shown = []
     for k, (kind, row) in enumerate(chosen):
         about = {"kind": kind, "number": int(scored.rows[row]) + 1, **answer(bundle, scored, row)}
         shown.append({**about, **_shares(bundle, views, parts, k, scored.frame.iloc[row])})
     note = images_note(bundle, scored, Maps()) if with_note else ""
-    return _block(bundle, shown, min(AGAINST, len(scored)), note)
+    return _block(bundle, shown, min(explain.AGAINST, len(scored)), note)
 
 
 def write_page(
@@ -70,15 +60,9 @@ def write_page(
 ) -> int:
     """Write a page that explains the first `ROWS` rows of a table; return how many they are.
 
-    Raises `UsboostError` if the page cannot be written there, or as `usboost.fit.predict.predict`.
-
-    Parameters
-    ----------
-    out : an ``.html`` file; appears when it is complete.
-    against : the table whose first rows these are compared with, by default the same; of another one the
-        `NEAREST` rows are shown beside each row.
-    strict, images_root : as of `usboost.fit.predict.predict`.
-    progress : called with (rows done, rows).
+    `against` is the table whose first rows these are compared with, by default the same; of another one the
+    `NEAREST` rows are shown beside each row. `progress` is called with (rows done, rows). The rest is as of
+    `usboost.fit.predict.predict`, which says what is refused; so is an `out` that is no ``.html`` file.
     """
     blocks.check_out(out)
     check_explainable(bundle.model, bundle.card.model)
@@ -89,25 +73,27 @@ def write_page(
         raise UsboostError(f"{table} has no rows")
     others = file if against is None else TableFile.open(against, images_root)
     label = [bundle.card.label] if bundle.card.label in others.names else []
-    compared = read_rows(bundle, others, more=label)
+    compared = explain.read_rows(bundle, others, more=label)
     predicted, raw = bundle.predicted(own.views), own.raw.to_pandas()
-    parts = explain_parts(bundle, own.views, reference_of(compared.views), predicted, progress)
+    reference = explain.reference_of(compared.views)
+    parts = explain.explain_parts(bundle, own.views, reference, predicted, progress)
     answers, classes = bundle.answers(predicted), bundle.card.classes
-    with_sets = bool(classes) and bundle.card.least is not None
+    with_sets = classes and bundle.card.least is not None
     sets = bundle.sets(predicted) if with_sets else np.zeros((len(raw), 0), dtype=bool)
     near = np.zeros((len(raw), 0), dtype=np.int64)
     if against is not None:
         weights = [*parts.columns.values(), sum(each.sum(axis=(1, 2)) for each in parts.squares.values())]
         weights = np.abs(np.column_stack(np.broadcast_arrays(*weights)))
-        far = unlikeness(bundle.model, own.views, compared.views, owner_of(bundle), weights)
+        far = unlikeness(bundle.model, own.views, compared.views, explain.owner_of(bundle), weights)
         near = np.argsort(far, axis=1, kind="stable")[:, :NEAREST]
     labels = compared.raw[bundle.card.label].to_pylist() if label else []
     shown = []
     for k in range(len(raw)):
         predicted_text = str(answers.iloc[k, 0]) if classes else number(predicted[k])
         likely = f"{predicted[k].max():.3f}" if classes and bundle.card.threshold is None else ""
-        about = {"kind": "", "number": own.first + k + 1, "predicted": predicted_text, "p_predicted": likely}
-        held = [classes[each] for each in np.flatnonzero(sets[k])] if with_sets else []
+        about = {"number": own.first + k + 1, "predicted": predicted_text, "p_predicted": likely}
+        held = [classes[each] for each in np.flatnonzero(sets[k])]
+        about |= {"truth": predicted_text, "set": held and joined_names(held)}
         alike = [
             {
                 "number": int(row) + 1,
@@ -116,14 +102,8 @@ def write_page(
             }
             for row in near[k]
         ]
-        more = {
-            "truth": predicted_text,
-            "p_truth": "",
-            "colour": "",
-            "set": held and joined_names(held),
-        }
-        shown.append({**about, **more, **_shares(bundle, own.views, parts, k, raw.iloc[k]), "near": alike})
-    body = _block(bundle, shown, min(AGAINST, len(compared.views)), "", near=near.shape[1] > 0)
+        shown.append({**about, **_shares(bundle, own.views, parts, k, raw.iloc[k]), "near": alike})
+    body = _block(bundle, shown, len(reference), "")
     title = f"Why {catalogue.title(bundle.card.model)} answers so: {bundle.card.label}"
     intro = html("explained_intro", n=len(raw), table=table.name, compared=Path(str(others)).name)
     made = html("model_made_from", card=bundle.card, table=table.name)
@@ -131,13 +111,11 @@ def write_page(
     return len(raw)
 
 
-def _block(
-    bundle: Bundle, rows: list[dict[str, Any]], against: int, note: Markup | str, *, near: bool = False
-) -> Markup:
-    given = {"classes": bundle.card.classes, "note": note, "against": against, "grid": GRID, "near": near}
-    colours = {"adds": model_figures.RISES, "takes": model_figures.FALLS}
-    rows = [{"set": "", "near": [], **row} for row in rows]
-    return html("explained", rows=rows, pictures=any(row["images"] for row in rows), colours=colours, **given)
+def _block(bundle: Bundle, rows: list[dict[str, Any]], against: int, note: Markup | str) -> Markup:
+    rows = [{**dict.fromkeys(("kind", "p_truth", "colour", "set", "near"), ""), **row} for row in rows]
+    given = {"classes": bundle.card.classes, "note": note, "against": against, "grid": explain.GRID}
+    given |= {"pictures": any(row["images"] for row in rows), "near": any(row["near"] for row in rows)}
+    return html("explained", rows=rows, adds=model_figures.RISES, takes=model_figures.FALLS, **given)
 
 
 def _views_of(bundle: Bundle) -> dict[str, str]:
@@ -147,7 +125,7 @@ def _views_of(bundle: Bundle) -> dict[str, str]:
 
 
 def _shares(
-    bundle: Bundle, views: Views, parts: PartShares, k: int, values: Mapping[str, Any]
+    bundle: Bundle, views: Views, parts: explain.Shares, k: int, values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the bars of a row, the largest first, its images with their squares, its mean and margin.
 
@@ -166,7 +144,8 @@ def _shares(
         shares.append((name, "its squares" if read else "no image", float(own.sum())))
         if read:
             pixels = views[view].decode(slice(k, k + 1))[0]
-            at = [np.repeat(np.arange(GRID), np.diff(cuts_of(length))) for length in pixels.shape[1:]]
+            sides = (np.diff(explain.cuts_of(length)) for length in pixels.shape[1:])
+            at = [np.repeat(np.arange(explain.GRID), side) for side in sides]
             heat = model_figures.overlay(pixels, -own[np.ix_(*at)])  # what falls when covered adds
             least = _WRITTEN * np.abs(own).max()
             cells = [signed(each) if each and abs(each) >= least else "" for each in own.ravel()]

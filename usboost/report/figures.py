@@ -105,13 +105,9 @@ def performance(
     With several seeds, each is a thin line, and a thick one joins the medians of the rounds that all of them
     reached. Raises `NothingToDraw` if no model has finite seconds and scores; one without is left out.
 
-    Parameters
-    ----------
-    traces : by model, long over rounds with columns seed, round, seconds, f1_val, or that of another `score`,
-        the RMSE of a number say, and, if known, the boolean best.
-    title : of the figure, printed as it is.
-    baseline, ceiling : drawn as horizontal lines: the baseline's best validation score, and 1 − label noise,
-        which bounds the accuracy.
+    `traces` are by model long over rounds with the columns seed, round, seconds, f1_val, or that of another
+    `score`, the RMSE of a number say, and, if known, the boolean best. Horizontal lines are the baseline's
+    best validation score, `baseline`, and 1 − label noise, `ceiling`, which bounds the accuracy.
     """
     column = f"{score}_val"
     shown = _with_finite(traces, ("seconds", column))
@@ -224,9 +220,10 @@ def to_svg(fig: Figure) -> str:
     return re.sub(r"(<svg[^>]*>)", lambda tag: tag.group(1) + style, svg[svg.index("<svg") :], count=1)
 
 
-def data_uri(svg: str) -> str:
-    """Return a figure as an address that holds it."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+def data_uri(image: str | bytes, kind: str = "svg+xml") -> str:
+    """Return a figure or another image as an address that holds it."""
+    content = image.encode() if isinstance(image, str) else image
+    return f"data:image/{kind};base64," + base64.b64encode(content).decode()
 
 
 def draw(
@@ -337,13 +334,11 @@ def _thin(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:
     handles: list[Line2D] = []
+    style: dict[str, Any] = {"linewidth": 1.8, "markersize": 5.5, "markeredgecolor": "white"}
     for model in shown:
-        look = _look(model, shown)
-        line = Line2D([], [], color=look.color, linewidth=1.8, marker=look.marker)
-        line.set(
-            linestyle=look.line, markersize=5.5, markeredgecolor="white", label=plain(catalogue.title(model))
-        )
-        handles.append(line)
+        look, label = _look(model, shown), plain(catalogue.title(model))
+        handles.append(Line2D([], [], color=look.color, marker=look.marker, label=label, **style))
+        handles[-1].set(linestyle=look.line)
     for label, line in extra.items():
         line.set_label(label)
         handles.append(line)

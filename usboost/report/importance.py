@@ -9,19 +9,17 @@ from markupsafe import Markup
 from usboost.data.views import Views
 from usboost.datasets.sampling import stratified_sample
 from usboost.evaluation.calibration import tempered
-from usboost.evaluation.ranking import LOWER_IS_BETTER, metric_name, number
+from usboost.evaluation.ranking import number
 from usboost.fit.bundle import Bundle
+from usboost.fit.explain import encoded_names
 from usboost.fit.predict import Scored
 from usboost.learners.base import view_names
 from usboost.models.inspection.inspect import ColumnGroup, permutation_importance, predictor
 from usboost.report.blocks import html
-from usboost.table.columns.encoding import SUFFIX
+from usboost.report.model_figures import worsening
 
-COLUMNS = 20
-"""Columns that are shuffled, and those whose gain is shown."""
-
-LEAST = 0.0005
-"""The share of gain that is shown at least; a smaller one would be printed as 0.0 %."""
+COLUMNS = 20  # columns that are shuffled, and those whose gain is shown
+LEAST = 0.0005  # the share of gain that is shown at least; a smaller one would be printed as 0.0 %
 
 
 WITHOUT_IMAGES, EMBEDDED, TRAINED = (2000, 5), (500, 3), (100, 2)
@@ -54,18 +52,12 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     change and its spread, and ``size``, of the change of the last score, 0 where none changes, what matters
     most first among the columns; ``left_out``, columns that were not shuffled; ``n`` rows and ``repeats``.
     """
-    several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
-    encoded: dict[str, frozenset[str]] = {}  # the columns of the views that a column of the table becomes
-    for name in bundle.card.columns:
-        parts = several[name].names(name) if name in several else [name]
-        every = {*parts, *(f"{part}{SUFFIX}" for part in parts)}
-        encoded[name] = frozenset(every & set(bundle.encoding.names))
-    left_out = max(0, len(encoded) - COLUMNS)
-    if left_out:  # those of the largest gain
-        gained = _gains(bundle)
-        size = {name: sum(gained.get(each, 0.0) for each in of) for name, of in encoded.items()}
-        chosen = set(sorted(encoded, key=lambda name: -size[name])[:COLUMNS])
-        encoded = {name: of for name, of in encoded.items() if name in chosen}
+    # the columns of the views that a column of the table becomes
+    encoded = {name: frozenset(bundle.encoding.names) & {*of} for name, of in encoded_names(bundle).items()}
+    gained, left_out = _gains(bundle), max(0, len(encoded) - COLUMNS)
+    size = {name: sum(gained.get(each, 0.0) for each in of) for name, of in encoded.items()}
+    largest = sorted(encoded, key=lambda name: -size[name])[:COLUMNS]
+    encoded = {name: of for name, of in encoded.items() if name in largest}
     encoders, form = bundle.card.encoders, bundle.reader.images
     whole: list[ColumnGroup] = []
     if form is not None:
@@ -78,10 +70,8 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     repeats, metrics = effort(bundle)[1], _METRICS[bundle.card.task]
 
     def score(predicted: np.ndarray) -> dict[str, float]:
-        classes = bool(bundle.card.classes)
-        return bundle.task.score(
-            labels, tempered(predicted, bundle.card.temperature) if classes else predicted
-        )
+        calibrated = tempered(predicted, bundle.card.temperature) if bundle.card.classes else predicted
+        return bundle.task.score(labels, calibrated)
 
     found = permutation_importance(
         predictor(bundle.model, views, lambda seen: bundle.task.predict(bundle.model, seen)),
@@ -100,15 +90,11 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
         for key, mean, spread in zip(metrics, part["mean"], part["std"], strict=True):
             cells[key] = ("−" if mean < 0 else "+") + number(abs(mean)), f"± {number(spread)}"
         nothing = all(not text.strip("+−± 0.") for cell in cells.values() for text in cell)
-        rows.append(
-            {"name": group.name, "cells": cells, "size": 0.0 if nothing else float(part["mean"].iloc[-1])}
-        )
+        size_of = 0.0 if nothing else float(part["mean"].iloc[-1])
+        rows.append({"name": group.name, "cells": cells, "size": size_of})
     columns = sorted(rows[len(whole) :], key=lambda row: -row["size"])
     return {
-        "columns": {
-            key: f"{'increase' if key in LOWER_IS_BETTER else 'decrease'} in {metric_name(key)}"
-            for key in metrics
-        },
+        "columns": {key: worsening(key) for key in metrics},
         "rows": [*rows[: len(whole)], *columns],
         "left_out": left_out,
         "n": len(labels),
@@ -159,8 +145,9 @@ def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
     )
 
 
-def learner_titles(bundle: Bundle) -> dict[str, str]:
-    """Return each learner's kind and what it reads, such as "trees (table and images)", and the start's."""
+def learner_titles(bundle: Bundle, model: Any) -> dict[str, str]:
+    """Return the kind and reading of each learner of a boosted model, "trees (table and images)" say, and of
+    its start."""
     images = {} if (form := bundle.reader.images) is None else form.names
     shown = {each: " ".join(["images", *each.split(":", 1)[1:]]) for each in images}
 
@@ -170,9 +157,9 @@ def learner_titles(bundle: Bundle) -> dict[str, str]:
     plurals = {"network": "networks", "tree": "trees"}
     titles = {
         name: f"{plurals.get(learner.kind, learner.kind)} ({what(view_names(name, learner))})"
-        for name, learner in bundle.model._learners().items()
+        for name, learner in model._learners().items()
     }
-    if bundle.model.start_ is not None:
+    if model.start_ is not None:
         start = "logistic regression" if bundle.card.classes else "ridge regression"
-        titles["start"] = f"start: {start} ({what(bundle.model.start_.views)})"
+        titles["start"] = f"start: {start} ({what(model.start_.views)})"
     return titles

@@ -1,6 +1,5 @@
 """Inspect a fitted model and keep that in files for the report; sample images of a prepared dataset."""
 
-import base64
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,60 +23,33 @@ from usboost.evaluation.metrics import confusion
 from usboost.evaluation.ranking import number
 from usboost.evaluation.task import TASKS
 from usboost.models.estimator import ViewsEstimator
-from usboost.models.inspection.inspect import (
-    calibration,
-    expected_calibration_error,
-    view_contributions,
-    view_importance,
-    worst_samples,
-)
+from usboost.models.inspection import inspect as measured
 from usboost.report import model_figures as figures
-from usboost.report.figures import to_svg
+from usboost.report.figures import data_uri, to_svg
 from usboost.table.prepared import as_file
 
-FOLDER = "inspection"
-"""In a cell's folder of results."""
+FOLDER = "inspection"  # in a cell's folder of results
 
 FILE = "inspection.json"
 _DIGITS = "%.9g"  # an error is the difference of two numbers
-_KINDS = {"view": str, "metric": str, "round": int, "count": int, "row": int}
-_OF_VIEWS = {
-    "contributions": ("round", "view", "contribution"),
-    "importance": ("view", "metric", "mean", "std"),
-}
 COLUMNS = 8  # of a sample
 SHUFFLES = 5  # of each view
 WORST = 12
 _MOST_VIEWS = 4  # a sequence has a view a frame
-_LARGEST = 4_000_000  # bytes of an image or a table that a page takes
-TABLES: dict[str, dict[str, tuple[str, ...]]] = {
-    "classification": {
-        **_OF_VIEWS,
-        "calibration": ("low", "high", "count", "predicted", "observed", "observed_low", "observed_high"),
-        "worst": ("row", "true", "predicted", "p_true", "p_predicted"),
-    },
-    "regression": {**_OF_VIEWS, **dict.fromkeys(("predicted", "worst"), ("row", "true", "predicted"))},
-}
-"""The tables of each task, with their columns; kept as CSV."""
+_LARGEST = 4_000_000  # bytes of an image or a figure that a page takes
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """One fitted model on one set of samples.
+    """One fitted model on one set of samples."""
 
-    Attributes
-    ----------
-    classes : their names; none where a number is predicted, which is called `label`.
-    tables : by the names in `TABLES`: contributions and importance of the views, empty where there is one
-        alone; calibration and worst as `usboost.models.inspection.inspect` gives them; of a number the true
-        and the predicted ones of the samples, or of as many as a figure shows, and the worst.
-    confusion : counts (M, M), a row a true class; of a number (0, 0).
-    """
-
-    classes: list[str]
+    classes: list[str]  # none where a number is predicted, which is called `label`
     label: str
+    # contributions and importance of the views, empty where there is one alone; calibration and worst as
+    # `usboost.models.inspection.inspect` gives them; of a number predicted, the true and the predicted ones
+    # of the samples, or of as many as a figure shows, and worst
     tables: dict[str, pd.DataFrame]
-    confusion: np.ndarray
+    confusion: np.ndarray  # counts (M, M), a row a true class; of a number (0, 0)
 
     @property
     def figures(self) -> dict[str, tuple[str, Callable[[str], Figure]]]:
@@ -96,7 +68,7 @@ class Inspection:
             found["predicted"] = "Predicted against true", lambda _: scatter(true, predicted, self.label)
             found["residuals"] = "Residuals", lambda _: rest(true, predicted, None, self.label)
             return found
-        error = expected_calibration_error(own["calibration"])
+        error = measured.expected_calibration_error(own["calibration"])
         draw = partial(figures.calibration, own["calibration"])
         found["calibration"] = f"Calibration (expected error {error:.3f})", draw
         if len(self.classes) <= figures.MOST_CLASSES:
@@ -127,14 +99,9 @@ def inspect(
 ) -> Inspection:
     """Inspect a fitted model on n samples.
 
-    Parameters
-    ----------
-    y : int array of shape (n,), codes as a classifier was fitted to; or floats, called `label`.
-    classes : their names; none where a number is predicted.
-    predicted : the model's probabilities for the samples, (n, M), or numbers, (n,); by default computed.
-    sample : positions of the samples on which views are shuffled and learners measured, which takes further
-        predictions; all by default.
-    n_repeats : shuffles per view.
+    Their labels y are codes as a classifier was fitted to, of `classes`, or numbers, called `label`;
+    `predicted` are the model's probabilities (n, M) or numbers (n,), by default computed. Views are shuffled,
+    each `n_repeats` times, and learners measured on the positions `sample`, by default all.
     """
     from usboost.models.methods.weak_learners import BoostedWeakLearners
 
@@ -144,12 +111,13 @@ def inspect(
     several = 1 < len(X.names) <= _MOST_VIEWS
     boosted = isinstance(model, BoostedWeakLearners)
     tables = {
-        "contributions": view_contributions(model, some) if boosted else pd.DataFrame(),
-        "importance": view_importance(model, some, labels, n_repeats) if several else pd.DataFrame(),
+        "contributions": measured.view_contributions(model, some) if boosted else pd.DataFrame(),
+        "importance": measured.view_importance(model, some, labels, n_repeats) if several else pd.DataFrame(),
     }
     if classes:
         counts = confusion(y, predicted.argmax(axis=1), len(classes))
-        tables["calibration"], tables["worst"] = calibration(y, predicted), worst_samples(y, predicted, WORST)
+        tables["calibration"] = measured.calibration(y, predicted)
+        tables["worst"] = measured.worst_samples(y, predicted, WORST)
         return Inspection(list(classes), label, tables, counts)
     frame = pd.DataFrame({"row": np.arange(len(y)), "true": y, "predicted": predicted})
     largest = np.argsort(-np.abs(predicted - y), kind="stable")[:WORST]
@@ -164,7 +132,7 @@ def write(
     rows: pd.DataFrame | None = None,
     images: Mapping[int, bytes] | None = None,
 ) -> None:
-    """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` for the report.
+    """Write tables as CSV, figures as SVG, the worst samples' images, and `FILE` with what a page says.
 
     A page shows the first columns of `rows`, the raw values of the samples. `images`: PNG files by position.
     """
@@ -174,23 +142,23 @@ def write(
     if found.classes:
         names = pd.Index(found.classes, name="true")
         pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
+    drawn: dict[str, str] = {}
     for name, (title, draw) in found.figures.items():
         (folder / f"{name}.svg").write_text(to_svg(draw(title)), encoding="utf-8")
-    shown = []
+        drawn[name] = title.partition(" (")[0]
+    worst = []
     for place, row in enumerate(found.tables["worst"].itertuples()):
-        about: dict[str, Any] = {"values": {}, "image": None}
+        about: dict[str, Any] = {**found.texts(row), "values": {}, "image": None}
         if rows is not None:
-            values = rows.iloc[int(row.row)]
+            values = rows.iloc[int(row.row), :COLUMNS]
             texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
             texts = (text if len(text) <= 60 else f"{text[:59]}…" for text in texts)
             about["values"] = dict(zip(map(str, values.index), texts, strict=True))
         if images and int(row.row) in images:
             about["image"] = f"worst-{place:02d}.png"
             (folder / about["image"]).write_bytes(images[int(row.row)])
-        shown.append(about)
-    what = {"classes": found.classes} if found.classes else {"task": "regression", "label": found.label}
-    document = {**what, "shown": shown}
-    (folder / FILE).write_text(json.dumps(document, indent=1) + "\n")
+        worst.append(about)
+    (folder / FILE).write_text(json.dumps({"figures": drawn, "worst": worst}, indent=1) + "\n")
 
 
 def read(folder: Path) -> dict[str, Any] | None:
@@ -202,50 +170,27 @@ def read(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(_bytes(folder / FILE))
-        task = document.get("task", "classification")
-        tables = {name: _table(folder / f"{name}.csv", columns) for name, columns in TABLES[task].items()}
-        classes, counts = [str(name) for name in document.get("classes", ())], np.zeros((0, 0), np.int64)
-        if task == "classification":
-            counts = _table(folder / "confusion.csv").iloc[:, 1:].astype(np.int64).to_numpy()
-        if counts.shape != (len(classes), len(classes)) or bool(classes) != (task == "classification"):
-            raise ValueError("the tables are not of these classes")
-        found = Inspection(classes, str(document.get("label", "")), tables, counts)
+        drawn = [
+            (str(title), _bytes(folder / f"{Path(name).name}.svg").decode())
+            for name, title in document["figures"].items()
+        ]
         worst = [
             {
-                **found.texts(row),
-                "values": [(str(k), str(v)) for k, v in about["values"].items()][:8],
-                "image": _png(_bytes(folder / Path(about["image"]).name)) if about["image"] else None,
+                **{key: str(about[key]) for key in ("true", "predicted", "p_true", "p_predicted")},
+                "values": [(name, str(text)) for name, text in about["values"].items()],
+                "image": about["image"] and data_uri(_bytes(folder / Path(about["image"]).name), "png"),
             }
-            for row, about in zip(found.tables["worst"].itertuples(), document["shown"], strict=True)
+            for about in document["worst"]
         ]
-        drawn = [
-            (title.partition(" (")[0], _bytes(folder / f"{name}.svg").decode())
-            for name, (title, _) in found.figures.items()
-        ]
-    except UsboostError:
-        raise
-    except Exception as error:  # a damaged table can make pandas and matplotlib raise nearly anything
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsboostError(f"{folder} is damaged ({type(error).__name__}); train this model again") from error
     return {"figures": drawn, "worst": worst}
-
-
-def _table(path: Path, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """Read a table with at least these columns, or an empty one."""
-    text = _bytes(path).decode()
-    if not text.strip():
-        return pd.DataFrame()
-    return pd.read_csv(io.StringIO(text)).astype({name: _KINDS.get(name, float) for name in columns})
 
 
 def _bytes(path: Path) -> bytes:
     if path.stat().st_size > _LARGEST:
         raise UsboostError(f"{path} is larger than anything the training flow writes; train this model again")
     return path.read_bytes()
-
-
-def _png(encoded: bytes) -> str:
-    """Return an image as an address that holds it."""
-    return "data:image/png;base64," + base64.b64encode(encoded).decode()
 
 
 PER_CLASS = 6
@@ -290,7 +235,7 @@ def _png_uri(encoded: bytes | None) -> str:
         if max(opened.size) > LARGEST_SIDE:
             raise ValueError("a sample image is larger than prepared ones are")
         image = opened.convert("RGB" if opened.mode == "RGB" else "L")
-    return _png(as_shown(image))
+    return data_uri(as_shown(image), "png")
 
 
 def as_shown(image: Image.Image) -> bytes:

@@ -7,23 +7,31 @@ import numpy as np
 from usboost.evaluation.ranking import number
 from usboost.models.methods.fold_fits import ROWS, Member
 
-NAME = "member"
-"""The first column."""
+NAME, BLEND = "member", "blend"
+"""The first column, and the last row."""
 
 
-def heads(classes: bool) -> dict[str, str]:
-    """Return the columns of `cells`, and the title of each."""
-    titles = {NAME: NAME, "weight": "weight", "loss": "log-loss" if classes else "RMSE"}
-    titles |= {"without": "without it", "fits": "fits", "seconds": "seconds"}
-    return titles | {"predicting": f"{ROWS:,} rows", "size": "size"}
+def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the titles of columns, and a row for each member, those of weight first, and the blend.
 
-
-def cells(model: Any) -> list[dict[str, str]]:
-    """Return a row for each member, those of weight first, and the blend; none without members."""
+    Both are empty without members; a column that says nothing of any is left out.
+    """
     members: dict[str, Member] = getattr(model, "members_", {})
     if not members:
-        return []
+        return {}, []
+    titles = {NAME: NAME, "weight": "weight", "loss": "log-loss" if model.n_outputs > 1 else "RMSE"}
+    titles |= {"without": "without it", "fits": "fits", "seconds": "seconds"}
+    titles |= {"predicting": f"{ROWS:,} rows", "size": "size"}
     ranked = sorted(members.items(), key=lambda item: (-item[1].weight, item[1].loss or np.inf))
+    kept = [each for each in members.values() if each.weight]
+    blend = Member(
+        sum(each.weight for each in kept),
+        model.blend_loss_,
+        fits=sum(each.fits + each.full_refits for each in kept),
+        seconds=sum(each.seconds for each in members.values()),
+        predicting=sum(each.predicting for each in kept),
+    )
+    sizes = {**model.bytes_, BLEND: sum(model.bytes_.values())}
     rows = [
         {
             NAME: name,
@@ -31,48 +39,31 @@ def cells(model: Any) -> list[dict[str, str]]:
             "loss": _loss(model, each.loss),
             "without": _loss(model, each.without),
             "fits": _fits(each),
-            "seconds": f"{each.seconds:,.1f}",
-            "predicting": _seconds(each.predicting) if each.fits else "–",
-            "size": _size(model.bytes_.get(name, 0)),
+            "seconds": f"{each.seconds:,.1f}" if each.seconds else "–",
+            "predicting": _seconds(each.predicting) if each.predicting else "–",
+            "size": _size(sizes.get(name, 0)),
         }
-        for name, each in ranked
+        for name, each in [*ranked, (BLEND, blend)]
     ]
-    kept = [each for each in members.values() if each.weight]
-    blend = {
-        NAME: "blend",
-        "weight": f"{sum(each.weight for each in kept):.2f}",
-        "loss": _loss(model, model.blend_loss_),
-        "without": "–",
-        "fits": f"{sum(each.fits + each.full_refits for each in kept)}",
-        "seconds": f"{sum(each.seconds for each in members.values()):,.1f}",
-        "predicting": _seconds(sum(each.predicting for each in kept)),
-        "size": _size(sum(model.bytes_.values())) if model.alone_ is None else "–",
-    }
-    return [*rows, blend]
+    return {key: title for key, title in titles.items() if any(row[key] != "–" for row in rows)}, rows
 
 
 def notes(model: Any) -> list[str]:
     """Return sentences on how the table is to be read, and on what is kept."""
     if not getattr(model, "members_", {}):
         return []
-    lines = [
-        "Losses are of rows that a fit stopped on and was not fitted to; the blend's chose its weights. "
-        "Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a member; new "
-        "images take theirs beside it, once for all."
-    ]
+    lines = ["Losses are of rows that a member was not fitted to; the blend's chose its weights."]
+    if any(each.seconds for each in model.members_.values()):
+        lines[0] += (
+            " Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a "
+            "member; new images take theirs beside it, once for all."
+        )
     if any(each.full_refits for each in model.members_.values()):
         lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")
     lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
     if len(weights) == 1:
         lines.append("No blend was better than the best member beyond noise, so that one is all there is.")
-    if model.alone_ is not None:
-        (name,) = model.weights_
-        before = sum(each.predicting for each in model.members_.values() if each.weight)
-        lines.append(
-            f"For fast predictions {name} alone is kept, fitted once more to the rows of all folds: "
-            f"{ROWS:,} rows take {_seconds(model.alone_)} instead of {_seconds(before)}."
-        )
     return lines
 
 

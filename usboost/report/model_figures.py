@@ -22,8 +22,7 @@ _MOST_POINTS = 150  # of a line
 _DWARFS = 4  # times the largest round: a start that leaves the lines no room
 _LONG = 32  # letters of a view's name, beside which others find no room in the legend
 _LETTER = 0.085  # inches, of a tick's label
-MOST_CLASSES = 12
-"""Classes of a confusion matrix whose cells can still be read."""
+MOST_CLASSES = 12  # classes of a confusion matrix whose cells can still be read
 
 
 def contributions(frame: pd.DataFrame, title: str) -> Figure:
@@ -66,6 +65,11 @@ def contributions(frame: pd.DataFrame, title: str) -> Figure:
     return fig
 
 
+def worsening(metric: str) -> str:
+    """Return what happens to a score when what a model reads is shuffled, in words."""
+    return f"{'increase' if metric in LOWER_IS_BETTER else 'decrease'} in {metric_name(metric)}"
+
+
 def importance(frame: pd.DataFrame, title: str) -> Figure:
     """Draw how much worse scores get when a view is shuffled, with the spread over shuffles.
 
@@ -88,9 +92,7 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
                     )
             ax.set_yticks(range(len(views)), [plain(str(view)) for view in views])
             ax.tick_params(axis="y", length=0)
-            ax.set_xlabel(
-                f"{'increase' if metric in LOWER_IS_BETTER else 'decrease'} in {metric_name(metric)}"
-            )
+            ax.set_xlabel(worsening(metric))
             ax.xaxis.set_major_locator(MaxNLocator(4))
             ax.grid(axis="y", visible=False)
             ax.set_axisbelow(True)
@@ -105,13 +107,10 @@ def calibration(bins: pd.DataFrame, title: str) -> Figure:
         fig = canvas(title, nrows=2, height_ratios=[3, 1])
         above, below = fig.axes
         above.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 2)))
-        reach = np.maximum(
-            [bins["observed"] - bins["observed_low"], bins["observed_high"] - bins["observed"]], 0
-        )
+        observed = bins["observed"]
+        reach = np.maximum([observed - bins["observed_low"], bins["observed_high"] - observed], 0)
         look: dict[str, Any] = {"marker": "o", "markersize": 4.5, "capsize": 2.5, "linewidth": 1.4}
-        above.errorbar(
-            bins["predicted"], bins["observed"], yerr=reach, color=_VIEWS[0], clip_on=False, **look
-        )
+        above.errorbar(bins["predicted"], observed, reach, color=_VIEWS[0], clip_on=False, **look)
         above.set(xlim=(0, 1), ylim=(0, 1), ylabel="observed frequency")
         width = (bins["high"] - bins["low"]) * 0.92
         below.bar((bins["low"] + bins["high"]) / 2, bins["count"], width=width, color=GRID, edgecolor=MUTED)
@@ -154,8 +153,7 @@ def _width(names: Sequence[str]) -> float:
 FALLS, RISES = (213, 94, 0), (0, 114, 178)
 """Colours of heat above and below 0; they differ for those who see few colours, too."""
 
-LEAST = 0.02
-"""The heat that has the full colour at least, so that next to nothing stays pale."""
+LEAST = 0.02  # the heat that has the full colour at least, so that next to nothing stays pale
 
 _MOST = 0.8  # of the full colour, the rest being the image
 
@@ -173,8 +171,7 @@ def overlay(pixels: np.ndarray, heat: np.ndarray) -> Image.Image:
 
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
-POINTS = 2000
-"""Rows drawn of a scatter; more only fatten the page."""
+POINTS = 2000  # rows drawn of a scatter; more only fatten the page
 
 
 def predicted_against_true(true: np.ndarray, predicted: np.ndarray, label: str) -> Figure:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
@@ -16,6 +17,7 @@ from usboost.fit.bundle import Bundle
 from usboost.fit.predict import Scored, score_table
 from usboost.models import catalogue
 from usboost.models.inspection.inspect import view_contributions
+from usboost.models.methods.average import Average
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.report import blocks, importance, members, model_figures
 from usboost.report.blocks import Section, html
@@ -126,18 +128,19 @@ def render(
         name = f"Scores by {by_column}"
         shown = html("table", label=name, stub=by_column, **table_of(scored.slices))
         sections.append(Section("slices", name, shown + html("slices", few=FEW), name))
-    if own := members.cells(bundle.model):
-        heads, notes = members.heads(bool(card.classes)), members.notes(bundle.model)
-        shown = html("members", members=own, heads=heads, notes=notes)
+    heads, own = members.members_table(bundle.model)
+    if own:
+        shown = html("members", members=own, heads=heads, notes=members.notes(bundle.model))
         sections.append(Section("members", "Members", shown, "Members"))
-    start = getattr(bundle.model, "start_", None) is not None
-    curve, learners = "", ""
-    if isinstance(bundle.model, BoostedWeakLearners):
-        frame = view_contributions(bundle.model, views)
-        if frame["view"].nunique() > 1:
-            named = frame.assign(view=frame["view"].map(importance.learner_titles(bundle)))
-            drawn = model_figures.contributions(named, "Contribution of each learner")
-            learners = data_uri(to_svg(drawn))
+    boosted = bundle.model.boosted() if isinstance(bundle.model, Average) else {"": bundle.model}
+    start = any(getattr(each, "start_", None) is not None for each in boosted.values())
+    curve, learners = "", []
+    for name, each in boosted.items():
+        frame = view_contributions(each, views) if isinstance(each, BoostedWeakLearners) else pd.DataFrame()
+        if len(frame) and frame["view"].nunique() > 1:
+            named = frame.assign(view=frame["view"].map(importance.learner_titles(bundle, each)))
+            title = "Contribution of each learner" + (f" of {name}" if name else "")
+            learners.append(data_uri(to_svg(model_figures.contributions(named, title))))
     if card.history:
         curve = data_uri(to_svg(model_figures.learning_curve(card.history, best_round)))
     rounds = ""

@@ -15,27 +15,11 @@ from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
 from usboost.models import catalogue
-from usboost.report import blocks, figures, paper
+from usboost.report import blocks, figures, inspection, paper
+from usboost.report import results as records
 from usboost.report.blocks import DEMO, Key, Origin, ReportData, Section, html
-from usboost.report.inspection import FOLDER as INSPECTION
-from usboost.report.inspection import read as read_inspection
-from usboost.report.inspection import sample_images
-from usboost.report.results import (
-    behind_prior,
-    collect,
-    dataset_name,
-    missing,
-    profiles,
-    ranked_fits,
-    read_cell,
-    read_rows,
-    read_trace,
-    tied,
-    write_csv,
-)
 
-USER_TABLE = "user_table"
-"""The dataset that is a user's table."""
+USER_TABLE = "user_table"  # the dataset that is a user's table
 
 INDEX, PAPER = "index.html", "paper.html"
 
@@ -56,22 +40,16 @@ def write_pages(
     and the pages lead to each other. Equal inputs give equal bytes. Raises `UsboostError` if no cell has
     scores or a file cannot be read; then nothing is written.
 
-    Parameters
-    ----------
-    results : folder with ``<dataset>/<model>/seed-<seed>``, in it ``record.json``, ``trace.parquet`` and
-        ``rows.parquet``.
-    prepared : folder with ``<dataset>/card.json``.
-    out : folder to write into; made if need be.
-    datasets, models : what the report is about; cells without scores are named on the page.
-    cells : further (dataset, model) pairs: a user's table that has models of its own, and those of the other
-        two papers, in a section of their own.
-    origins : by (dataset, model, seed), what made a fit's scores.
+    `results` has the folders ``<dataset>/<model>/seed-<seed>`` with ``record.json``, ``trace.parquet`` and
+    ``rows.parquet``; `prepared` has ``<dataset>/card.json``. Cells of `datasets` and `models` without scores
+    are named on the page. `cells` are further pairs of these: a user's table that has models of its own, and
+    those of the other two papers, in a section of their own. `origins`: what made a fit's scores.
     """
     results, prepared, out = Path(results), Path(prepared), Path(out)
     of_own = [m for d, m in cells if d == USER_TABLE]
     cells = [(d, m) for d, m in cells if d != USER_TABLE]
     datasets = list(dict.fromkeys([*([USER_TABLE] if of_own else []), *datasets]))
-    frame = collect(results, datasets, [*models, *of_own])
+    frame = records.collect(results, datasets, [*models, *of_own])
     cards = {d: card for d in datasets if (card := blocks.read_card(prepared / d / "card.json")) is not None}
     own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
     pages = dict[str, str]()
@@ -86,52 +64,49 @@ def write_pages(
             trained.setdefault(d, []).append(m)
         inspections: dict[str, dict[str, Any]] = {}
         for d, names in trained.items():
-            read = {
-                m: read_inspection(results / d / m / "seed-0" / INSPECTION) for m in catalogue.ordered(names)
-            }
+            folders = {m: results / d / m / "seed-0" / inspection.FOLDER for m in catalogue.ordered(names)}
+            read = {m: inspection.read(folder) for m, folder in folders.items()}
             if found := {m: each for m, each in read.items() if each is not None}:
                 inspections[d] = found
+        of_part = {d: cards[d] for d in part if d in cards}
+        samples = {d: inspection.sample_images(prepared / d, card) for d, card in of_part.items()}
         data = ReportData(
             frame[frame["dataset"].isin(part)],
             results,
             part,
             fitted,
             further,
-            cards={d: cards[d] for d in part if d in cards},
-            images={d: shown for d in part if (shown := sample_images(prepared / d, cards.get(d, {})))},
-            drawings=_drawn(results, part, fitted, cards),
+            cards=of_part,
+            images={d: shown for d, shown in samples.items() if shown},
+            drawings=_drawn(results, part, fitted, of_part),
             inspections=inspections,
             origins={key: each for key, each in (origins or {}).items() if (key[0] in own) == (part == own)},
             other_page=(PAPER if part == own else INDEX) if own and (others or cells) else None,
         )
         pages[name] = render(data) if part == own else paper.render(data)
-    extra = [collect(results, [d], [m]) for d, m in cells if read_cell(results, d, m)]
+    extra = [records.collect(results, [d], [m]) for d, m in cells if records.read_cell(results, d, m)]
     extra = [part[part["model"] != catalogue.BASELINE] for part in extra]
-    write_csv(pd.concat([frame, *extra]), out / "results.csv")
+    records.write_csv(pd.concat([frame, *extra]), out / "results.csv")
     for name, page in pages.items():
         write_atomically(out / name, page.encode())
     return out / INDEX
 
 
 def _drawn(
-    results: Path,
-    datasets: Sequence[str],
-    models: Sequence[str],
-    cards: Mapping[str, Mapping[str, Any]],
+    results: Path, datasets: Sequence[str], models: Sequence[str], cards: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, str]]:
     """Draw the figures of a page as SVG, by name and dataset."""
-    demo = paper.is_demo(profiles(results, datasets, models), {d: cards[d] for d in datasets if d in cards})
+    demo = paper.is_demo(records.profiles(results, datasets, models), cards)
     found: dict[str, dict[str, str]] = {}
     for dataset in datasets:
-        traces = {
-            m: t for m in catalogue.ordered(models) if (t := read_trace(results, dataset, m)) is not None
-        }
-        share, score = blocks.noise(cards.get(dataset, {})), TASKS[task_of(cards.get(dataset, {}))].chooses
+        read = {m: records.read_trace(results, dataset, m) for m in catalogue.ordered(models)}
+        traces, card = {m: t for m, t in read.items() if t is not None}, cards.get(dataset, {})
+        share, score = blocks.noise(card), TASKS[task_of(card)].chooses
         baseline = traces.get(catalogue.BASELINE)
         best = None if baseline is None else float(baseline.loc[baseline["best"], f"{score}_val"].median())
         drawn = figures.draw(
             traces,
-            f"{dataset_name(dataset)} · {DEMO}" if demo else dataset_name(dataset),
+            f"{records.dataset_name(dataset)} · {DEMO}" if demo else records.dataset_name(dataset),
             baseline=best,
             ceiling=1 - share if share else None,
             layouts=dataset != USER_TABLE,
@@ -148,14 +123,14 @@ def render(data: ReportData) -> str:
     card = data.cards.get(dataset, {})
     task = TASKS[task_of(card)]
     metric = task.chooses  # as in `promote` when nothing else is asked for
-    fits = ranked_fits(frame, results, dataset, metric, task)
+    fits = records.ranked_fits(frame, results, dataset, metric, task)
     best = fits[0] if fits else None
-    rows = read_rows(results, dataset, best.model, best.seed) if best else None
+    rows = records.read_rows(results, dataset, best.model, best.seed) if best else None
     roles, classes = card.get("roles", {}), list(map(str, card.get("classes", [])))
     label, profile = str(roles.get("label", "the label")), str(card.get("profile", ""))
     prior, tie, warning = ranking.prior_log_loss(card, "test"), "", ""
     if best is not None:
-        tie = ranking.tie_note(len(tied(frame, dataset, metric)), metric, best.val[metric])
+        tie = ranking.tie_note(len(records.tied(frame, dataset, metric)), metric, best.val[metric])
         test = {name: value for name, (value, *_) in best.test.items()}
         warning = ranking.probability_note(best.val, test, card)
     # whether images help is one question, asked of one difference: its p-value is not adjusted for others
@@ -183,14 +158,14 @@ def render(data: ReportData) -> str:
         alone=verdict if "images" in card else None,
         behind=[model for model, lead in clear.items() if lead > 0],
         ahead=[model for model, lead in clear.items() if lead < 0],
-        worse=behind_prior(frame, card),
+        worse=records.behind_prior(frame, card),
         prior=prior and number(prior),
         # where the test rows lack a class
         no_auc=bool(fits) and all(np.isnan(each.test.get("auc", (0.0,))[0]) for each in fits),
         f1=f1_of(classes) if len(classes) > 1 else "that of the label",
         two=len(classes) == 2,
         level=LEVEL,
-        absent=[model for _, model in missing(results, data.datasets, data.models)],
+        absent=[model for _, model in records.missing(results, data.datasets, data.models)],
         traced={key[:2] for key in data.origins},
     )
     lead = Markup("<p>{} on the test rows.</p>").format(catalogue.title(best.model)) if best else Markup()
@@ -198,7 +173,7 @@ def render(data: ReportData) -> str:
     if rows is not None and classes:
         confused = lead + blocks.confusion(rows[0], rows[1].argmax(axis=1), classes)
     elif rows is not None and best is not None:
-        cell = read_cell(results, dataset, best.model)
+        cell = records.read_cell(results, dataset, best.model)
         margin = next((fit.margin for fit in cell if fit.seed == best.seed), None)
         predicted, rest = blocks.predictions(*rows, margin, label)
         predicted = lead + predicted

@@ -20,22 +20,9 @@ from usboost.evaluation.ranking import metric_name, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.models import catalogue
 from usboost.report import blocks
+from usboost.report import results as records
 from usboost.report.blocks import DEMO, ReportData, Section, html, signed
 from usboost.report.figures import place, to_svg
-from usboost.report.results import (
-    DATASET_ABOUT,
-    behind_prior,
-    chosen,
-    dataset_name,
-    leads_of,
-    missing,
-    profiles,
-    read_cell,
-    read_rows,
-    read_trace,
-    table3,
-    tied,
-)
 
 DATASETS = ("ci_a", "ci_b", "ct", "mi", "rw")
 
@@ -83,10 +70,10 @@ def render(data: ReportData) -> str:
     printed.
     """
     frame, datasets, cards = data.frame, list(dict.fromkeys(data.datasets)), data.cards
-    used = profiles(data.results, datasets, data.models)
+    used = records.profiles(data.results, datasets, data.models)
     demo, models = is_demo(used, cards), catalogue.ordered([*data.models, *frame["model"]])
     verdicts = [each for d in datasets if (each := _verdict(frame, d, cards.get(d, {}), data.results))]
-    absent = missing(data.results, datasets, data.models)
+    absent = records.missing(data.results, datasets, data.models)
     traced = {key[:2] for key in data.origins}
 
     def scores(split: str, label: str, among: Sequence[str] = models, of: Sequence[str] = datasets) -> Markup:
@@ -101,7 +88,7 @@ def render(data: ReportData) -> str:
     for model in models:
         if whole := catalogue.model_with_part(model):
             about[model] = f"the GBM of {whole.title} without the network"
-    legend = {d: DATASET_ABOUT.get(d, "") for d in datasets}, about
+    legend = {d: records.DATASET_ABOUT.get(d, "") for d in datasets}, about
     intro = html("paper_intro", **given, verdicts=verdicts, profiles=sorted(used), seeds=seeds, legend=legend)
     same: list[str] = []  # the models all of whose scores are the same on both
     wide = frame.pivot_table("value", ["model", "seed", "split", "metric"], "dataset", sort=False)
@@ -144,7 +131,7 @@ def _verdict(
 ) -> dict[str, Any] | None:
     """Return a dataset's best model by validation, the references' scores, ties and warnings."""
     metric = metric_of(dataset)
-    fit = chosen(frame, dataset, metric)
+    fit = records.chosen(frame, dataset, metric)
     if fit is None:
         return None
     part = frame[frame["dataset"] == dataset]
@@ -157,11 +144,11 @@ def _verdict(
     others = {
         model: found[1]
         for model in REFERENCES
-        if model != fit[0] and (found := chosen(part[part["model"] == model], dataset, metric))
+        if model != fit[0] and (found := records.chosen(part[part["model"] == model], dataset, metric))
     }
     tried = [fit, *((model, seed) for model, seed in others.items() if model in RIVALS)]
-    rows = {each: read_rows(results, dataset, *each) for each in tried}
-    p = {model: lead["p_holm"] for (model, _), lead in leads_of(rows, fit, metric).items()}
+    rows = {each: records.read_rows(results, dataset, *each) for each in tried}
+    p = {model: lead["p_holm"] for (model, _), lead in records.leads_of(rows, fit, metric).items()}
     return {
         "dataset": dataset,
         "model": fit[0],
@@ -176,7 +163,7 @@ def _verdict(
             }
             for model in others
         ],
-        "tie": ranking.tie_note(len(tied(frame, dataset, metric)), metric, val[metric]),
+        "tie": ranking.tie_note(len(records.tied(frame, dataset, metric)), metric, val[metric]),
         "warning": ranking.probability_note(val, test, card),
     }
 
@@ -187,9 +174,9 @@ def _table(
     """Return the cells of Table 3's layout by dataset and model; best is the one selected on validation."""
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for dataset in datasets:
-        summary = table3(frame[frame["dataset"] == dataset], split, metric_of(dataset))
+        summary = records.table3(frame[frame["dataset"] == dataset], split, metric_of(dataset))
         summary = summary[(summary["value_seeds"] > 0) & summary["model"].isin(models)]
-        best = chosen(frame, dataset, metric_of(dataset))
+        best = records.chosen(frame, dataset, metric_of(dataset))
         for row in summary.itertuples():
             cells[dataset, row.model] = {
                 "value": f"{row.value_mean:.4f}",
@@ -221,7 +208,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
         part, card = frame[frame["dataset"] == dataset], cards.get(dataset, {})
         if part.empty:
             continue
-        prior, worse = ranking.prior_log_loss(card, "test"), behind_prior(part, card)
+        prior, worse = ranking.prior_log_loss(card, "test"), records.behind_prior(part, card)
         metrics = list(part.loc[part["split"] == "test", "metric"].unique())
         columns = {metric: metric_name(metric) for metric in metrics}
         classes = card.get("classes")
@@ -231,7 +218,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
             columns["f1"] = "macro F1"
         cells: dict[str, dict[str, tuple[str, str]]] = {model: {} for model in part["model"].unique()}
         for metric in metrics:
-            for row in table3(part, "test", metric).itertuples():
+            for row in records.table3(part, "test", metric).itertuples():
                 if row.value_seeds:
                     mark = "†" * (metric == "log_loss" and row.model in worse)
                     cells[row.model][metric] = (number(row.value_mean) + mark, _spread(row.value_std, 4))
@@ -244,7 +231,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
                 cells[str(row.Index)]["fit_seconds"] = (f"{row.fit_seconds:,.1f}", "")
         columns |= {"best_round": "best round", "fit_seconds": "fit, s"}
         rows = [{"name": catalogue.title(model), "cells": found} for model, found in cells.items()]
-        name = dataset_name(dataset)
+        name = records.dataset_name(dataset)
         shown = html("table", label=f"All metrics and cost, {name}", stub="Model", columns=columns, rows=rows)
         tables += html("paper_details", name=name, table=shown, worse=worse, prior=prior and number(prior))
     return html("paper_details_lead", seeds=frame["seed"].nunique()) + tables
@@ -257,17 +244,17 @@ def _other_papers(results: Path, cells: Sequence[tuple[str, str]]) -> Markup | s
     """Return the table and figures of cells that do not run on every dataset."""
     rows, drawings = [], []
     for dataset, model in cells:
-        if not (cell := read_cell(results, dataset, model)):
+        if not (cell := records.read_cell(results, dataset, model)):
             continue
         scores = pd.DataFrame([fit.scores["test"] for fit in cell], dtype=float)
-        title = f"{catalogue.title(model)} on {dataset_name(dataset)}"
+        title = f"{catalogue.title(model)} on {records.dataset_name(dataset)}"
         shown = {
             name: (number(scores[name].mean()), _spread(scores[name].std(), 4))
             for name in METRICS
             if name in scores and scores[name].notna().any()
         }
         rows.append({"name": title, "cells": {**shown, "seeds": (str(len(cell)), "")}})
-        trace = read_trace(results, dataset, model)
+        trace = records.read_trace(results, dataset, model)
         if trace is not None and "accuracy_test" in trace:
             drawings.append((f"Accuracy over time: {title}", to_svg(_over_time(trace, title))))
     if not rows:

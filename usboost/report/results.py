@@ -23,13 +23,8 @@ COLUMNS = (
     *("relative_improvement_pct", "best_round", "rounds", "fit_seconds"),
 )
 DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
-DATASET_NAMES |= {
-    "digits": "digit images",
-    "user_table": "your table",
-    "iris": "Iris",
-    "digits_rows": "digits by rows",
-}
-DATASET_NAMES |= {"pendigits": "pen digits", "gunpoint": "GunPoint"}
+DATASET_NAMES |= {"digits": "digit images", "digits_rows": "digits by rows", "user_table": "your table"}
+DATASET_NAMES |= {"iris": "Iris", "pendigits": "pen digits", "gunpoint": "GunPoint"}
 TRACE_COLUMNS = (
     *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
 )
@@ -129,11 +124,7 @@ def collect(results: Path, datasets: Sequence[str], models: Sequence[str]) -> pd
     Returns a DataFrame with the columns `COLUMNS`, sorted by dataset (as given), model (`catalogue.ordered`),
     seed, split and metric. ``relative_improvement_pct`` is 100 · (value − baseline) / |baseline| for the same
     dataset, seed, split and metric, with the sign turned for metrics that are better when lower; NaN where
-    there is no baseline or it is 0.
-
-    Parameters
-    ----------
-    results : folder that holds ``<dataset>/<model>/seed-<seed>/record.json``.
+    there is no baseline or it is 0. `results` holds ``<dataset>/<model>/seed-<seed>/record.json``.
     """
     datasets = list(dict.fromkeys(datasets))
     models = catalogue.ordered(catalogue.with_parts(models))
@@ -280,8 +271,7 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
     return trace
 
 
-TestRows = tuple[np.ndarray, np.ndarray]
-"""Labels (n,), and probabilities (n, M) or predicted numbers (n,)."""
+TestRows = tuple[np.ndarray, np.ndarray]  # labels (n,), and probabilities (n, M) or predicted numbers (n,)
 
 
 def read_rows(results: Path, dataset: str, model: str, seed: int) -> TestRows | None:
@@ -309,25 +299,18 @@ def read_rows(results: Path, dataset: str, model: str, seed: int) -> TestRows | 
 
 @dataclass(frozen=True)
 class RankedFit:
-    """A model's best fit, the one that validation chooses among its seeds.
-
-    Attributes
-    ----------
-    val, test : scores by metric; those of the test rows with intervals, NaN where there is none.
-    best_round, rounds, seconds : the round that is used, those made, and the cost; NaN if not known.
-    difference : the chosen model's lead in the test score, of which more is better; None for the chosen one.
-    p, p_holm : of the difference, by the randomization test: as it is, for a question that is asked of this
-        model alone, and adjusted for all models but the chosen one.
-    """
+    """A model's best fit, the one that validation chooses among its seeds; NaN is what is not known."""
 
     model: str
     seed: int
-    val: dict[str, float]
+    val: dict[str, float]  # scores by metric
     test: dict[str, Interval]
-    best_round: float
+    best_round: float  # the round that is used, of so many
     rounds: float
     seconds: float
-    difference: Interval | None = None
+    difference: Interval | None = None  # the chosen model's lead in the test score, of which more is better
+    # of the difference, by the randomization test: as it is, for a question that is asked of this model
+    # alone, and adjusted for all models but the chosen one
     p: float | None = None
     p_holm: float | None = None
 

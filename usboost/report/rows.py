@@ -1,6 +1,5 @@
 """Rows of a model's report: those predicted worst, with images as they are read; three worth a look."""
 
-import base64
 import io
 import re
 from collections.abc import Sequence
@@ -18,15 +17,15 @@ from usboost.evaluation.ranking import number, number_of_label
 from usboost.fit.bundle import Bundle
 from usboost.fit.predict import Scored
 from usboost.learners.networks.backbones import Backbone
-from usboost.models.inspection.attribution import SHARE, Occlusion, occlusions
+from usboost.models.inspection.attribution import SHARE, Occlusion, left_out, occlusions
 from usboost.models.inspection.inspect import worst_samples
 from usboost.report import model_figures
 from usboost.report.blocks import html
+from usboost.report.figures import data_uri
 from usboost.table.images import ImageReader
 
 SIDE = 256  # pixels of the longer side of an image of the table; a larger one is scaled to it
-WORST = 12
-"""Rows shown of those predicted worst."""
+WORST = 12  # rows shown of those predicted worst
 
 _VALUES = 8  # columns shown of a row that is predicted worst
 
@@ -46,10 +45,7 @@ class Maps:
 
 
 def images_of(
-    bundle: Bundle,
-    scored: Scored,
-    rows: Sequence[int],
-    maps: Maps,
+    bundle: Bundle, scored: Scored, rows: Sequence[int], maps: Maps
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the images of some rows, one for each column of images; empty for a model without any.
 
@@ -59,16 +55,11 @@ def images_of(
     form = bundle.reader.images
     if form is None:
         return {}
-    found: dict[tuple[int, str], Occlusion] = {}
-    if maps.drawn:
-        found = occlusions(bundle.model, scored.views, rows, progress=maps.progress)
+    found = occlusions(bundle.model, scored.views, rows, progress=maps.progress) if maps.drawn else {}
     out: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
-    readers = form.readers(scored.file)
-    for reader, view in zip(readers, form.names, strict=True):
-        images: Images = scored.views[view]
+    for reader, view in zip(form.readers(scored.file), form.names, strict=True):
         for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
-            heat_of = found.get((row, view))
-            out[row].append(_shown(reader, images, scored, row, heat_of))
+            out[row].append(_shown(reader, scored.views[view], scored, row, found.get((row, view))))
     return out
 
 
@@ -82,7 +73,7 @@ def images_note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     if isinstance(backbone, Backbone):
         side = backbone.spec(scored.views[form.names[0]])["size"] or form.size
         network, network_side = backbone.name, 0 if side == form.size else side
-    unused = getattr(bundle.model, "left_out_", ())
+    unused = left_out(bundle.model)
     return html(
         "images_note",
         form=form,
@@ -128,7 +119,7 @@ def image_uri(image: Image.Image, *, is_photo: bool) -> str:
     """Return an image within a page: PNG keeps each pixel, a JPEG of one with many is far smaller."""
     kind, encoded = "jpeg" if is_photo else "png", io.BytesIO()
     image.save(encoded, kind.upper(), **({"quality": 85} if is_photo else {}))
-    return f"data:image/{kind};base64," + base64.b64encode(encoded.getvalue()).decode()
+    return data_uri(encoded.getvalue(), kind)
 
 
 def worst(bundle: Bundle, scored: Scored, maps: Maps | None = None) -> list[dict[str, Any]]:

@@ -294,10 +294,17 @@ class ForestPackage(Package):
         total = np.zeros((len(matrix), model.n_outputs))
         for tree in model.trees_:
             total += tree.predict(matrix)
-        return total / len(model.trees_)
+        if model.n_outputs == 1:
+            return total / len(model.trees_)
+        # another tree that knows nothing: no class that a leaf lacks is impossible
+        return (total + 1 / model.n_outputs) / (len(model.trees_) + 1)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
-        return tree_sum(table, model.trees_, [1 / len(model.trees_)] * len(model.trees_))
+        blind = model.n_outputs > 1
+        count = len(model.trees_) + blind
+        return (
+            tree_sum(table, model.trees_, [1 / count] * len(model.trees_)) + blind / model.n_outputs / count
+        )
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()

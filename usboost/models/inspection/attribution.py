@@ -8,7 +8,7 @@ order of its own. Parts of an image are covered, one at a time, and the model pr
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from usboost.learners.tree import shapley_values
 from usboost.models.base import ViewsClassifier
 from usboost.models.baselines.wrapper import NAME
 from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.methods.average import Average
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 
 _CELLS = 1 << 22  # numbers of mixed rows that are predicted at a time
@@ -100,6 +101,8 @@ def shapley(
                 values[:, each] += part.output(_mixed(fixed, read, own)) - change
         else:
             _add_estimates(values, part.output, read, against, owners)
+    if isinstance(model, Average) and values.shape[2] > 1:  # whose f sums to 0 over the classes
+        return Contributions(values - values.mean(axis=2, keepdims=True), mean - mean.mean())
     return Contributions(values, mean)
 
 
@@ -131,16 +134,28 @@ def unlikeness(
     return found
 
 
+def left_out(model: Any) -> tuple[str, ...]:
+    """Return the views that a model was given and does not read, since they did not help."""
+    if isinstance(model, Average):  # those that no member reads
+        own = [set(left_out(fit)) for (fit,) in model.fits_.values()]
+        return tuple(sorted(set.intersection(*own)))
+    return tuple(getattr(model, "left_out_", ()))
+
+
 def check_explainable(model: Any, name: str) -> None:
     """Refuse a model that is no sum of what is known. Raises UsboostError; `name` is what it is called."""
-    if not isinstance(model, BoostedWeakLearners):
+    if not isinstance(model, BoostedWeakLearners | Average):
         raise UsboostError(
             f"single rows of {name} cannot be explained, only those of models that are boosted, such as "
-            "linear_trees and crossed; its report says which columns matter over all rows"
+            "average, linear_trees and crossed; its report says which columns matter over all rows"
         )
 
 
-def _parts(model: BoostedWeakLearners, views: Views, reference: Views) -> Iterator[_Term]:
+def _parts(model: BoostedWeakLearners | Average, views: Views, reference: Views) -> Iterator[_Term]:
+    if isinstance(model, Average):
+        for name, (fit,) in model.fits_.items():
+            yield from _parts_of_member(model, name, fit, views, reference)
+        return
     if (start := model.start_) is not None:
         read, against = (start.reading_(each)[NAME] for each in (views, reference))
 
@@ -160,6 +175,30 @@ def _parts(model: BoostedWeakLearners, views: Views, reference: Views) -> Iterat
 
         fitted = [(each.learners[name], each.steps[name]) for each in model.stages_ if name in each.learners]
         yield _Term(tables[name], references[name], of_learner, learner.kind in _ADDITIVE, fitted)
+
+
+def _parts_of_member(model: Average, name: str, fit: Any, views: Views, reference: Views) -> Iterator[_Term]:
+    """Yield what a member adds to the f of an average, times its weight."""
+    # a regressor has scaled its targets, which are those of the average, once more
+    weight = model.weights_[name] * getattr(fit, "target_scale_", 1.0)
+    constant = model.weights_[name] * getattr(fit, "target_centre_", 0.0)
+
+    def of_package(table: Table) -> np.ndarray:
+        predicted = fit._entry.predict(fit, fit._columns_of(table))
+        return np.asarray(model._margins(predicted) if hasattr(model, "classes_") else predicted)
+
+    if isinstance(fit, BoostedWeakLearners):
+        terms = list(_parts(fit, views, reference))
+    else:
+        read, against = (fit.reading_(each)[NAME] for each in (views, reference))
+        terms = [_Term(read, against, of_package, False)]
+    for k, term in enumerate(terms):
+
+        def weighted(view: Any, term: _Term = term, more: float = 0.0 if k else constant) -> np.ndarray:
+            return weight * term.output(view) + more
+
+        learners = [(learner, weight * step) for learner, step in term.learners]
+        yield replace(term, output=weighted, learners=learners)
 
 
 def _add_estimates(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -151,8 +151,14 @@ def predictor(model: Any, views: Views, predict: Callable[[Views], np.ndarray]) 
     predict : the model's answers to any views.
     """
     from usboost.boosting.loop import ensemble_scores
+    from usboost.models.methods.average import Average
     from usboost.models.methods.weak_learners import BoostedWeakLearners
 
+    if isinstance(model, Average):
+        parts = {name: predictor(fit, views, partial(model._of, fit)) for name, (fit,) in model.fits_.items()}
+        return lambda group, order: model._of_f(
+            model.combined({name: part(group, order) for name, part in parts.items()})
+        )
     if not isinstance(model, BoostedWeakLearners):
         return lambda group, order: predict(shuffled(views, group, order))
     learners, n_outputs, start = model._learners(), model._n_outputs(), ""  # no learner has that name

@@ -19,7 +19,7 @@ from usboost.evaluation.statistics import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.files.onnx_graph import Value
 from usboost.learners.tree import Tree
-from usboost.learners.tree_nodes import leaf_numbers, tree_values
+from usboost.learners.tree_nodes import tree_values
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.methods.boosted_features import (
@@ -45,7 +45,6 @@ class _OnBoostedFeatures(ViewsEstimator):
     features: BoostedFeatures | None = None
     network: TwoBranchNetworkClassifier | TwoBranchNetworkRegressor | None = None
     structured: str = "S"
-    encoding: str = "values"
     out_of_fold: bool = False
     gbm: GradientBoostedTrees | None = None
     validation_fraction: float = 0.1
@@ -82,10 +81,6 @@ class _OnBoostedFeatures(ViewsEstimator):
         return {"network": network.set_params(n_epochs=max(1, self.best_round_), validation_fraction=0.0)}
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        if self.encoding not in ("values", "numbers"):
-            raise UsboostError(f"encoding is 'values' or 'numbers', not {self.encoding!r}")
-        if self.encoding == "numbers" and self.out_of_fold:
-            raise UsboostError("leaf numbers cannot be out of fold: they mean other leaves in every GBM")
         settings = clone(self.features) if self.features is not None else BoostedFeatures()
         if self.gbm is None:
             table = views[self.structured]
@@ -107,17 +102,13 @@ class _OnBoostedFeatures(ViewsEstimator):
         self.columns_ = {}
         if self.structured in views.names:  # with a GBM and its features given it need not be
             self.columns_ = {self.structured: views[self.structured].names}
-        features: Table | CodedTable | None = None
-        self.mean_ = np.zeros(self.gbm_.n_features, dtype=np.float32)
-        self.scale_ = np.ones_like(self.mean_)
-        if self.encoding == "values":
-            features = self._features(views)
-            # the network reads standardised leaf values, by the training rows' mean and deviation
-            blocks = [features.numeric] if isinstance(features, Table) else features.blocks()
-            parts = zip(*(column_moments(block, context.weights) for block in blocks))
-            mean, variance = map(np.concatenate, parts)
-            self.mean_, deviation = mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
-            self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        features = self._features(views)
+        # the network reads standardised leaf values, by the training rows' mean and deviation
+        blocks = [features.numeric] if isinstance(features, Table) else features.blocks()
+        parts = zip(*(column_moments(block, context.weights) for block in blocks))
+        mean, variance = map(np.concatenate, parts)
+        self.mean_, deviation = mean.astype(np.float32), np.sqrt(variance).astype(np.float32)
+        self.scale_ = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
         network = clone(self._unfitted())
         network.set_params(views=(*network.views[:-1], BFV), random_state=self.random_state)
         self._mark_network(network)
@@ -133,8 +124,6 @@ class _OnBoostedFeatures(ViewsEstimator):
 
     def _read_views(self, views: Views, features: Table | CodedTable | None = None) -> Views:
         """Return the views as the network takes them."""
-        if self.encoding == "numbers":
-            return views.with_view(BFV, self.gbm_.leaf_numbers(views[self.structured]))
         features = self._features(views) if features is None else features
         if isinstance(features, Table):
             standardised = (features.numeric - self.mean_) * self.scale_
@@ -146,12 +135,8 @@ class _OnBoostedFeatures(ViewsEstimator):
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         table: Any = views[self.structured]
         trees = self.gbm_.trees
-        if self.encoding == "numbers":
-            sizes = tuple(len(tree.value) for tree in trees)
-            features = TableNodes(None, leaf_numbers(table, trees), 0, sizes)
-        else:
-            scaled = (tree_values(table, trees) - self.mean_[None]) * self.scale_[None]
-            features = TableNodes(scaled, None, len(trees))
+        scaled = (tree_values(table, trees) - self.mean_[None]) * self.scale_[None]
+        features = TableNodes(scaled, None, len(trees))
         found: Value = self.network_._to_onnx({**views, BFV: features})
         return found
 
@@ -187,11 +172,7 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
     network : TwoBranchNetworkClassifier, optional
         The network's settings; its second view is replaced by the BFV.
     structured : name of the view that the GBM reads
-    encoding : {"values", "numbers"}
-        What the network reads of a leaf: its value (the paper's BFV), or its number as a category,
-        which the network embeds.
-    out_of_fold : train the network on BFVs from GBMs that never saw the row (the paper's are in-sample); leaf
-        numbers cannot be, as they mean other leaves in every GBM
+    out_of_fold : train the network on BFVs from GBMs that never saw the row (the paper's are in-sample)
     gbm : GradientBoostedTrees, optional
         A GBM fitted before. A view "BFV" in the data given to `fit`, with that GBM's features of the
         same rows, is then read instead of computing them again.
@@ -236,7 +217,7 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
     ----------
     network : TwoBranchNetworkRegressor, optional
         The network's settings; its second view is replaced by the BFV.
-    features, structured, encoding, out_of_fold, gbm, validation_fraction, random_state, callbacks, checkpoint
+    features, structured, out_of_fold, gbm, validation_fraction, random_state, callbacks, checkpoint
         As of `BoostedFeatureNetworkClassifier`; a GBM given was fitted to targets standardised alike.
 
     Attributes

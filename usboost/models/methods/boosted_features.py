@@ -66,13 +66,6 @@ class GradientBoostedTrees:
         """Return BFV(x) of the rows, float32 (n, N·T), columns by stage and then class."""
         return self._forest.leaf_values(table[rows].matrix())
 
-    def leaf_numbers(self, table: Table) -> Table:
-        """Return the leaves that the rows fall into as N·T categorical columns, by stage and then class."""
-        codes = self._forest.leaf_numbers(table.matrix())
-        names = tuple(f"tree_{j}" for j in range(len(self.trees)))
-        sizes = tuple(len(tree.value) for tree in self.trees)
-        return Table(np.empty((len(codes), 0), dtype=np.float32), codes, sizes, names)
-
     def coded(self, table: Table) -> CodedTable:
         """Return BFV(x) of the rows, as leaf numbers in memory."""
         codes = self._forest.leaf_numbers(table.matrix())

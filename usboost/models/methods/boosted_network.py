@@ -142,15 +142,13 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""
         tables = [view for view in views.values() if isinstance(view, TableNodes)]
-        ((name, learner),) = self._weak_learners().items()
-        learners = [stage.learners[name] for stage in self.stages_]
-        steps = [stage.steps[name] for stage in self.stages_]
-        table = reduce(TableNodes.beside, tables)
-        return sum_to_onnx(name, learner, learners, steps, table, self._n_outputs())
+        learners = [stage.learners[VIEW] for stage in self.stages_]
+        steps, table = [stage.steps[VIEW] for stage in self.stages_], reduce(TableNodes.beside, tables)
+        return sum_to_onnx(VIEW, self._weak_learners()[VIEW], learners, steps, table, self._n_outputs())
 
     def _prepared(self, X: Any) -> tuple[int, dict[str, Any]]:
         table = self._table(X)
-        return len(table), {name: prepare(each, table) for name, each in self._weak_learners().items()}
+        return len(table), {VIEW: prepare(self._weak_learners()[VIEW], table)}
 
 
 @dataclass(eq=False, repr=False)

@@ -147,14 +147,9 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
 
 
 class Stream(OwnSettings):
-    """n sequences whose frames arrive one by one, and what is decided of them.
+    """n sequences whose frames arrive one by one, the classifier's `scores`, and what is decided of them.
 
-    Attributes
-    ----------
-    scores : RunningScores, of the classifier
-    decided : bool (n,)
-    codes : int (n,), the decision as a position in ``classes_``, or −1
-    times : int (n,), the frame of the decision, or 0
+    `decided`, bool (n,); `codes`, positions in ``classes_``, or −1; `times`, the decisions' frames, or 0.
     """
 
     def __init__(self, trigger: EarlyTrigger, n: int) -> None:

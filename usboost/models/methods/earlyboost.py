@@ -260,9 +260,8 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         return self.classes_[self._last(X).codes()]
 
     def _last(self, X: Any) -> "RunningScores":
-        for scores in self._staged(X):  # noqa: B007 - the scores after the last frame are wanted
-            pass
-        return scores
+        *_, last = self._staged(X)
+        return last
 
     def _staged(self, X: Any) -> "Iterator[RunningScores]":
         self._check_fitted()
@@ -274,14 +273,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
 
 
 class RunningScores(OwnSettings):
-    """H^t of n sequences whose frames arrive one by one.
-
-    Attributes
-    ----------
-    t : int, frames so far
-    n_frames : T
-    f : float64 (n, D)
-    """
+    """H^t of n sequences whose frames arrive one by one: `f`, float64 (n, D), after `t` of `n_frames`, T."""
 
     def __init__(self, model: EarlyBoostClassifier, n: int) -> None:
         self._stages, self._loss = model.stages_, model._loss()

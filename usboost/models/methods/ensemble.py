@@ -1,10 +1,8 @@
 """Bagged folds of several models, weighted by what they predict of rows that they have not seen."""
 
 import math
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -19,25 +17,20 @@ from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related, Split, inner_folds
-from usboost.files.arrays import digest_of
 from usboost.files.onnx_graph import Value
 from usboost.learners.networks import embeddings
-from usboost.models import persistence
-from usboost.models.base import MODELS, ViewsClassifier, ViewsRegressor
-from usboost.models.estimator import Samples, ViewsEstimator, as_views
+from usboost.models.base import ViewsClassifier, ViewsRegressor
+from usboost.models.estimator import Samples, as_views
 from usboost.models.inputs import embed
+from usboost.models.methods.blend import Blend
 from usboost.models.methods.fold_fits import (
-    ROWS,
     FoldFits,
     InnerFits,
-    Member,
-    StopRecorder,
     Unseen,
     blended,
     in_time,
     seen_by_all,
 )
-from usboost.models.tuned_images import fit_weighted
 
 SPARE = 0.1
 """Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""
@@ -49,12 +42,11 @@ BEHIND = 2.0
 
 
 @dataclass(eq=False, repr=False)
-class Ensemble(ViewsEstimator):
+class Ensemble(Blend):
     """Fits, weights, predictions and files of the ensembles of classifiers and of regressors."""
 
     members: Mapping[str, Any] | None = None
     folds: int = 5
-    fast_predict: bool = False
     refit_full: bool = True
     repeats: int = 1
     validation_fraction: float = 0.0
@@ -62,14 +54,8 @@ class Ensemble(ViewsEstimator):
     callbacks: Sequence[Callback] | None = None
     checkpoint: Checkpoint | Path | str | None = None
 
-    holds: ClassVar[Mapping[str, Any]] = {"members": MODELS}
     fits_inside: ClassVar[bool] = True
     """Images are tuned for the rows of each fit inside."""
-
-    def _of(self, model: Any, views: Views) -> np.ndarray:
-        """Predict by a member, as encoded: probabilities (n, M) or numbers (n,)."""
-        found: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
-        return found
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
@@ -109,7 +95,7 @@ class Ensemble(ViewsEstimator):
                 except Unsuited as error:
                     fold_fits[name].left_out = str(error)
             seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if not fold and each.fits}
-            if self.fast_predict or len(seen) < 2:  # which may have to fall back on any of them
+            if len(seen) < 2:
                 continue
             judge = _judge(samples, split[1])
             best, weighted = min(seen, key=lambda name: judge.loss(seen[name])), judge.greedy_weights(seen)
@@ -119,21 +105,12 @@ class Ensemble(ViewsEstimator):
         if not any(each.fits for each in fold_fits.values()):
             raise UsboostError("; ".join(each.left_out for each in fold_fits.values()))
         without = self._weigh(fold_fits, samples, splits)
-        if self.refit_full and not self.fast_predict:
+        if self.refit_full:
             self._complete(fold_fits, samples, inner, left)
         self.members_ = {
             name: each.about(self.weights_.get(name, 0.0), self.losses_.get(name), without.get(name))
             for name, each in fold_fits.items()
         }
-        if self.fast_predict:  # the best member that is made for so many rows takes the blend's place
-            best_first = sorted(self.losses_, key=self.losses_.__getitem__)
-            for k, name in enumerate(best_first):
-                try:
-                    self._keep_one(name, fold_fits, samples, context.callbacks)
-                    break
-                except Unsuited:
-                    if k + 1 == len(best_first):
-                        raise
         self._before = None if self.refit_full else (fold_fits, inner, without)
         self.best_round_ = sum(map(len, self.fits_.values()))
         self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
@@ -148,9 +125,8 @@ class Ensemble(ViewsEstimator):
     ) -> bool:
         """Fit the members kept to these rows, too: all that there are, validation rows among them.
 
-        With `fast_predict` it is the best member, in place of the one kept. Fits to folds and weights stay.
-        To be called once, after a fit without `refit_full`, which is set, and returned, if there is one then.
-        Fits that a callback stops, or has no time for, are left out.
+        Fits to folds and weights stay. To be called once, after a fit without `refit_full`, which is set, and
+        returned, if there is one then. Fits that a callback stops, or has no time for, are left out.
 
         Parameters
         ----------
@@ -169,14 +145,6 @@ class Ensemble(ViewsEstimator):
         self._before = None
         if always:
             inner = replace(inner, callbacks=[c for c in inner.callbacks if math.isinf(c.time_left())])
-        if self.fast_predict:
-            (name,) = self.weights_
-            try:
-                quick = fold_fits[name].takes_whole(len(samples.y)) <= _time_left(inner.callbacks)
-                self.refit_full = quick and self._keep_one(name, fold_fits, samples, inner.callbacks)
-            except Unsuited:  # for more rows than the one kept had, say
-                self.refit_full = False
-            return self.refit_full
         self._complete(fold_fits, samples, inner, lambda: _time_left(inner.callbacks))
         self.members_ |= {
             name: fold_fits[name].about(self.weights_[name], self.losses_[name], without.get(name))
@@ -202,7 +170,6 @@ class Ensemble(ViewsEstimator):
         self.out_of_fold_[rows] = blend
         self.fits_ = {name: fold_fits[name].fits for name in self.weights_}
         self.full_refits_: dict[str, list[Any]] = {}
-        self.alone_: float | None = None
         self.bytes_: dict[str, int] = {}
         return judge.without_each(seen, self.weights_)
 
@@ -221,35 +188,10 @@ class Ensemble(ViewsEstimator):
             name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
         }
 
-    def _keep_one(
-        self, name: str, fold_fits: Mapping[str, FoldFits], samples: Samples, callbacks: Sequence[Callback]
-    ) -> bool:
-        """Let a member, fitted to all rows as far as its fits went, take the blend's place.
-
-        One that is kept already stays where the next is stopped before its end.
-        """
-        # its length is known, and time was left for it
-        recorder = StopRecorder([each for each in callbacks if math.isinf(each.time_left())])
-        model = fold_fits[name].typical().for_all_rows().set_params(callbacks=[recorder])
-        fit_weighted(model, samples.weighted, None, samples.related)
-        if recorder.stopped and self.alone_ is not None:
-            return False
-        began, some = time.perf_counter(), np.arange(min(len(samples.y), ROWS))
-        self._of(model, samples.views[some])
-        self.alone_ = ROWS * (time.perf_counter() - began) / len(some)
-        self.weights_, self.fits_ = {name: 1.0}, {name: [model]}
-        return True
-
     @property
     def n_rounds(self) -> int:
         """Count the fits, under the name that callbacks know."""
         return len(self.members or ()) * self.folds
-
-    @property
-    def n_estimators_(self) -> int:
-        """Count the models whose predictions are averaged."""
-        self._check_fitted()
-        return sum(map(len, [*self.fits_.values(), *self.full_refits_.values()]))
 
     def _blend(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Return Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
@@ -271,70 +213,6 @@ class Ensemble(ViewsEstimator):
             parts += [fit.to_onnx(views) * (own / len(fits)) for fit in fits]
             parts += [fit.to_onnx(views) * own for fit in whole]
         return reduce(add, parts)
-
-    def _write(self, folder: Path) -> dict[str, Any]:
-        for place, _, fit in self._places():
-            persistence.save(fit, folder / place)
-        first: dict[str, Path] = {}
-        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-            # of equal files, a frozen backbone's weights say, further ones are links to the first
-            known = first.setdefault(digest_of(file), file)
-            if known is not file:
-                other = file.with_suffix(".link")
-                os.link(known, other)
-                other.replace(file)
-        self.bytes_, inodes = dict.fromkeys(self.fits_, 0), set()
-        for place, name, _ in self._places():
-            for file in (folder / place).rglob("*"):
-                about = file.stat()
-                if file.is_file() and about.st_ino not in inodes:  # a shared file is the first one's
-                    inodes.add(about.st_ino)
-                    self.bytes_[name] += about.st_size
-        return {
-            "weights": self.weights_,
-            "losses": self.losses_,
-            "fits": {name: len(fits) for name, fits in self.fits_.items()},
-            "whole": {name: len(fits) for name, fits in self.full_refits_.items()},
-            "blend_loss": self.blend_loss_,
-            "alone": self.alone_,
-            "bytes": self.bytes_,
-            "members": {name: asdict(each) for name, each in self.members_.items()},
-        }
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        members = self.members or {}
-        weights = {str(name): float(value) for name, value in document["weights"].items()}
-        right = set(weights) <= set(members) and weights and min(weights.values()) > 0
-        if not right or abs(sum(weights.values()) - 1) > 1e-9 or set(document["fits"]) != set(weights):
-            raise UsboostError("the weights are not those of its members, which sum to 1")
-        self.weights_ = weights
-        self.losses_ = {str(name): float(value) for name, value in document["losses"].items()}
-        self.members_ = {str(n): Member.from_json(each) for n, each in document["members"].items()}
-        self.bytes_ = {str(name): int(size) for name, size in document["bytes"].items()}
-        loss, alone = document["blend_loss"], document["alone"]
-        self.blend_loss_ = None if loss is None else float(loss)
-        self.alone_ = None if alone is None else float(alone)
-        self.fits_, self.full_refits_ = {}, {}
-        whole = document["whole"]
-        for index, name in enumerate(weights):
-            count, more = int(document["fits"][name]), int(whole.get(name, 0))
-            if count < 1 or more < 0:
-                raise UsboostError(f"the member {name} has no fit")
-            fits = [persistence.load(folder / f"m{index}-{k}") for k in range(count + more)]
-            for fit in fits:
-                if type(fit) is not type(members[name]):
-                    raise UsboostError(f"the member {name} is a {type(fit).__name__}")
-                if self.n_outputs > 1 and list(fit.classes_) != list(range(self.n_outputs)):
-                    raise UsboostError("a member has other classes")
-            self.fits_[name] = fits[:count]
-            if more:
-                self.full_refits_[name] = fits[count:]
-
-    def _places(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield folder, member and fit of each fit; those to all rows after those to folds."""
-        for index, (name, fits) in enumerate(self.fits_.items()):
-            for k, fit in enumerate([*fits, *self.full_refits_.get(name, [])]):
-                yield f"m{index}-{k}", name, fit
 
 
 def _judge(samples: Samples, rows: np.ndarray) -> Unseen:
@@ -362,7 +240,6 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     members : mapping of name to ViewsClassifier, unfitted; the first should be quick and good, as it is all
         there is where there is time for no other
     folds : how many fits of each at most
-    fast_predict : keep one model instead of the blend: the best member, fitted once more to all rows
     refit_full : whether members that are kept are fitted to all rows, too; else `add_full_refits` does it
     repeats : how many such fits of each, with other seeds, but no more than folds were fitted; of a member
         that draws nothing there is one
@@ -380,7 +257,6 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     out_of_fold_ : the blend's probabilities for the training rows, each by fits that did not see the row,
         float64 (n, M); NaN where there was no time for such a fit. Not kept in files.
     members_ : a `Member` of each, by name, also of those that are not kept
-    alone_ : with `fast_predict` the seconds in which the one model predicts 1,000 rows; else None
     bytes_ : of each member's files, once they are written or read
     classes_ ; n_estimators_ ; history_ : "loss" of each member
     """

@@ -26,22 +26,9 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.files.onnx_graph import Value, joined
+from usboost.learners.networks import inputs as parts
 from usboost.learners.networks import nodes, train
 from usboost.learners.networks.backbones import Backbone, read_in_graph
-from usboost.learners.networks.inputs import (
-    Checked,
-    SeededLinear,
-    Width,
-    Widths,
-    branch,
-    check_input,
-    check_weights,
-    dense_network,
-    generators,
-    initialise,
-    prepare_view,
-    validated,
-)
 from usboost.learners.search_space import BATCH, FINETUNE, HIDDEN, Choice, Real, Space
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
@@ -63,13 +50,13 @@ class TwoBranchNetwork(nn.Module):
         super().__init__()
         dnn1, dnn2 = list(spec["dnn1"]), list(spec["dnn2"])
         first, *further, last = spec["inputs"]
-        self.first, self.second = branch(first, dnn1), branch(last, dnn2)
-        self.further = nn.ModuleList(branch(each, dnn1) for each in further)
+        self.first, self.second = parts.branch(first, dnn1), parts.branch(last, dnn2)
+        self.further = nn.ModuleList(parts.branch(each, dnn1) for each in further)
         one, two = dnn1[-1], dnn2[-1]
         self.product = spec["fusion"] == "product"
-        self.match = SeededLinear(one, two) if self.product and one != two else nn.Identity()
+        self.match = parts.SeededLinear(one, two) if self.product and one != two else nn.Identity()
         fused = two if self.product else one * (1 + len(further)) + two
-        self.joint = dense_network([fused, *spec["dnn3"], spec["n_classes"]])
+        self.joint = parts.dense_network([fused, *spec["dnn3"], spec["n_classes"]])
         widths = [one] * (len(further) + 1) + [two]
         absent = [nn.Parameter(torch.zeros(w)) if m else None for w, m in zip(widths, spec["missing"])]
         self.no_first, self.no_second = absent[0], absent[-1]
@@ -123,67 +110,60 @@ class FittedTwoBranch:
 
     def check(self, n_classes: int) -> None:
         """Check that the weights are those of the specification, of `n_classes` outputs, or 1."""
-        spec = validated(_TwoBranchSpec, self.spec)
+        spec = parts.validated(_TwoBranchSpec, self.spec)
         if spec["n_classes"] != n_classes:
             raise UsboostError(f"the network has {spec['n_classes']} classes, not {n_classes}")
-        spec["inputs"] = [check_input(each) for each in self.spec["inputs"]]
+        spec["inputs"] = [parts.check_input(each) for each in self.spec["inputs"]]
         if not len(spec["inputs"]) == len(spec["views"]) == len(spec["missing"]):
             raise UsboostError("the network's views are not as many as its inputs")
-        check_weights(self.weights, spec, TwoBranchNetwork)
+        parts.check_weights(self.weights, spec, TwoBranchNetwork)
 
 
-class _TwoBranchSpec(Checked):
+class _TwoBranchSpec(parts.Checked):
     inputs: Annotated[list[dict[str, Any]], Field(min_length=2)]
     views: Annotated[list[str], Field(min_length=2)]
-    dnn1: Annotated[Widths, Field(min_length=1)]
-    dnn2: Annotated[Widths, Field(min_length=1)]
-    dnn3: Widths
+    dnn1: Annotated[parts.Widths, Field(min_length=1)]
+    dnn2: Annotated[parts.Widths, Field(min_length=1)]
+    dnn3: parts.Widths
     fusion: Literal["concat", "product"]
-    n_classes: Width  # 1 for a regression
+    n_classes: parts.Width  # 1 for a regression
     missing: list[bool]
 
 
 @dataclass(frozen=True)
 class Training:
-    """A network in training as a checkpoint keeps it, epoch by epoch."""
+    """A network in training as a checkpoint, if there is one, keeps it epoch by epoch."""
 
     network: nn.Module
     optimizer: train.Optimizer
     generator: torch.Generator
+    checkpoint: Checkpoint | None
 
-    def keep(
-        self,
-        checkpoint: Checkpoint | None,
-        round_: Round,
-        best_weights: Mapping[str, np.ndarray],
-        best: Mapping[str, float] | None,
-    ) -> None:
-        if checkpoint is None:
+    def keep(self, round_: Round, weights: dict[str, np.ndarray], best: dict[str, float] | None) -> None:
+        """Keep the network after an epoch, and the weights of the best one and its metrics."""
+        if self.checkpoint is None:
             return
-        arrays = {f"best/{name}": array for name, array in best_weights.items()}
+        arrays = {f"best/{name}": array for name, array in weights.items()}
         arrays |= {f"now/{name}": tensor.cpu().numpy() for name, tensor in self._tensors().items()}
-        drawn = [self.generator, *generators(self.network)]
+        drawn = [self.generator, *parts.generators(self.network)]
         arrays |= {f"drawn/{i}": each.get_state().numpy() for i, each in enumerate(drawn)}
         # one file holds all that the next epoch needs; the epoch's own file may be missing after it
         described = {"metrics": round_.metrics, "seconds": round_.seconds}
-        checkpoint.keep_state(round_.index, arrays, {"best": best, "round": described})
-        checkpoint.keep(round_)
+        self.checkpoint.keep_state(round_.index, arrays, {"best": best, "round": described})
+        self.checkpoint.keep(round_)
 
-    def restore(
-        self, checkpoint: Checkpoint | None
-    ) -> tuple[list[Round], dict[str, np.ndarray], dict[str, float] | None]:
+    def restore(self) -> tuple[list[Round], dict[str, np.ndarray], dict[str, float] | None]:
         """Restore the network; return the epochs done, the best weights so far and their metrics."""
-        state = checkpoint.state() if checkpoint is not None else None
-        if checkpoint is None or state is None:
+        if self.checkpoint is None or (state := self.checkpoint.state()) is None:
             return [], {}, None
         index, arrays, more = state
-        done = checkpoint.rounds()[:index]
+        done = self.checkpoint.rounds()[:index]
         if len(done) < index:
             done.append(Round(index, None, more["round"]["metrics"], more["round"]["seconds"]))
-            checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
+            self.checkpoint.keep(done[-1])  # else the next epoch's file would leave a gap
         for name, tensor in self._tensors().items():
             tensor.copy_(torch.from_numpy(arrays[f"now/{name}"]).reshape(tensor.shape))
-        for i, generator in enumerate([self.generator, *generators(self.network)]):
+        for i, generator in enumerate([self.generator, *parts.generators(self.network)]):
             generator.set_state(torch.from_numpy(arrays[f"drawn/{i}"]))
         best = {name[5:]: array for name, array in arrays.items() if name.startswith("best/")}
         return done, best, more["best"]
@@ -247,7 +227,7 @@ class TwoBranches(ViewsEstimator):
         }
         device = train.pick_device(self.device)
         network = TwoBranchNetwork(spec).to(device)
-        initialise(network, self.random_state)
+        parts.initialise(network, self.random_state)
         if self.backbone is not None:
             self.backbone.load_weights(network)  # as they were trained
         classes = self.n_outputs > 1
@@ -259,14 +239,14 @@ class TwoBranches(ViewsEstimator):
             targets = (*targets, torch.from_numpy(scaled).to(device))
 
         batch_loss = partial(mean_loss, functional.cross_entropy if classes else functional.mse_loss)
-        validation, checkpoint = context.validation, context.checkpoint
+        validation = context.validation
         held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
         optimizer = train.make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
-        kept = Training(network, optimizer, generator)
+        kept = Training(network, optimizer, generator, context.checkpoint)
         watch = context.watch(self.monitor, self.patience)
         with begin_and_end(SimpleNamespace(n_rounds=self.n_epochs), watch.callbacks):
-            done, weights, best = kept.restore(checkpoint)
+            done, weights, best = kept.restore()
             if weights:
                 self.network_ = FittedTwoBranch(spec, weights)
             stop = notify_resumed(watch.callbacks, done)
@@ -292,7 +272,7 @@ class TwoBranches(ViewsEstimator):
                 ended = time.perf_counter()
                 seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
                 round_ = Round(epoch, None, metrics, seconds)
-                kept.keep(checkpoint, round_, self.network_.weights, best)
+                kept.keep(round_, self.network_.weights, best)
                 stop = notify(watch.callbacks, round_)
         self.history_, self.best_round_ = watch.history, watch.best_round
 
@@ -313,7 +293,7 @@ class TwoBranches(ViewsEstimator):
         device = train.pick_device(self.device)
         prepared = []
         for name, masked in zip(self.views, missing):
-            spec, rows = prepare_view(views[name], device, self.backbone)
+            spec, rows = parts.prepare_view(views[name], device, self.backbone)
             if masked:
                 absent = getattr(views[name], "absent", None)
                 mask = np.zeros(len(rows), dtype=bool) if absent is None else np.asarray(absent)

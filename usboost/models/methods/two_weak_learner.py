@@ -14,7 +14,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
 from usboost.files.onnx_graph import Value, no_form
-from usboost.losses.base import ClassLoss, RegressionLoss
+from usboost.losses.base import ClassLoss, RegressionLoss, from_scores
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
@@ -111,10 +111,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     trim: float = 0.0
 
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Return the f whose scores ⟨f, y^k⟩ are these, (n, M) with rows that sum to 0."""
-        # scores are linear in f: f = scores · B⁺, where row d of B are the scores of the d-th unit vector
-        codewords = self._loss().scores(np.eye(self._loss().n_outputs))
-        return scores @ np.linalg.pinv(codewords)
+        return from_scores(self._loss(), scores)
 
     def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         m = len(self.classes_)

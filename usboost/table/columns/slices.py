@@ -12,26 +12,18 @@ from usboost.errors import UsboostError
 from usboost.table.columns.column import Column, Format, Kind, is_usable
 from usboost.table.source import Source, require
 
-MOST = 12
-"""Groups of values at most; of more categories the rarest are one group."""
+MOST = 12  # groups of values at most; of more categories the rarest are one group
 
 _BATCH = 1 << 16  # rows read at a time
 
 
 @dataclass(frozen=True)
 class Slices:
-    """The groups of a column.
-
-    Attributes
-    ----------
-    column : its name.
-    names : of the groups, in the order of a table; rows without a value are the last one, if there are any.
-    codes : the group of each row, int64 (n,).
-    """
+    """The groups of a column."""
 
     column: str
-    names: tuple[str, ...]
-    codes: np.ndarray
+    names: tuple[str, ...]  # in the order of a table; rows without a value are the last one, if there are any
+    codes: np.ndarray  # the group of each row, int64 (n,)
 
 
 def read_slices(
@@ -93,14 +85,10 @@ def _of_ordered(values: np.ndarray, written: Callable[[float], str]) -> tuple[li
 
 def _of_categories(texts: pd.Series) -> tuple[list[str], np.ndarray]:
     """Group by category, the most frequent first; beyond `MOST` the rarest together."""
-    codes, values = pd.factorize(texts, use_na_sentinel=True)
-    counts = np.bincount(codes[codes >= 0], minlength=len(values))
-    order = sorted(range(len(values)), key=lambda k: (-counts[k], str(values[k])))
+    counts = texts.value_counts()
+    order = sorted(counts.index, key=lambda value: (-counts[value], str(value)))
     shown = len(order) if len(order) <= MOST else MOST - 1
-    names = [str(values[k]) for k in order[:shown]]
+    names = [str(value) for value in order[:shown]]
     if shown < len(order):
         names.append(f"({len(order) - shown:,} rarer values)")
-    place = np.empty(len(values) + 1, dtype=np.int64)
-    place[order] = np.minimum(np.arange(len(order)), shown)
-    place[-1] = -1  # of missing values, whose code is −1
-    return names, place[codes]
+    return names, np.minimum(pd.Categorical(texts, categories=order).codes, shown)

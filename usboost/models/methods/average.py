@@ -1,0 +1,288 @@
+"""The mean of a few models' margins: of a boosted model with a linear start, one with networks, and a forest.
+
+f = Σ_m w_m · f_m, with f_m the scores of a classifier, log p_m up to a constant, or a regressor's prediction.
+The probabilities are so a geometric mean of the members', and what a column adds to f is the weighted sum of
+what it adds to each member's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import reduce
+from itertools import product
+from math import gcd, inf
+from operator import add
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import clone
+
+from usboost.boosting.callbacks import Callback
+from usboost.boosting.checkpoint import Checkpoint
+from usboost.boosting.context import FitContext
+from usboost.data.nodes import ViewNodes
+from usboost.data.views import Views
+from usboost.errors import Unsuited, UsboostError
+from usboost.evaluation.metrics import row_losses
+from usboost.evaluation.statistics import error_of_mean, mean
+from usboost.files.onnx_graph import Value
+from usboost.learners.networks import embeddings
+from usboost.learners.tree import Tree
+from usboost.losses.base import ClassLoss, from_scores
+from usboost.models.base import ViewsClassifier, ViewsRegressor
+from usboost.models.estimator import Samples, as_views
+from usboost.models.losses import LOSSES
+from usboost.models.methods.blend import Blend
+from usboost.models.methods.fold_fits import InnerFits, Member, blended
+from usboost.models.methods.weak_learners import BoostedWeakLearners
+from usboost.models.sharded import not_sharded
+from usboost.shards.collective import world
+
+SHARES = 3
+"""A weight is so many parts at most before weights are divided by their sum."""
+_TINY = 1e-300  # no logarithm of 0, where a margin is beyond what float64 holds
+
+
+@dataclass(eq=False, repr=False)
+class Average(Blend):
+    """Fits, weights and margins of the averages of classifiers and of regressors."""
+
+    members: Mapping[str, Any] | None = None
+    _: KW_ONLY
+    weights: Mapping[str, float] | None = None
+    most_rows: Mapping[str, int] | None = None
+    validation_fraction: float = 0.1
+    random_state: int = 0
+    callbacks: Sequence[Callback] | None = None
+    checkpoint: Checkpoint | Path | str | None = None
+
+    _margins: ClassVar[Any]  # (predicted): a member's predictions, as `_of` gives them, as f, float64 (n, D)
+    _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, M), or of numbers (n,)
+
+    def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
+        if not self.members:
+            raise UsboostError("members is empty; give the models to average by name")
+        if any(not weight > 0 for weight in (self.weights or {}).values()):
+            raise UsboostError(f"weights are positive, not {self.weights}; leave out members of no weight")
+        samples, rows = Samples(views, y, context.weights, context.related), world().sum(len(views))
+        held = None if context.validation is None else Samples(*context.validation, context.held_weights)
+        inner = InnerFits(context.checkpoint, context.callbacks)
+        fits, told, seen = dict[str, Any](), dict[str, Member](), dict[str, np.ndarray]()
+        for name, member in self.members.items():
+            if self.weights is not None and name not in self.weights:
+                continue
+            most = (self.most_rows or {}).get(name, inf)
+            try:
+                if rows > most:
+                    raise Unsuited(f"it is fitted to {most:,} rows at most")
+                if world().count > 1 and (why := not_sharded(member)):
+                    raise Unsuited(f"{why} cannot be fitted on several shards")
+                fits[name] = inner.fit_or_load(clone(member), name, samples, held)
+            except Unsuited as error:
+                told[name] = Member(left_out=str(error))
+                continue
+            told[name] = Member(fits=1)  # without seconds, so that the same fit has the same files
+            if held is not None:
+                seen[name] = self._of(fits[name], held.views)
+        if not fits:
+            raise UsboostError("; ".join(each.left_out for each in told.values()))
+        chosen = {name: (self.weights or {}).get(name, 1.0) for name in fits}
+        if held is not None and self.weights is None:
+            chosen = self.choose_weights(seen, held.y, held.weights)
+        self.tried_ = fits
+        self._keep({name: weight / sum(chosen.values()) for name, weight in chosen.items()})
+        # what validation rows, or folds, have said, where this fit has none
+        self.members_, self.blend_loss_ = getattr(self, "_before", (told, None))
+        if held is not None:
+            self._score(told, seen, held.y, held.weights)
+        self.losses_ = {name: each.loss for name, each in self.members_.items() if each.loss is not None}
+        self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
+        self.full_refits_, self.bytes_ = {}, {}
+
+    def _keep(self, weights: dict[str, float]) -> None:
+        """Keep the members that have a weight."""
+        self.weights_, self.fits_ = weights, {name: [self.tried_[name]] for name in weights}
+        self.best_round_ = sum(fit.best_round_ for (fit,) in self.fits_.values())
+        self.columns_: dict[str, tuple[str, ...]] = {
+            f"{name} {learner}": columns
+            for name, fit in self.boosted().items()
+            for learner, columns in fit.columns_.items()
+        }
+
+    def not_sharded(self) -> str | None:
+        """Describe why no member can be fitted on several shards; those that cannot are left out there."""
+        found = [not_sharded(member) for member in (self.members or {}).values()]
+        return None if None in found else next(iter(found), None)
+
+    def choose_weights(
+        self, predicted: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray | None
+    ) -> dict[str, float]:
+        """Choose weights by n rows that no member was fitted to: of those beyond 0, which sum to 1.
+
+        They are equal, unless others lose less by more than the standard error of the gain: then those of
+        the largest gain less its standard error.
+
+        Parameters
+        ----------
+        predicted : by each member for these rows; y : of them, as encoded
+        weights : of the rows, float64 (n,), or None
+        """
+        margins = {name: self._margins(each) for name, each in predicted.items()}
+        names = list(margins)
+        chosen = dict.fromkeys(names, 1 / len(names))
+        equal, most = self._losses(blended(margins, chosen), y), 0.0
+        for shares in product(range(SHARES + 1), repeat=len(names)):
+            if gcd(*shares) == 1:  # else another one has the same proportions
+                tried = {name: k / sum(shares) for name, k in zip(names, shares, strict=True) if k}
+                gains = equal - self._losses(blended(margins, tried), y)
+                gain = mean(gains, weights) - error_of_mean(gains, weights)
+                if gain > most:
+                    chosen, most = tried, gain
+        return chosen
+
+    def _losses(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return row_losses(y, self._of_f(f) if self.n_outputs > 1 else f[:, 0])
+
+    def boosted(self) -> dict[str, Any]:
+        """Return the fitted members that are boosted, by name."""
+        fits = {name: fit for name, (fit,) in self.fits_.items()}
+        return {name: fit for name, fit in fits.items() if isinstance(fit, BoostedWeakLearners)}
+
+    def _f(self, views: Views) -> np.ndarray:
+        """f, float64 (n, D)."""
+        self._check_fitted()
+        with embeddings.shared_in_memory():
+            return self.combined({name: self._of(fit, views) for name, (fit,) in self.fits_.items()})
+
+    def combined(self, predicted: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return f, float64 (n, D), of what each member predicts of n rows."""
+        return blended({name: self._margins(predicted[name]) for name in self.weights_}, self.weights_)
+
+    def _trees(self) -> Iterator[tuple[str, Tree, float]]:
+        for name, fit in self.boosted().items():
+            for learner, tree, step in fit._trees():
+                yield f"{name} {learner}", tree, self.weights_[name] * step
+
+    def _score(
+        self,
+        told: Mapping[str, Member],
+        predicted: Mapping[str, np.ndarray],
+        y: np.ndarray,
+        weights: np.ndarray | None,
+    ) -> None:
+        """Describe each member by its loss of rows that it was not fitted to; see `choose_weights`."""
+        losses = {
+            name: mean(self._losses(self._margins(each), y), weights) for name, each in predicted.items()
+        }
+        self.members_ = {
+            name: replace(each, weight=self.weights_.get(name, 0.0), loss=losses.get(name))
+            for name, each in told.items()
+        }
+        self.blend_loss_ = mean(self._losses(self.combined(predicted), y), weights)
+
+    def choose_again(
+        self, predicted: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray | None
+    ) -> np.ndarray:
+        """Choose the weights once more, by more rows; return what the average predicts of them.
+
+        Parameters
+        ----------
+        As of `choose_weights`; of a regressor in units of y.
+        """
+        scaled: Any = getattr(self, "_standardised", np.asarray)
+        own, targets = {name: scaled(each) for name, each in predicted.items()}, scaled(y)
+        self._keep(self.choose_weights(own, targets, weights))
+        self._score(self.members_, own, targets, weights)
+        return np.asarray(self._of_f(self.combined(own)))
+
+    def for_all_rows(self) -> Any:
+        """Return a copy for all rows, see `ViewsEstimator`: its members' copies, with the weights chosen."""
+        copy = super().for_all_rows()
+        copy._before = self.members_, self.blend_loss_
+        return copy
+
+    def _as_far(self) -> dict[str, Any]:
+        members = {name: fit.for_all_rows() for name, (fit,) in self.fits_.items()}
+        return {"members": members, "weights": dict(self.weights_)}
+
+
+class AverageClassifier(Average, ViewsClassifier):
+    """Several classifiers, each fitted once; their scores averaged.
+
+    The answer is softmax(Σ_m w_m log p_m). Weights are equal, unless the validation rows say otherwise beyond
+    the standard error, see `choose_weights`.
+
+    Parameters
+    ----------
+    members : mapping of name to ViewsClassifier, unfitted
+    weights : by name, positive; members without one are not fitted; by default they are chosen, or, without
+        validation rows, equal
+    most_rows : by name, rows to fit to above which a member is left out
+    validation_fraction, random_state, callbacks : as everywhere
+    checkpoint : Checkpoint or path, optional; keeps the rounds of every member
+
+    Attributes
+    ----------
+    weights_ : of the members kept, by name, of sum 1; fits_ : by name, a list of the fitted one
+    losses_ : log-loss of every member on the validation rows; blend_loss_ : of the average; history_ : the
+        losses as rows
+    members_ : a `Member` of each, by name, also of those that are not kept
+    classes_ ; n_estimators_
+    """
+
+    def _loss(self) -> ClassLoss:
+        m = len(self.classes_)
+        loss: ClassLoss = LOSSES["cross_entropy"].of_classes(m, per_class=m > 2)
+        return loss
+
+    def _n_outputs(self) -> int:
+        return self._loss().n_outputs
+
+    def _margins(self, predicted: np.ndarray) -> np.ndarray:
+        scores = np.log(np.maximum(predicted, _TINY))
+        return from_scores(self._loss(), scores - scores.mean(axis=1, keepdims=True))
+
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._loss().probabilities(f)
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Return softmax(Σ_m w_m log p_m), float64 (n, M)."""
+        return self._of_f(self._f(as_views(X)))
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        m = len(self.classes_)
+        logs = [
+            fit.to_onnx(views).Max(_TINY).Log() * self.weights_[name] for name, (fit,) in self.fits_.items()
+        ]
+        loss: Any = self._loss()
+        found: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
+        return found
+
+
+class AverageRegressor(Average, ViewsRegressor):
+    """Several regressors, each fitted once, their predictions averaged; see `AverageClassifier`.
+
+    Parameters
+    ----------
+    As of `AverageClassifier`.
+
+    Attributes
+    ----------
+    As of `AverageClassifier`; losses_ : mean squared errors of standardised targets
+    target_centre_, target_scale_ : of the training targets
+    """
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _margins(self, predicted: np.ndarray) -> np.ndarray:
+        return predicted[:, None]
+
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._in_units(f[:, 0])
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self._f(views)[:, 0]
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        return reduce(add, (fit.to_onnx(views) * self.weights_[name] for name, (fit,) in self.fits_.items()))
