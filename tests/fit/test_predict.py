@@ -83,7 +83,8 @@ def test_images_as_bytes_are_the_images_as_paths(model, demo, tmp_path):
     in_table = predicted(model, tmp_path / "bytes.parquet", tmp_path / "b.parquet", "--batch", 33)
     assert np.allclose(paths.iloc[:, 1:], in_table.iloc[:, 1:], rtol=0, atol=1e-6)
     # and a model can be fitted to them: equal arguments, equal model
-    run("fit", tmp_path / "bytes.parquet", *ROLES, "--rounds", 4, "--out", tmp_path / "model")
+    given = (*ROLES, "--preset", "fast", "--rounds", 4, "--out", tmp_path / "model")
+    run("fit", tmp_path / "bytes.parquet", *given)
     again = predicted(tmp_path / "model", demo, tmp_path / "c.parquet")
     assert np.allclose(paths.iloc[:, 1:], again.iloc[:, 1:], rtol=0, atol=1e-6)
 
