@@ -299,7 +299,7 @@ def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
     assert {name: len(fits) for name, fits in model.full_refits_.items()} == {"lgbm": 2, "linear": 1}
 
 
-@pytest.mark.parametrize("gone", ["whole", "members", "bytes", "alone"])
+@pytest.mark.parametrize("gone", ["whole", "members", "bytes"])
 def test_a_file_that_says_less_is_refused(gone, tmp_path):
     persistence.save(EnsembleClassifier(several(), folds=2).fit(NOISY, Z), tmp_path / "model")
     path = tmp_path / "model/model.json"
