@@ -266,6 +266,6 @@ def test_what_is_inspected_are_rows_as_they_were(parts: Path, workspace: Path) -
     Path("out").mkdir()
     training.fit(monkeyed, Path("out"), run_id, Checkpoint(Path("unkept"), monkeyed.identity))
     found = json.loads(Path("out/inspection/inspection.json").read_text())
-    assert found["shown"]
-    for each in found["shown"]:
+    assert found["worst"]
+    for each in found["worst"]:
         assert set(each["values"]) <= {"weight", "hardness", "colour", "line", "seen", "note"}
