@@ -150,8 +150,8 @@ class Huber:
             slope = world().sum(np.bincount(groups, own * self.pseudo_residual(away), n_groups))
             near = world().sum(np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups))
             low, high = np.where(slope >= 0, at, low), np.where(slope <= 0, at, high)
-            # Newton's step; where it does not stay inside the bracket, whose ends it may go to and fro between,
-            # or no residual is near, the middle of that
+            # Newton's step; where it does not stay inside the bracket, or no residual is near,
+            # the middle of that: between its ends it could go to and fro for ever
             moved = at + slope / np.where(near > 0, near, 1)
             inside = ((moved > low) & (moved < high)) | (moved == at)
             moved = np.where(inside & (near > 0), moved, (low + high) / 2)
