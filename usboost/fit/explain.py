@@ -37,7 +37,7 @@ WHY = "why"
 
 @dataclass(frozen=True)
 class Shares:
-    """What parts of n rows add to the margins of their answers; all with the mean sum to a row's margin."""
+    """Hold what parts of n rows add to their answers' margins; with the mean they sum to a row's margin."""
 
     columns: Mapping[str, np.ndarray]  # float64 (n,); all images are the last one if they are not cut
     # by column of images that the model reads float64 (n, `GRID`, `GRID`), from the upper left; all equal

@@ -201,7 +201,7 @@ def choose_rounds(
 
 @dataclass(frozen=True)
 class _ByFolds:
-    """What fits to folds say of a model: one that knows how far to go, and predictions fold by fold."""
+    """Hold a model that knows by folds how far to go, and what fits to them predict, fold by fold."""
 
     model: Any
     predicted: np.ndarray

@@ -146,7 +146,7 @@ class RunLink:
 
 @dataclass(frozen=True)
 class Origin:
-    """What made a fit's scores."""
+    """Hold where a fit's scores come from."""
 
     stage: str | None  # of dvc.yaml; None of a fit outside DVC
     inputs: Mapping[str, str] = field(default_factory=dict)  # the digests of what the fit read, by name

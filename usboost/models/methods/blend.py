@@ -1,4 +1,4 @@
-"""What the ensemble and the average have in common: fitted members, their weights, and their files."""
+"""Weigh, write and read fitted members: the base of the ensemble and of the average."""
 
 import os
 from collections.abc import Iterator, Mapping
