@@ -143,7 +143,8 @@ def killed(folder: Path) -> None:
 def pool(folder: Path) -> None:
     """Have a worker of the pool `gpu` make two fits at a time, which share the card's two slots."""
     place = folder / "workspace"
-    environment = {**os.environ, "USBOOST_HOME": str(folder / "home"), "PYTHONPATH": str(Path.cwd())}
+    found = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "USBOOST_HOME": str(folder / "home"), "PYTHONPATH": found}
     environment |= {"USBOOST_PREFECT_PORT": "0", "USBOOST_MLFLOW_PORT": "0"}
     os.environ.update(environment)
     workspace = import_module("flows.local.workspace")  # which reads the environment

@@ -16,7 +16,7 @@ from tasks.tracking import signature
 from tests.conftest import ROOT, refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
-from usboost.fit.explain import GRID, _Game, owner_of, read_rows
+from usboost.fit.explain import GRID, Shares, _Game, owner_of, read_rows
 from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
 
@@ -199,6 +199,12 @@ def test_what_uncovering_says_of_a_sum_over_squares(saved):
     over = pixels - np.rint(pixels.mean(axis=(1, 2)))[:, None, None]
     expected = over.reshape(3, GRID, SIDE // GRID, GRID, SIDE // GRID).sum(axis=(0, 2, 4))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_shares_have_as_many_digits_as_the_largest_needs() -> None:
+    for unit, text in ((0.001, "a +0.012; b -0.005"), (1.0, "a +12.4; b -5.0"), (100.0, "a +1240; b -500")):
+        shares = {"a": np.array([12.4 * unit]), "b": np.array([-5.0 * unit]), "c": np.array([0.004 * unit])}
+        assert Shares(shares, {}, np.zeros(1)).words() == [text]
 
 
 def test_others_are_refused_by_name():

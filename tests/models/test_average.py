@@ -47,13 +47,15 @@ def test_the_answer_is_a_geometric_mean(classes: int, tmp_path: Path) -> None:
 
 def test_what_columns_add_is_what_they_add_to_the_members() -> None:
     model = AverageClassifier(members(), weights=dict.fromkeys(members(), 1.0)).fit(ALL, Y)
-    found = shapley(
-        model, views(ROWS), views(REFERENCE), lambda name: OWNERS[name.removeprefix("S__")], 3, images=0
-    )
+    given = model, views(ROWS), views(REFERENCE), lambda name: OWNERS[name.removeprefix("S__")], 3, 0
+    found = shapley(*given)
     owner = np.array([OWNERS[name] for name in NAMES])
     expected = brute_force(lambda each: model._f(views(each)), ROWS, REFERENCE, owner, 3)
     # the network's and the forest's are estimated
     assert np.abs(found.values - expected).max() < 0.05 * np.abs(expected).max()
+    for each in range(3):
+        alone = shapley(*given, alone=each)
+        np.testing.assert_allclose(alone.values[:, each], found.values[:, each], rtol=0, atol=1e-6)
     f = model._f(views(ROWS))
     np.testing.assert_allclose(found.values.sum(axis=1) + found.mean, f, rtol=0, atol=1e-5)
     margin = (direction(model, np.zeros(6, dtype=int)) * f).sum(axis=1)

@@ -131,10 +131,11 @@ def _shares(
 
     `k`: the row's position in `views` and `parts`; `values`: as the table has them.
     """
-    write = (lambda value: f"{value:.2f}".replace("-", "−")) if bundle.card.classes else number
+    totals = [each[k].sum() for each in parts.squares.values()]
+    digits = explain.digits_of([*(each[k] for each in parts.columns.values()), *totals])
 
-    def signed(value: float) -> str:
-        return ("+" if value >= 0 else "−") + write(abs(value))
+    def write(value: float, sign: str = "") -> str:
+        return f"{value:{sign}.{digits}f}".replace("-", "−")
 
     shares = [(name, value_of(values[name]), float(each[k])) for name, each in parts.columns.items()]
     pictures = []
@@ -148,7 +149,7 @@ def _shares(
             at = [np.repeat(np.arange(explain.GRID), side) for side in sides]
             heat = model_figures.overlay(pixels, -own[np.ix_(*at)])  # what falls when covered adds
             least = _WRITTEN * np.abs(own).max()
-            cells = [signed(each) if each and abs(each) >= least else "" for each in own.ravel()]
+            cells = [write(each, "+") if each and abs(each) >= least else "" for each in own.ravel()]
             overlay = image_uri(heat, is_photo=heat.width > SIDE)
             pictures.append({"name": name, "read": read, "heat": overlay, "cells": cells})
     shares.sort(key=lambda share: -abs(share[2]))
@@ -162,7 +163,7 @@ def _shares(
         {
             "name": name,
             "value": text,
-            "adds": signed(value),
+            "adds": write(value, "+"),
             "sign": "adds" if value >= 0 else "takes",
             "width": f"{100 * abs(value) / largest:.1f}",
         }

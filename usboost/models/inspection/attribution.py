@@ -66,6 +66,7 @@ def shapley(
     owner: Callable[[str], int],
     n_owners: int,
     images: int,
+    alone: int | None = None,
 ) -> Contributions:
     """Return what each owner of columns adds to f.
 
@@ -74,6 +75,7 @@ def shapley(
     views, reference : of n and m rows.
     owner : who has a column of a view, or of what is read of images, by its name.
     images : the owner of views that a learner reads as they are, and not as a table.
+    alone : an owner, whose values alone are needed: those of others are without meaning, and not estimated.
     """
     values, mean = np.zeros((len(views), n_owners, model._n_outputs())), np.zeros(model._n_outputs())
     for part in _parts(model, views, reference):
@@ -83,6 +85,8 @@ def shapley(
         owners = (
             np.array([owner(name) for name in read.names]) if isinstance(read, Table) else np.array([images])
         )
+        if alone is not None and alone not in owners:
+            continue
         if len(set(owners.tolist())) == 1 or not isinstance(read, Table) or not isinstance(against, Table):
             values[:, owners[0]] += part.output(read) - base.mean(axis=0)
         elif part.learners and all(trees_of(learner) for learner, _ in part.learners):
@@ -95,12 +99,12 @@ def shapley(
         elif part.additive:
             # a row's own columns change the output of any row alike: less the mean of that over the reference
             fixed, base_fixed = (against[np.zeros(len(each), dtype=np.int64)] for each in (read, against))
-            for each in sorted(set(owners.tolist())):
+            for each in sorted(set(owners.tolist())) if alone is None else [alone]:
                 own = owners == each
                 change = part.output(_mixed(base_fixed, against, own)).mean(axis=0)
                 values[:, each] += part.output(_mixed(fixed, read, own)) - change
         else:
-            _add_estimates(values, part.output, read, against, owners)
+            _add_estimates(values, part.output, read, against, owners, alone)
     if isinstance(model, Average) and values.shape[2] > 1:  # whose f sums to 0 over the classes
         return Contributions(values - values.mean(axis=2, keepdims=True), mean - mean.mean())
     return Contributions(values, mean)
@@ -207,8 +211,12 @@ def _add_estimates(
     read: Table,
     reference: Table,
     owners: np.ndarray,
+    alone: int | None,
 ) -> None:
-    """Add the mean over reference rows of what each owner changes, in random orders and their reverses."""
+    """Add the mean over reference rows of what each owner changes, in random orders and their reverses.
+
+    Of one owner `alone` two predictions tell it, instead of one for each owner.
+    """
     rng = np.random.default_rng(0)
     players, n, m = np.array(sorted(set(owners.tolist()))), len(read), len(reference)
     orders = [rng.permutation(players) for _ in range((m + 1) // 2)]
@@ -222,6 +230,13 @@ def _add_estimates(
         for j, order in enumerate(orders):
             place[j, order] = np.arange(len(players))
         of_column = np.tile(place[:, owners], (len(rows), 1))
+        if alone is not None:
+            turn = np.tile(place[:, alone], len(rows))[:, None]
+            turns = of_column < turn, of_column <= turn
+            without, with_it = (output(_mixed(other, own, each)) for each in turns)
+            change = (with_it - without) / m
+            values[rows, alone] += change.reshape(len(rows), m, -1).sum(axis=1)
+            continue
         before = output(other)
         for k in range(len(players)):
             after = output(_mixed(other, own, of_column <= k))
