@@ -18,7 +18,7 @@ from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
 from usboost.errors import UsboostError
-from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name
+from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number
 from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.models import catalogue
@@ -210,7 +210,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
     if fitted.images_help is False:
         what = "are not read: they do not help on rows that were not fitted to"
         note(f"the images {what if left_out(fitted_model) else 'do not help on the validation rows'}")
-    scores = ", ".join(f"{metric_name(key)} {fitted.scores[key]:.4f}" for key in METRICS_OF[card.task])
+    scores = ", ".join(f"{metric_name(key)} {number(fitted.scores[key])}" for key in METRICS_OF[card.task])
     if fitted.folds:
         how = f"each left out of one of {fitted.folds} folds"
         echo(f"{model}: validated on {fitted.judged:,} rows, {how}, {fitted.seconds:,.1f} s")
@@ -266,6 +266,7 @@ def beside_prior(fitted: Fitted) -> str:
     loss, who = ("log-loss", "the classes' shares alone") if card.classes else ("RMSE", "the mean alone")
     key = "log_loss" if card.classes else "rmse"
     mine, theirs = fitted.scores[key], prior[key]
+    said = f"{loss} {number(mine)} against {number(theirs)} of {who}"
     if mine >= theirs:
-        return f"{loss} {mine:.4f} against {theirs:.4f} of {who}: no better, so it has learnt nothing here"
-    return f"{loss} {mine:.4f} against {theirs:.4f} of {who}: {1 - mine / theirs:.0%} less"
+        return f"{said}: no better, so it has learnt nothing here"
+    return f"{said}: {1 - mine / theirs:.0%} less"

@@ -115,10 +115,11 @@ def joined_names(names: Iterable[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Write a score: four digits after the point, or four in all where it has a unit and is large."""
+    """Write a score: four digits after the point, four in all where it is large, three where it is tiny."""
     size = abs(value)
     shown = f"{value:.4f}" if size < 100 else f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}"
-    return shown.replace("-", "−")
+    shown = f"{value:.3g}" if 0 < size < 0.001 else shown
+    return shown.replace("-", "−", int(value < 0))
 
 
 def number_of_label(value: float) -> str:

@@ -63,7 +63,7 @@ def notes(model: Any) -> list[str]:
     lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
     if len(weights) == 1:
-        lines.append("No blend was better than the best member beyond noise, so that one is all there is.")
+        lines.append("No other member made the scores better beyond noise, so one is all there is.")
     return lines
 
 

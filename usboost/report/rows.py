@@ -176,7 +176,9 @@ def answer(bundle: Bundle, scored: Scored, row: int) -> dict[str, str]:
 
 def value_of(value: Any) -> str:
     """Return a value of the table, short: of a number that is given in more digits, also as text, six."""
-    text = f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)
+    if value is None or value != value:
+        return "missing"
+    text = f"{value:g}" if isinstance(value, float) else str(value)
     if re.fullmatch(r"-?[0-9]+\.[0-9]{5,}(e-?[0-9]+)?", text):
         text = f"{float(text):g}"
     return text if len(text) <= 80 else f"{text[:79]}…"
