@@ -189,7 +189,7 @@ def headline(lines: pd.DataFrame) -> str:
         "table",
         "rows",
         "`usboost fit`",
-        "`--preset best`",
+        "preset `best`",
         "best of four others",
         "difference",
         "prior",
