@@ -81,10 +81,10 @@ def run(folder: Path, **wanted: Any) -> None:
         print(*vars(cell).values(), flush=True)
 
 
-def collect(folder: Path, kept: pd.DataFrame) -> pd.DataFrame:
-    """Return the scores of every fit of the plan, in its order: the folder's, and those kept of others."""
+def collect(folder: Path, kept: pd.DataFrame, parts: Sequence[str]) -> pd.DataFrame:
+    """Return the scores of the parts' fits, in the plan's order: the folder's, and those kept of others."""
     planned = {tuple(vars(cell).values()): k for k, cell in enumerate(cells())}
-    new = pd.DataFrame(row for part in PLAN for row in fitting.rows_of(folder / part))
+    new = pd.DataFrame(row for part in parts for row in fitting.rows_of(folder / part))
     merged = pd.concat([kept, new]).drop_duplicates([*_CELL, "stop"], keep="last")
     place = [planned.get(key) for key in merged[_CELL].itertuples(index=False, name=None)]
     merged = merged.assign(place=place).dropna(subset="place").sort_values("place", kind="stable")
@@ -178,22 +178,26 @@ def scores(frame: pd.DataFrame) -> str:
 
 def whole() -> str:
     """Return the cells with all rows and the papers' rounds: log-loss, F1 stopped by F1, CPU seconds."""
-    heads, lines = [""], {}
-    for part in WHOLE:
-        frame = pd.read_csv(SCORES.with_name(f"{part}.csv"))
-        name = dataset_name(frame["dataset"].iloc[0])
-        heads += [f"{name}: log-loss", "round", "F1", "%", "s"]
-        by = {rule: of.set_index("model") for rule, of in frame[frame["seed"] == 0].groupby("stop")}
+    frame = pd.concat(pd.read_csv(SCORES.with_name(f"{part}.csv")) for part in WHOLE)
+    frame, lines = frame[frame["seed"] == 0], dict[str, dict[str, list[str]]]()
+    for dataset, own in frame.groupby("dataset", sort=False):
+        by = {rule: of.set_index("model") for rule, of in own.groupby("stop")}
         base = by["f1"].loc[catalogue.BASELINE, "f1"]
         for model, row in by["log_loss"].iterrows():
             f1 = by["f1"]["f1"].get(model, row["f1"])
-            over = number(100 * (f1 / base - 1), 1, "+") if f1 else ""
-            cells = [number(row["log_loss"], 4), str(row["best_round"]), number(f1, 3) if f1 else ""]
-            cells += [over, number(row["cpu_seconds"], 0)]
-            lines.setdefault(named(str(model)), {})[part] = cells
-    empty = [""] * 5
-    rows = [[name, *(cell for part in WHOLE for cell in of.get(part, empty))] for name, of in lines.items()]
-    return table_of(heads, rows)
+            over = f"{number(f1, 3)} ({number(100 * (f1 / base - 1), 1, '+')})" if f1 else ""
+            cells = [
+                f"{number(row['log_loss'], 4)} ({row['best_round']})",
+                over,
+                number(row["cpu_seconds"], 0),
+            ]
+            lines.setdefault(named(str(model)), {})[str(dataset)] = cells
+    datasets = list(frame["dataset"].unique())
+    heads = [text for each in datasets for text in (f"{dataset_name(each)}: log-loss", "F1 (%)", "s")]
+    rows = [
+        [name, *(cell for each in datasets for cell in of.get(each, [""] * 3))] for name, of in lines.items()
+    ]
+    return table_of(["", *heads], rows)
 
 
 def luck(folder: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -275,7 +279,10 @@ def with_tables(text: str, frame: pd.DataFrame, found: pd.DataFrame) -> str:
 def write(folder: Path | None) -> None:
     """Take the folder's scores into the repository; make the page's tables of those that are there."""
     if folder is not None:
-        frame = collect(folder, pd.read_csv(SCORES))
+        for part in WHOLE:
+            own = collect(folder, pd.read_csv(file := SCORES.with_name(f"{part}.csv")), [part])
+            own.to_csv(file, index=False, float_format="%.6g")
+        frame = collect(folder, pd.read_csv(SCORES), [part for part in PLAN if part not in WHOLE])
         frame.to_csv(SCORES, index=False, float_format="%.6g")
         found = pd.concat([pd.read_csv(LUCK, keep_default_na=False), luck(folder, frame)])
         found = found.drop_duplicates(["part", "dataset", "model", "against"], keep="last")

@@ -155,7 +155,7 @@ def test_a_folder_with_one_cell_changes_its_lines_alone(tmp_path: Path) -> None:
     line = kept[(kept["dataset"] == "ct") & (kept["stop"] == "f1")].iloc[-1]
     (tmp_path / line["part"]).mkdir()
     (tmp_path / line["part"] / "cells.jsonl").write_text(line.replace({line["f1"]: 0.5}).to_json() + "\n")
-    found = results.collect(tmp_path, kept).reset_index(drop=True)
+    found = results.collect(tmp_path, kept, list(results.PLAN)).reset_index(drop=True)
     other = found["f1"] != kept["f1"]
     assert other.sum() == 1 and found.loc[other, "f1"].item() == 0.5
     assert (
