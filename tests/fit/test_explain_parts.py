@@ -6,14 +6,13 @@ import json
 import math
 import re
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-from tasks.tracking import signature
-from tests.conftest import ROOT, refuses
+from benchmarks.robustness import tables
+from tests.conftest import refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.fit.explain import GRID, _Game, owner_of, read_rows
@@ -166,14 +165,7 @@ def test_a_row_is_nearest_to_itself_in_what_weighs(saved):
 
 @pytest.mark.filterwarnings("ignore:.*An input example")
 def test_a_served_model_explains_the_first_rows_of_a_request(saved, tmp_path):
-    mlflow.pyfunc.save_model(
-        tmp_path / "served",
-        python_model=str(ROOT / "tasks" / "served_model.py"),
-        artifacts={"bundle": str(saved[0])},
-        pip_requirements=[],
-        signature=signature(MultimodalClassifier.load(saved[0]).bundle_.card),
-    )
-    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    served = tables.served(saved[0], tmp_path / "served")
     rows = stickers(12, seed=2).drop(columns="kind")
     assert "why" not in served.predict(rows)
     found = served.predict(rows, params={"explain": 1})
