@@ -14,7 +14,7 @@ from PIL import Image
 from benchmarks.robustness import tables
 from tests.conftest import refuses
 from tests.fit.conftest import accepted, refused
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.fit.explain import GRID, _Game, owner_of, read_rows
 from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
@@ -173,8 +173,7 @@ def test_a_served_model_explains_the_first_rows_of_a_request(saved, tmp_path):
     why, p = json.loads(found["why"][0]), found.iloc[0, 1:3].to_numpy(float)
     total = sum(why["columns"].values()) + np.sum(why["images"]["photo"]) + why["mean"]
     assert total == pytest.approx(np.log(p.max() / p.min()), abs=1e-6)
-    with pytest.raises(UsboostError, match="at least 10"):
-        served.predict(rows.head(3), params={"explain": 1})
+    refuses("at least 10", served.predict, rows.head(3), params={"explain": 1})
 
 
 def test_what_uncovering_says_of_a_sum_over_squares(saved):
