@@ -1,7 +1,6 @@
 """What an edit of the code makes stale: stages as DVC says it, fits by their fingerprints and checkpoints."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -9,7 +8,7 @@ import yaml
 
 from flows.local.workspace import CODE
 from tests.flows.conftest import ROOT, Workspace
-from usboost.datasets import store
+from tests.workspaces import with_cards
 
 pytestmark = pytest.mark.slow
 
@@ -90,19 +89,13 @@ json.dump({**found, "data": fingerprint("ci_a", chosen, raw_folder("ci_a"))}, sy
 
 
 def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_path, warm):
-    folder = tmp_path / "workspace"
-    (folder / "data/prepared/ci_a").mkdir(parents=True)
-    card = {"format": store.FORMAT, "dataset": "ci_a", "splits": {}, "views": {}, "encoders": {}}
-    (folder / "data/prepared/ci_a/card.json").write_text(json.dumps(card))
+    folder = with_cards(tmp_path / "workspace", "ci_a")
     (folder / "data/raw/ci_a").mkdir(parents=True)
     (folder / "data/raw/ci_a/rows.csv").write_text("1\n")
     shutil.copy(ROOT / "params.yaml", folder)
 
     def fingerprints():
-        environment = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
-        done = warm.run(["-c", PLAN, *MODELS], folder, environment)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(warm.printed(["-c", PLAN, *MODELS], folder, code))
 
     known = fingerprints()
 

@@ -20,6 +20,7 @@ from tasks.fits import fit_cell as training
 from tasks.fits.models import plan
 from tests.leaks.probes import training as rounds_of
 from tests.leaks.probes import watched
+from tests.workspaces import mlflow_store
 from usboost import Checkpoint, Images, Views
 from usboost.data.encoding import TableEncoder
 from usboost.datasets import store
@@ -39,10 +40,8 @@ NAMES = ["a", "b", "c", "d"]
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db")
-    yield
-    mlflow.set_tracking_uri(before)
+    with mlflow_store(tmp_path_factory.mktemp("mlflow")):
+        yield
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import yaml
 from tasks import folders, settings
 from tasks.fits.models import Cell
 from tests.conftest import contents
-from usboost.datasets import store
+from tests.workspaces import with_cards
 from usboost.report.results import read_trace
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +23,7 @@ SCORES = {
 
 @pytest.fixture(autouse=True)
 def prepared(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data/prepared/ci_a").mkdir(parents=True)
-    card = {"format": store.FORMAT, "profile": "demo", "splits": {}, "views": {}, "encoders": {}}
-    (tmp_path / "data/prepared/ci_a/card.json").write_text(json.dumps(card))
+    monkeypatch.chdir(with_cards(tmp_path, "ci_a"))
 
 
 def add(seed: int, fingerprint: str = "a", model: str = "2wl", rounds: int = 2) -> None:
