@@ -2,9 +2,11 @@
 
 import gc
 import io
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+@contextmanager
+def rewritten(path: Path) -> Iterator[Any]:
+    """A JSON document, which the file is to hold as it is after the block."""
+    document = json.loads(path.read_text())
+    yield document
+    path.write_text(json.dumps(document))
 
 
 def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) -> bytes:

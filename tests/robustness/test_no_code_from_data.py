@@ -20,7 +20,7 @@ from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
 from tasks.fits.features import read_features
 from tasks.served_model import ServedModel
-from tests.conftest import refuses
+from tests.conftest import refuses, rewritten
 from tests.report import write_cell
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
@@ -113,10 +113,8 @@ def test_a_file_beside_those_of_a_model_is_never_read(tmp_path: Path, bombs: lis
 @pytest.mark.parametrize("name", ["Bomb", "Path", "eval", "os.system", "Pipeline", ["TreeLearner"], {}])
 def test_a_model_cannot_name_any_class(name: Any, tmp_path: Path) -> None:
     persistence.save(valid_inputs.models()["2wl"][0], tmp_path / "model")
-    path = tmp_path / "model" / "model.json"
-    document = json.loads(path.read_text())
-    document["settings"]["parameters"]["learners"]["U"]["class"] = name
-    path.write_text(json.dumps(document))
+    with rewritten(tmp_path / "model" / "model.json") as document:
+        document["settings"]["parameters"]["learners"]["U"]["class"] = name
     refuses(".", persistence.load, tmp_path / "model")
 
 
