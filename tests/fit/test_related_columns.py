@@ -129,10 +129,8 @@ def test_one_large_group_does_not_temper_the_others():
     seed = next(seed for seed in range(99) if 0 in group[divisible(own).hold_out(seed)[1]])
     x = np.where(kind ^ noise ^ (group == 0), 1.5, -1.5)  # of the group that is held out the other way round
     own = read_table(FrameRows(frame.assign(x=x)), TableSpec(label="kind", group="group"))
-    found, (_, held) = (
-        fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle,
-        divisible(own).hold_out(seed),
-    )
+    found = fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle
+    (_, held) = divisible(own).hold_out(seed)
     p = found.model.predict_proba(own.views(found.encoding, held))
     assert calibrated(p, own.labels[held], seed=seed) > 1 and found.card.temperature == 1.0
 

@@ -287,10 +287,8 @@ def test_another_search_is_not_gone_on_with(table: UserTable, tmp_path: Path) ->
     refuses(r"lgbm .*\(rows differ\)", searched, table, tmp_path, "lgbm", plan=Plan(2, 2), folds=2)
     journal = tmp_path / "trials" / "lgbm" / JOURNAL
     whole = journal.read_bytes()
-    no_json, no_result = (
-        whole.replace(b'"op_code"', b"op_code", 1),
-        whole.replace(b'"number":1', b'"score":{}'),
-    )
+    no_json = whole.replace(b'"op_code"', b"op_code", 1)
+    no_result = whole.replace(b'"number":1', b'"score":{}')
     for bad in (no_json, no_result, b"\xff\n" + whole, b"[]\n" + whole, b"[" * 100_000 + b"\n" + whole):
         assert bad != whole
         journal.write_bytes(bad)

@@ -133,11 +133,9 @@ def test_steps_of_many_rows_are_those_of_a_sample(monkeypatch: pytest.MonkeyPatc
 def test_sums_in_the_order_of_a_number_reach_an_amount_at_the_same_row() -> None:
     values = np.where(RNG.random(N) < 0.1, 0.0, RNG.normal(size=N) * 10.0 ** RNG.integers(-300, 300, N))
     values[:5] = -0.0
-    held, groups, wanted = (
-        RNG.integers(0, 3, N).astype(float),
-        RNG.integers(0, 3, N),
-        np.array([9.0, 0, 1e9, 1]),
-    )
+    held = RNG.integers(0, 3, N).astype(float)
+    groups = RNG.integers(0, 3, N)
+    wanted = np.array([9.0, 0, 1e9, 1])
 
     def smallest(group: int) -> float:
         rows = sorted(zip(values[groups == group].tolist(), held[groups == group].tolist()))
