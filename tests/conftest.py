@@ -5,6 +5,8 @@ import io
 import json
 import os
 import signal
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,6 +127,16 @@ def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) 
     out = io.BytesIO()
     (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(out, form, **options)
     return out.getvalue()
+
+
+def png(width: int, height: int, body: bytes = b"", bits: int = 8, kind: int = 0) -> bytes:
+    """A PNG that says it has so many pixels of so many bits, grey ones of kind 0; the body is compressed."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
 def published(source: str, *files: str) -> Path:

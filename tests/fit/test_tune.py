@@ -151,9 +151,8 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: UserTable, tmp_path
         journal.write_bytes(whole.replace(line, json.dumps(changed).encode()))
         return searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"].trials
 
-    assert [replace(each, seconds=0) for each in again(0.001)] == [
-        replace(each, seconds=0) for each in clean.trials
-    ]
+    first, second = ([replace(t, seconds=0) for t in trials] for trials in (again(0.001), clean.trials))
+    assert first == second
     assert again(9.0) == [*clean.trials[:2], replace(kept, state="pruned", score=9.0, rounds=8)]
 
 

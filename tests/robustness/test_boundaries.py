@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from benchmarks.robustness import valid_inputs
 from tasks import settings
-from tests.conftest import encoded, refuses, rewritten
+from tests.conftest import encoded, png, refuses, rewritten
 from tests.report import Page, write_cell, write_trace
 from usboost.data.images import EncodedImages
 from usboost.datasets import census, covertype, image_files, imagenet, sources, store
@@ -182,16 +182,6 @@ def test_a_gzip_bomb(tmp_path: Path, reader: Callable, monkeypatch: pytest.Monke
     assert sources.LARGEST == 1 << 29
     monkeypatch.setattr(sources, "LARGEST", 1 << 20)
     assert peak(read) < 1 << 24
-
-
-def png(width: int, height: int, body: bytes = b"") -> bytes:
-    """A PNG that says it has so many grey pixels."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize(("width", "height"), [(30_000, 30_000), (2**31 - 1, 2**31 - 1), (100_000_000, 1)])

@@ -14,6 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.conftest import refuses
+from tests.shards import of_shards
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
 from usboost import Callback, Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, fit_sharded
 from usboost.boosting.loop import fit_error
@@ -49,13 +50,7 @@ def of(counts: Counts, rows: slice) -> Counts:
 
 def each(work: Callable[[slice], Any]) -> list[Any]:
     """What the shards get."""
-    found: dict[int, Any] = {}
-
-    def one(shard: int) -> None:
-        found[shard] = work(slice(CUTS[shard], CUTS[shard + 1]))
-
-    run(one, Link(len(CUTS) - 1))
-    return [found[shard] for shard in sorted(found)]
+    return of_shards(lambda shard: work(slice(CUTS[shard], CUTS[shard + 1])), len(CUTS) - 1)
 
 
 @weighted

@@ -28,9 +28,8 @@ def identities(chosen: Settings = LOADED) -> list[dict[str, Any]]:
 def test_features_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = identities()
     assert [each["seed"] for each in before] == list(SEEDS)
-    assert [each["features"] for each in before] == [
-        features_fingerprint("ci_a", seed, LOADED) for seed in SEEDS
-    ]
+    features = [features_fingerprint("ci_a", seed, LOADED) for seed in SEEDS]
+    assert [each["features"] for each in before] == features
     assert len({each["features"] for each in before}) == len({repr(each["model"]) for each in before})
     assert [models.features_learner("ci_a", seed, LOADED).random_state for seed in SEEDS] == list(SEEDS)
     made = models.features_learner

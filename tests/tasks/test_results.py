@@ -109,9 +109,8 @@ def test_curves_are_those_of_the_models_kind():
     assert pd.read_csv("curves/epsilon/ci_a-2wl.csv")["epsilon"].tolist() == [1.5, 1.5]
     assert list(pd.read_csv("curves/score/ci_a-2wl.csv")) == ["round", "score"]
     plots = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
-    assert {place for plot in plots for place in plot} == {
-        f"reports/curves/{name}" for name in folders.CURVES
-    }
+    curves = {f"reports/curves/{name}" for name in folders.CURVES}
+    assert {place for plot in plots for place in plot} == curves
     for plot in plots:
         for place, drawn in plot.items():
             assert drawn["y"] == [Path(place).name]
