@@ -222,8 +222,9 @@ def targets(work: Path) -> list[Target]:
         packed = {"f": gzip.compress(content, 1, mtime=0)}
         return Target(f"{name} gz", packed, lambda folder: read(folder / "f"), {"f": (damaged, inside)})
 
-    rng = np.random.default_rng(0)
-    numbers = [rng.normal(size=(9, 4)).astype(np.float32)]
+    of_yaml, of_features = {"p": (json_file, json_file, edited)}, {"train.parquet": (damaged, parquet_file)}
+    numbers = [np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)]
+    images = valid_inputs.images()
     features = _files(lambda place: write_features(iter(numbers), place / "train.parquet"))
     return [
         text("census", valid_inputs.census(), census.read, 1.5),
@@ -235,24 +236,12 @@ def targets(work: Path) -> list[Target]:
         *_tables(work),
         Target("Tiny ImageNet zip", packed, tiny_imagenet, {"t.zip": (damaged, zip_members)}, share=0.1),
         Target(
-            "params.yaml",
-            {"p": document},
-            lambda folder: settings.load(folder / "p"),
-            {"p": (json_file, json_file, edited)},
-            share=0.2,
+            "params.yaml", {"p": document}, lambda folder: settings.load(folder / "p"), of_yaml, share=0.2
         ),
         *_models(),
         *_prepared(work),
-        Target(
-            "boosted features",
-            features,
-            lambda folder: read_features(folder, "train", 9),
-            {"train.parquet": (damaged, parquet_file)},
-        ),
-        *(
-            Target(f"{kind} image", {"f": data}, image, share=0.25)
-            for kind, data in valid_inputs.images().items()
-        ),
+        Target("boosted features", features, lambda folder: read_features(folder, "train", 9), of_features),
+        *(Target(f"{kind} image", {"f": data}, image, share=0.25) for kind, data in images.items()),
     ]
 
 

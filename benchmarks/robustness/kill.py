@@ -41,6 +41,7 @@ from usboost.models.sharded import fit_sharded
 
 KILLS_A_FIT = 5
 SHARDS, ROUNDS, MOST_RANKS = 8, 12, 3
+Started = list[BaseProcess]
 TOLD = 3
 """The exit status of a rank that ends with a sentence."""
 
@@ -127,12 +128,12 @@ def rank(number: int, size: int, meet: Path, folder: Path) -> None:
         save(model, folder / "model")
 
 
-def ranks(size: int, folder: Path) -> list[BaseProcess]:
+def ranks(size: int, folder: Path) -> Started:
     meet = folder / f"meet-{time.monotonic_ns()}"
     return [start(partial(rank, number, size, meet, folder)) for number in range(size)]
 
 
-def ended(started: list[BaseProcess]) -> list[int]:
+def ended(started: Started) -> list[int]:
     """Wait for processes; return exit statuses, that of a killed one minus its signal."""
     for process in started:
         process.join()
@@ -198,9 +199,7 @@ def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
     return survived == kills
 
 
-def killed(
-    started: list[BaseProcess], victim: int, wanted: int, later: float, kept: Path
-) -> tuple[float, bool]:
+def killed(started: Started, victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
     """Kill a rank after round `wanted`; return the others' seconds, and True if each ends in a sentence."""
     while not (kept / f"round-{wanted:06d}.safetensors").exists():
         time.sleep(0.002)

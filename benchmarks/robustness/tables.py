@@ -66,9 +66,7 @@ def _written(form: str) -> Maker:
 COLUMNS: dict[str, Maker] = {
     "integers": lambda rng, n: pd.Series(rng.integers(-5, 50, n)),
     "floats": lambda rng, n: pd.Series(rng.normal(size=n)),
-    "integers beside gaps": lambda rng, n: (
-        pd.Series(rng.integers(0, 9, n)).astype(float).where(rng.random(n) > 0.2)
-    ),
+    "integers beside gaps": lambda rng, n: pd.Series(rng.integers(0, 9, n) * 1.0).mask(rng.random(n) <= 0.2),
     "Int64": lambda rng, n: pd.Series(rng.integers(0, 9, n)).astype("Int64").mask(rng.random(n) < 0.2),
     "large integers": lambda rng, n: pd.Series(rng.integers(2**53, 2**60, n)),
     "decimals": lambda rng, n: pd.Series([decimal.Decimal(int(v)) / 100 for v in rng.integers(0, 9999, n)]),
