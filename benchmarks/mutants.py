@@ -16,7 +16,6 @@ the old text after ``- `` and the new one after ``+ ``.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import multiprocessing
 import os
@@ -31,6 +30,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import typer
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests", "docs")
@@ -175,10 +176,8 @@ def copied(root: Path) -> Iterator[Path]:
         yield copy
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="only breaks whose name or file has one of these")
-    words = parser.parse_args().words
+def main(words: list[str] | None = typer.Argument(None)) -> None:
+    """Make the breaks whose name or file has one of these words, or all."""
     chosen = [b for b in BREAKS if not words or any(word in b.name or word in b.file for word in words)]
     started, counts, others = time.perf_counter(), Counter[str](), list[str]()
     for name in HEAVY:
@@ -201,4 +200,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -52,7 +52,7 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
             )
         store.write(prepared, folder)
         if dataset == "user_table":
-            from usboost.check.beside import warn_of_prepared  # here, because torch takes seconds to import
+            from usboost.check import warn_of_prepared  # here, because torch takes seconds to import
 
             warn_of_prepared(prepared)
         write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())

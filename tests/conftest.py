@@ -2,9 +2,13 @@
 
 import gc
 import io
+import json
 import os
 import signal
+import struct
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +114,29 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
+@contextmanager
+def rewritten(path: Path) -> Iterator[Any]:
+    """A JSON document, which the file is to hold as it is after the block."""
+    document = json.loads(path.read_text())
+    yield document
+    path.write_text(json.dumps(document))
+
+
 def encoded(image: Image.Image | np.ndarray, form: str = "PNG", **options: Any) -> bytes:
     """An image, or uint8 pixels (H, W) or (H, W, 3), as a file of that form."""
     out = io.BytesIO()
     (image if isinstance(image, Image.Image) else Image.fromarray(image)).save(out, form, **options)
     return out.getvalue()
+
+
+def png(width: int, height: int, body: bytes = b"", bits: int = 8, kind: int = 0) -> bytes:
+    """A PNG that says it has so many pixels of so many bits, grey ones of kind 0; the body is compressed."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
 def published(source: str, *files: str) -> Path:

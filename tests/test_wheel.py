@@ -68,10 +68,8 @@ def test_what_is_in_it(wheel: Path) -> None:
 
 def test_it_works_without_the_pipeline(binaries: Path, tmp_path: Path) -> None:
     for name in ("prefect", "mlflow", "dvc"):
-        assert (
-            f"No module named '{name}'"
-            in run(binaries / "python", "-c", f"import {name}", cwd=tmp_path).stderr
-        )
+        done = run(binaries / "python", "-c", f"import {name}", cwd=tmp_path)
+        assert f"No module named '{name}'" in done.stderr
     shutil.copy(ROOT / "tests/alone.py", tmp_path)
     version, where = succeeds(binaries / "python", "alone.py", tmp_path, cwd=tmp_path).split()
     assert version == usboost.__version__

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 0.02  # between two looks at whether a command, or the one that asked for it, has ended
 
 FLOWS = ("tests.preloaded",)
@@ -100,6 +101,12 @@ class Warm:
                 code = ask(self.address, files, words, folder, environment)
             texts = [(file.seek(0), file.read().decode())[1] for file in (stdout, stderr)]
         return subprocess.CompletedProcess([sys.executable, *words], code, *texts)
+
+    def printed(self, words: Sequence[str], folder: Path, code: Path = ROOT) -> str:
+        """What such a command prints that runs a checkout on one core, and ends well."""
+        done = self.run(words, folder, {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+        return done.stdout
 
     def end(self) -> None:
         if self.process is not None:

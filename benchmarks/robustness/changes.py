@@ -44,29 +44,17 @@ Tried = tuple[str, Answer, Answer, str]
 def drawn(rng: np.random.Generator, scale: float, rule: str) -> tuple[pd.DataFrame, np.ndarray]:
     """Draw rows, and the labels that one of their columns decides."""
     minutes = pd.to_timedelta(rng.integers(0, 900 * 1440, N), unit="min")
-    size, count, new = (
-        (scale * rng.uniform(1, 9, N)).round(3),
-        rng.integers(0, 90_000, N),
-        rng.random(N) < 0.5,
-    )
-    colour, code = (
-        rng.choice(np.array(each, object), N) for each in (["grün", "rot", "Émile", "n/v"], CODES)
-    )
+    size, count = (scale * rng.uniform(1, 9, N)).round(3), rng.integers(0, 90_000, N)
+    new = rng.random(N) < 0.5
+    colour, code = (rng.choice(np.array(each, object), N) for each in (COLOURS, CODES))
     day, time = (pd.Timestamp("2020-01-01") + minutes).normalize(), pd.Timestamp("2021-01-01") + minutes
-    values = {
-        "größe": size,
-        "menge": count,
-        "farbe": colour,
-        "plz": code,
-        "tag": day,
-        "zeit": time,
-        "neu": new,
-    }
+    values = {"größe": size, "menge": count, "farbe": colour, "plz": code, "tag": day, "zeit": time}
     late = {"größe": size > 5 * scale, "menge": count > 45_000, "farbe": np.isin(colour, ["grün", "n/v"])}
     late |= {"plz": np.isin(code, CODES[:2]), "tag": day > day.mean(), "zeit": time.hour >= 12, "neu": new}
-    return pd.DataFrame(values), np.where(late[rule], "ja", "nein")
+    return pd.DataFrame({**values, "neu": new}), np.where(late[rule], "ja", "nein")
 
 
+COLOURS = ["grün", "rot", "Émile", "n/v"]
 CODES = ["00101", "00303", "00202", "00404"]
 DIALECTS: dict[str, list[Any]] = {
     "sep": [",", ";", "\t", "|"],
@@ -211,10 +199,8 @@ def said(work: Callable[[], Any]) -> tuple[Answer, str]:
 
 def by_settings(rng: np.random.Generator, rows: Rows, folder: Path) -> Tried:
     train, y, new = rows
-    model, chosen = (
-        str(rng.choice(MODELS)),
-        [str(name) for name in rng.choice(list(SETTINGS), 2, replace=False)],
-    )
+    model = str(rng.choice(MODELS))
+    chosen = [str(name) for name in rng.choice(list(SETTINGS), 2, replace=False)]
 
     def answer() -> Answer:
         made = MultimodalClassifier(model, rounds=20 if model in CHEAP[1:] else 2, refit=False)
@@ -267,10 +253,8 @@ def one(seed: int, folder: Path) -> tuple[str, list[str]]:
     """Try one table; return how it ended, and what is wrong."""
     rng = np.random.default_rng(seed)
     rule = str(rng.choice(["größe", "menge", "farbe", "plz", "tag", "zeit", "neu"]))
-    scale, way = (
-        float(rng.choice([1, 700, 1e5])),
-        (by_settings, by_files, by_frames, by_files, by_frames)[seed % 5],
-    )
+    scale = float(rng.choice([1, 700, 1e5]))
+    way = (by_settings, by_files, by_frames, by_files, by_frames)[seed % 5]
     (train, y), (new, true) = (drawn(rng, scale, rule) for _ in range(2))
     name, told = way.__name__, f"seed {seed}, {way.__name__}, rule of {rule}"
     with warnings.catch_warnings(action="ignore"):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
@@ -13,13 +12,11 @@ import random
 import resource
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import typer
 import yaml
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
@@ -224,8 +222,9 @@ def targets(work: Path) -> list[Target]:
         packed = {"f": gzip.compress(content, 1, mtime=0)}
         return Target(f"{name} gz", packed, lambda folder: read(folder / "f"), {"f": (damaged, inside)})
 
-    rng = np.random.default_rng(0)
-    numbers = [rng.normal(size=(9, 4)).astype(np.float32)]
+    of_yaml, of_features = {"p": (json_file, json_file, edited)}, {"train.parquet": (damaged, parquet_file)}
+    numbers = [np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)]
+    images = valid_inputs.images()
     features = _files(lambda place: write_features(iter(numbers), place / "train.parquet"))
     return [
         text("census", valid_inputs.census(), census.read, 1.5),
@@ -237,24 +236,12 @@ def targets(work: Path) -> list[Target]:
         *_tables(work),
         Target("Tiny ImageNet zip", packed, tiny_imagenet, {"t.zip": (damaged, zip_members)}, share=0.1),
         Target(
-            "params.yaml",
-            {"p": document},
-            lambda folder: settings.load(folder / "p"),
-            {"p": (json_file, json_file, edited)},
-            share=0.2,
+            "params.yaml", {"p": document}, lambda folder: settings.load(folder / "p"), of_yaml, share=0.2
         ),
         *_models(),
         *_prepared(work),
-        Target(
-            "boosted features",
-            features,
-            lambda folder: read_features(folder, "train", 9),
-            {"train.parquet": (damaged, parquet_file)},
-        ),
-        *(
-            Target(f"{kind} image", {"f": data}, image, share=0.25)
-            for kind, data in valid_inputs.images().items()
-        ),
+        Target("boosted features", features, lambda folder: read_features(folder, "train", 9), of_features),
+        *(Target(f"{kind} image", {"f": data}, image, share=0.25) for kind, data in images.items()),
     ]
 
 
@@ -375,7 +362,7 @@ def run(inputs: int, seed: int, wanted: str = "") -> dict[str, Outcome]:
     Of failures at the same place only the first is kept. Equal arguments give equal inputs.
     """
     outcomes: dict[str, Outcome] = {}
-    with tempfile.TemporaryDirectory() as folder, _alarm(), warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         work = Path(folder)
         chosen = [target for target in targets(work) if wanted in target.name]
@@ -425,6 +412,11 @@ def _write_anew(path: Path, data: bytes) -> None:
 
 def attempt(read: Callable[[Path], Any], folder: Path) -> BaseException | None:
     """Read, and return what it raises, within `SECONDS`."""
+
+    def ring(*_: object) -> None:
+        raise TooSlow(f"took more than {SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         read(folder)
@@ -432,19 +424,8 @@ def attempt(read: Callable[[Path], Any], folder: Path) -> BaseException | None:
         return error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return None
-
-
-@contextmanager
-def _alarm() -> Iterator[None]:
-    def ring(*_: object) -> None:
-        raise TooSlow(f"took more than {SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        yield
-    finally:
         signal.signal(signal.SIGALRM, before)
+    return None
 
 
 def _where(error: BaseException) -> str:
@@ -459,16 +440,12 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--inputs", type=int, default=200_000, help="mutated files to read")
-    parser.add_argument("--seed", type=int, default=0, help="equal seeds make equal files")
-    parser.add_argument("--only", default="", help="targets whose name has this")
-    parser.add_argument("--keep", type=Path, help="folder for the files that break a reader")
-    given, started = parser.parse_args(), time.perf_counter()
+def main(inputs: int = 200_000, seed: int = 0, only: str = "", keep: Path | None = None) -> None:
+    """Read mutated files of targets whose name has `only`; `keep`: a folder for those that break a reader."""
+    started = time.perf_counter()
     valid_inputs.models()
     before = peak_memory()
-    outcomes = run(given.inputs, given.seed, wanted=given.only)
+    outcomes = run(inputs, seed, wanted=only)
     grown = peak_memory() - before
     for name, one in outcomes.items():
         numbers = f"{one.inputs:7,} inputs, {one.refused:7,} refused, slowest {one.slowest:.2f} s"
@@ -476,15 +453,15 @@ def main() -> None:
     failures = [failure for one in outcomes.values() for failure in one.failures]
     for k, failure in enumerate(failures):
         print(f"{failure.target}: {failure.where}: {failure.what}")
-        if given.keep is not None:
-            given.keep.mkdir(parents=True, exist_ok=True)
-            (given.keep / f"{k:03d}-{Path(failure.file).name}").write_bytes(failure.data)
-            (given.keep / f"{k:03d}.txt").write_text(f"{failure.target}\n{failure.trace}")
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"{k:03d}-{Path(failure.file).name}").write_bytes(failure.data)
+            (keep / f"{k:03d}.txt").write_text(f"{failure.target}\n{failure.trace}")
     total, places = sum(one.inputs for one in outcomes.values()), {failure.where for failure in failures}
     seconds = time.perf_counter() - started
     print(f"{total:,} inputs, {len(places)} places that failed, {seconds:.0f} s, memory grew by {grown} MiB")
-    sys.exit(1 if failures or grown > MEMORY else 0)
+    raise SystemExit(1 if failures or grown > MEMORY else 0)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

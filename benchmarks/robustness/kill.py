@@ -11,21 +11,22 @@ is resumed in 1 to 3 processes, and compared with a fit in one process that was 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
+import multiprocessing
 import os
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch.distributed as dist
+import typer
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
@@ -40,6 +41,7 @@ from usboost.models.sharded import fit_sharded
 
 KILLS_A_FIT = 5
 SHARDS, ROUNDS, MOST_RANKS = 8, 12, 3
+Started = list[BaseProcess]
 TOLD = 3
 """The exit status of a rank that ends with a sentence."""
 
@@ -85,33 +87,22 @@ class Traced(Callback):
         return False
 
 
-def start(work: Callable[[], None]) -> int:
-    """Start a forked process that does `work`; return its id."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr)
-            os._exit(TOLD if isinstance(error, UsboostError) else 1)
-    return pid
+def start(work: Callable[[], None]) -> BaseProcess:
+    """Start a forked process that does `work`."""
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    return process
 
 
 def child(work: Callable[[], None], kill_after: float | None) -> bool:
     """Run `work` in a forked process, killed after some seconds; tell if it was."""
-    pid = start(work)
-    if kill_after is not None:
-        deadline = time.monotonic() + kill_after
-        while time.monotonic() < deadline:
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                return False
-            time.sleep(0.002)
-        os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+    process = start(work)
+    process.join(kill_after)
+    process.kill()  # which does nothing to one that has ended
+    [status] = ended([process])
+    if status > 0:
         raise SystemExit("a training process failed by itself")
-    return os.WIFSIGNALED(status)
+    return status < 0
 
 
 def fit(name: str, folder: Path) -> None:
@@ -128,19 +119,25 @@ def rank(number: int, size: int, meet: Path, folder: Path) -> None:
     trace = Traced(folder / ("trace" if number == 0 else f"trace-{number}"))
     settings: dict[str, Any] = {"n_rounds": ROUNDS, "patience": None, "checkpoint": folder / "kept"}
     model = TwoWeakLearnerClassifier(learners, "newton", callbacks=[trace], **settings)
-    fit_sharded(model, lambda shard: {"X": views[shard::SHARDS], "y": y[shard::SHARDS]}, SHARDS)
+    try:
+        fit_sharded(model, lambda shard: {"X": views[shard::SHARDS], "y": y[shard::SHARDS]}, SHARDS)
+    except UsboostError as error:
+        print(error, file=sys.stderr)
+        sys.exit(TOLD)
     if number == 0:
         save(model, folder / "model")
 
 
-def ranks(size: int, folder: Path) -> list[int]:
+def ranks(size: int, folder: Path) -> Started:
     meet = folder / f"meet-{time.monotonic_ns()}"
     return [start(partial(rank, number, size, meet, folder)) for number in range(size)]
 
 
-def ended(started: list[int]) -> list[int]:
-    """Return exit statuses; that of a killed process is minus its signal."""
-    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in started]
+def ended(started: Started) -> list[int]:
+    """Wait for processes; return exit statuses, that of a killed one minus its signal."""
+    for process in started:
+        process.join()
+    return [int(process.exitcode or 0) for process in started]
 
 
 def digest(folder: Path) -> str:
@@ -202,28 +199,23 @@ def kill_ranks(kills: int, rng: np.random.Generator, root: Path) -> bool:
     return survived == kills
 
 
-def killed(started: list[int], victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
+def killed(started: Started, victim: int, wanted: int, later: float, kept: Path) -> tuple[float, bool]:
     """Kill a rank after round `wanted`; return the others' seconds, and True if each ends in a sentence."""
     while not (kept / f"round-{wanted:06d}.safetensors").exists():
         time.sleep(0.002)
     time.sleep(later)
-    os.kill(started[victim], signal.SIGKILL)
+    started[victim].kill()
     began, statuses = time.monotonic(), ended(started)
     return time.monotonic() - began, all(s == TOLD for i, s in enumerate(statuses) if i != victim)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20, help="of ordinary fits")
-    parser.add_argument("--ranks", type=int, default=20, help="kills of a rank of fits on shards")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path)
-    given = parser.parse_args()
+def main(kills: int = 20, ranks: int = 20, seed: int = 0, folder: Path | None = None) -> None:
+    """Kill ordinary fits so many times, and a rank of so many fits on shards."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    root, rng = given.folder or Path(tempfile.mkdtemp()), np.random.default_rng(given.seed)
-    good = not given.kills or kill_fits(given.kills, rng, root)
-    raise SystemExit(0 if (not given.ranks or kill_ranks(given.ranks, rng, root)) and good else 1)
+    root, rng = folder or Path(tempfile.mkdtemp()), np.random.default_rng(seed)
+    good = not kills or kill_fits(kills, rng, root)
+    raise SystemExit(0 if (not ranks or kill_ranks(ranks, rng, root)) and good else 1)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

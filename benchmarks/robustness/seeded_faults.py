@@ -21,8 +21,7 @@ import torch
 import typer
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
-from usboost.check import check_table
-from usboost.check.beside import embeddings_of
+from usboost.check import check_table, embeddings_of
 from usboost.check.groups import codes_of
 from usboost.check.neighbours import find_twins, whitened
 from usboost.data.images import Images

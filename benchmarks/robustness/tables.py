@@ -66,9 +66,7 @@ def _written(form: str) -> Maker:
 COLUMNS: dict[str, Maker] = {
     "integers": lambda rng, n: pd.Series(rng.integers(-5, 50, n)),
     "floats": lambda rng, n: pd.Series(rng.normal(size=n)),
-    "integers beside gaps": lambda rng, n: (
-        pd.Series(rng.integers(0, 9, n)).astype(float).where(rng.random(n) > 0.2)
-    ),
+    "integers beside gaps": lambda rng, n: pd.Series(rng.integers(0, 9, n) * 1.0).mask(rng.random(n) <= 0.2),
     "Int64": lambda rng, n: pd.Series(rng.integers(0, 9, n)).astype("Int64").mask(rng.random(n) < 0.2),
     "large integers": lambda rng, n: pd.Series(rng.integers(2**53, 2**60, n)),
     "decimals": lambda rng, n: pd.Series([decimal.Decimal(int(v)) / 100 for v in rng.integers(0, 9999, n)]),
@@ -202,38 +200,37 @@ def in_python(predict: Callable[[pd.DataFrame], pd.DataFrame], rows: pd.DataFram
         raise Broken(traceback.format_exc()) from None
 
 
-class Served:
-    """A bundle as MLflow serves it."""
+def served(bundle: Path, folder: Path) -> Any:
+    """Save a bundle as MLflow serves it; return it as its pyfunc."""
+    import mlflow
 
-    def __init__(self, bundle: Path, folder: Path) -> None:
-        import mlflow
+    from tasks import served_model
+    from tasks.tracking import signature
+    from usboost.fit.bundle import load
 
-        from tasks import served_model
-        from tasks.tracking import signature
-        from usboost.fit.bundle import load
+    mlflow.pyfunc.save_model(
+        str(folder),
+        python_model=str(served_model.__file__),
+        artifacts={"bundle": str(bundle)},
+        signature=signature(load(bundle).card),
+        pip_requirements=["numpy"],
+    )
+    return mlflow.pyfunc.load_model(str(folder))
 
-        mlflow.pyfunc.save_model(
-            str(folder),
-            python_model=str(Path(served_model.__file__)),
-            artifacts={"bundle": str(bundle)},
-            signature=signature(load(bundle).card),
-            pip_requirements=["numpy"],
-        )
-        self.model = mlflow.pyfunc.load_model(str(folder))
 
-    def request(self, rows: pd.DataFrame) -> Answer:
-        """Predict by a JSON request to the scoring server."""
-        from fastapi.testclient import TestClient
-        from mlflow.pyfunc import scoring_server
+def requested(model: Any, rows: pd.DataFrame) -> Answer:
+    """Predict by a JSON request to the scoring server of a pyfunc."""
+    from fastapi.testclient import TestClient
+    from mlflow.pyfunc import scoring_server
 
-        client = TestClient(scoring_server.init(self.model), raise_server_exceptions=False)
-        text = rows.to_json(orient="split", index=False, date_format="iso")
-        reply = client.post("/invocations", json={"dataframe_split": json.loads(text)})
-        if reply.status_code != 200:
-            if reply.status_code >= 500 or "Traceback" in reply.text:
-                raise Broken(f"the server answers {reply.status_code}: {reply.text[:2000]}")
-            return Answer(None, reply.text)
-        return _answer(pd.DataFrame(reply.json()["predictions"]))
+    client = TestClient(scoring_server.init(model), raise_server_exceptions=False)
+    text = rows.to_json(orient="split", index=False, date_format="iso")
+    reply = client.post("/invocations", json={"dataframe_split": json.loads(text)})
+    if reply.status_code >= 500 or "Traceback" in reply.text:
+        raise Broken(f"the server answers {reply.status_code}: {reply.text[:2000]}")
+    if reply.status_code != 200:
+        return Answer(None, reply.text)
+    return _answer(pd.DataFrame(reply.json()["predictions"]))
 
 
 def asked(bundle: Path, rows: pd.DataFrame, folder: Path) -> Iterator[tuple[str, Answer]]:
@@ -245,10 +242,10 @@ def asked(bundle: Path, rows: pd.DataFrame, folder: Path) -> Iterator[tuple[str,
             code, said = command("predict", bundle, path, "--out", out)
             yield kind, Answer(None, said) if code else _answer(pd.read_parquet(out))
     yield "frame", in_python(MultimodalClassifier.load(bundle).predict_frame, rows)
-    served = Served(bundle, folder / "served")
-    yield "pyfunc", in_python(served.model.predict, rows)
+    model = served(bundle, folder / "served")
+    yield "pyfunc", in_python(model.predict, rows)
     if not _has_intervals(rows):
-        yield "server", served.request(rows)
+        yield "server", requested(model, rows)
 
 
 def one(seed: int, folder: Path) -> tuple[str, list[str]]:

@@ -7,26 +7,27 @@ the other, each in a separate process; things that are compared run in the same 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+import typer
+from skimage import data
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.pages import between_marks, table_of
-from benchmarks.speed.images import Compared, embedding
 from benchmarks.speed.literal import LiteralBoosting, dense, gp_search, leaf_values
 from tasks import settings as params
 from tasks.catalog import DATASETS
@@ -34,9 +35,13 @@ from usboost.boosting.loop import StagewiseLoop, advance
 from usboost.boosting.rounds import Stage
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
+from usboost.data.images import Images
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.learners.base import Target
+from usboost.learners.networks import embeddings
+from usboost.learners.networks.backbones import Backbone
+from usboost.learners.networks.image_network import FrozenNetwork, ImageNetwork
 from usboost.learners.networks.learner import FittedNetwork, NetworkLearner
 from usboost.learners.tree_learner import TreeLearner, quiet_lightgbm
 from usboost.losses.base import Line
@@ -46,6 +51,9 @@ from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
 SIZES, CLASSES = (25_000, 50_000, 100_000, None), (2, 3, 7)
 ROWS_TRAIN, ROWS_TEST = 199_523, 99_762  # of the census, where it is generated
+
+Compared = list[tuple[str, float, str, float]]
+"""A row of the comparison: its name, our seconds, the name of what is compared with, and its seconds."""
 
 
 def prepared(folder: Path) -> Path:
@@ -231,6 +239,50 @@ def resident_bytes(what: str) -> int:
     return next(int(line.split()[1]) for line in status if line.startswith(what)) * 1024
 
 
+def crops(n: int, side: int) -> Images:
+    """Cut n random squares of scikit-image's photographs."""
+    rng = np.random.default_rng(0)
+    photographs = [data.chelsea(), data.coffee(), data.astronaut()]
+    pixels = np.empty((n, 3, side, side), dtype=np.uint8)
+    for k in range(n):
+        image = photographs[k % len(photographs)]
+        top, left = (rng.integers(0, length - side + 1) for length in image.shape[:2])
+        pixels[k] = image[top : top + side, left : left + side].transpose(2, 0, 1)
+    return Images(pixels)
+
+
+def embedding(folder: Path, rows: int | None, n_images: int = 384, side: int = 128) -> Compared:
+    """Compare EfficientNet-Lite0 by a plain loop over batches of 32, as usboost runs it, and from the disk.
+
+    Seconds on all cores, the best of three turns.
+    """
+    view, cpu = crops(n_images, side), torch.device("cpu")
+    backbone = Backbone(cache=False)
+    networks = [ImageNetwork(backbone.spec(view), []).eval() for _ in range(2)]
+    for network in networks:
+        backbone.load_weights(network)
+    embed = partial(FrozenNetwork(networks[0], cpu), view, np.arange(n_images))
+
+    @torch.no_grad()
+    def plain() -> np.ndarray:
+        parts = torch.from_numpy(view.pixels).split(32)
+        return torch.cat([networks[1]((part,)) for part in parts]).numpy()
+
+    np.testing.assert_allclose(plain(), found := embed(), atol=1e-3 * np.abs(found).max())
+    turns = [(seconds(plain, 1), seconds(embed, 1)) for _ in range(3)]
+    theirs, ours = np.min(turns, axis=0).tolist()
+    with tempfile.TemporaryDirectory() as cache:
+        cached = Backbone(cache=cache)
+        cached.embed(view, cpu)
+        embeddings.forget()
+        again = seconds(lambda: cached.embed(view, cpu), 1)
+    what = f"embedding {n_images} images of {side} pixels"
+    return [
+        (what, ours, "plain loop, batches of 32", theirs),
+        (f"{what} again", again, "the first time", ours),
+    ]
+
+
 SECTIONS: dict[str, Callable[..., Any]] = {
     section.__name__: section for section in (rounds, search, tree, gbm, predict, scaling, embedding)
 }
@@ -241,12 +293,8 @@ def measure(name: str, folder: Path, rows: int | None) -> Any:
     calls: list[dict[str, Any]] = [{"rows": rows}]
     if name == "scaling":
         calls = [{"rows": size or rows, "n_classes": m} for m in CLASSES for size in SIZES]
-    results = []
-    for call in calls:
-        words = ["--one", name, "--data", str(folder), "--with", json.dumps(call)]
-        line = [sys.executable, "-m", "benchmarks.speed.bench", *words]
-        done = subprocess.run(line, stdout=subprocess.PIPE, check=True)
-        results.append(json.loads(done.stdout.splitlines()[-1]))
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+        results = [pool.submit(SECTIONS[name], folder, **call).result() for call in calls]
     return results if name == "scaling" else results[0]
 
 
@@ -274,36 +322,31 @@ def _time(spent: float) -> str:
     return f"{spent:.2f} s" if spent >= 1 else f"{1000 * spent:.1f} ms"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, help="at most this many training rows")
-    parser.add_argument("--section", action="append", choices=list(SECTIONS), help="only these")
-    parser.add_argument("--data", type=Path, default=Path(".usboost/bench"), help="folder of prepared rows")
-    parser.add_argument("--report", type=Path, default=Path("reports/benchmarks.json"))
-    parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
-    parser.add_argument("--one", choices=list(SECTIONS), help=argparse.SUPPRESS)
-    parser.add_argument("--with", dest="settings", type=json.loads, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        print(json.dumps(SECTIONS[given.one](given.data, **given.settings)))
-        return
-    prepared(given.data)
-    figures = json.loads(given.report.read_text()) if given.report.exists() else {}
-    for name in given.section or SECTIONS:
+def main(
+    rows: int | None = None,
+    section: list[str] | None = None,
+    data: Path = Path(".usboost/bench"),
+    report: Path = Path("reports/benchmarks.json"),
+    page: Path = Path("docs/performance.md"),
+) -> None:
+    """Measure some sections, with at most so many training rows; `data` is a folder of prepared rows."""
+    prepared(data)
+    figures = json.loads(report.read_text()) if report.exists() else {}
+    for name in section or SECTIONS:
         print(f"measuring {name} …", flush=True)
-        figures[name] = measure(name, given.data, given.rows)
+        figures[name] = measure(name, data, rows)
     figures["machine"] = (
         f"Measured {time.strftime('%Y-%m-%d')} on {os.cpu_count()} cores ({platform.machine()}), "
         f"Python {platform.python_version()}, torch {version('torch').split('+')[0]}, LightGBM "
         f"{version('lightgbm')}, scikit-learn {version('scikit-learn')}."
         f"{'' if os.environ.get('USBOOST_DATA') else ' Generated rows.'}"
     )
-    given.report.parent.mkdir(parents=True, exist_ok=True)
-    given.report.write_text(json.dumps(figures, indent=1) + "\n")
-    if given.page.exists():
-        given.page.write_text(between_marks(given.page.read_text(), "figures", markdown(figures)))
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(json.dumps(figures, indent=1) + "\n")
+    if page.exists():
+        page.write_text(between_marks(page.read_text(), "figures", markdown(figures)))
     print(markdown(figures))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

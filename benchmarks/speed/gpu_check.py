@@ -7,7 +7,6 @@ of its own, and is ended at its limit. The printed table, with the card's name, 
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+import typer
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.pages import table_of
@@ -133,11 +133,8 @@ def killed(folder: Path) -> None:
     cut, left = running.wait() == -signal.SIGKILL, len(list(kept.glob("round-*")))
     (resumed, views), (whole, _) = fit_kept(kept), fit_kept(None)
     far = float(np.abs(resumed.predict_proba(views) - whole.predict_proba(views)).max())
-    say(
-        f"killed after {left} of {ROUNDS} rounds and resumed: difference",
-        f"{far:.1e}",
-        cut and far < 10 * CLOSE,
-    )
+    what = f"killed after {left} of {ROUNDS} rounds and resumed: difference"
+    say(what, f"{far:.1e}", cut and far < 10 * CLOSE)
 
 
 def pool(folder: Path) -> None:
@@ -155,10 +152,8 @@ def pool(folder: Path) -> None:
         return subprocess.run([sys.executable, "-m", *words], cwd=place, stdout=subprocess.DEVNULL).returncode
 
     try:
-        well, began = (
-            not run("flows.local.services", "start") and not run("flows.data", "ci_b"),
-            time.monotonic(),
-        )
+        well = not run("flows.local.services", "start") and not run("flows.data", "ci_b")
+        began = time.monotonic()
         well = well and not run("flows.fit", "ci_b", "--model=2wl", "--seeds=2")
         spent = time.monotonic() - began
     finally:
@@ -180,14 +175,8 @@ PARTS: dict[str, tuple[Callable[[Path], None], int]] = {
 def run_part(name: str, place: str, limit: float) -> list[list[str]]:
     """Run a part in a process of its own; return its lines, and one of why it did not end well."""
     command = [sys.executable, "-m", MODULE, "--part", name, "--folder", place]
-    environment, why = {**os.environ, "USBOOST_CACHE": f"{place}/cache"}, ""
-    started: dict[str, Any] = {
-        "env": environment,
-        "text": True,
-        "stdout": subprocess.PIPE,
-        "start_new_session": True,
-    }
-    with subprocess.Popen(command, **started) as part:
+    environment, pipe = {**os.environ, "USBOOST_CACHE": f"{place}/cache"}, subprocess.PIPE
+    with subprocess.Popen(command, env=environment, text=True, stdout=pipe, start_new_session=True) as part:
         try:
             output, _ = part.communicate(timeout=max(1.0, limit))
             why = f"ended with {part.returncode}" if part.returncode else ""
@@ -198,28 +187,22 @@ def run_part(name: str, place: str, limit: float) -> list[list[str]]:
     return found + ([[name, why, "NO"]] if why else [])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--on-cpu", action="store_true")
-    parser.add_argument("--part", help="one part alone, without a limit")
-    parser.add_argument("--folder", type=Path, help="an empty folder for its files")
-    given = parser.parse_args()
-    if given.part in PARTS:
-        PARTS[given.part][0](given.folder)
-    elif given.part:
-        (fit_kept if given.part == "kept" else write_predicted)(given.folder)
-    elif not (given.on_cpu or torch.cuda.is_available()):
+def main(on_cpu: bool = False, part: str = "", folder: Path = Path()) -> None:
+    """Run all parts; `part`: one alone, without a limit, with an empty folder for its files."""
+    if part in PARTS:
+        PARTS[part][0](folder)
+    elif part:
+        (fit_kept if part == "kept" else write_predicted)(folder)
+    elif not (on_cpu or CUDA):
         print("no GPU here")
     else:
         lines, end = list[list[str]](), time.monotonic() + LIMIT
         for name, (_, limit) in PARTS.items():
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
                 lines += run_part(name, place, min(limit, end - time.monotonic()))
-        card = torch.cuda.get_device_name() if torch.cuda.is_available() else "the CPU"
-        print(table_of([card, "", "well"], lines))
-        return int(any(line[-1] == "NO" for line in lines))
-    return 0
+        print(table_of([torch.cuda.get_device_name() if CUDA else "the CPU", "", "well"], lines))
+        raise SystemExit(any(line[-1] == "NO" for line in lines))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    typer.run(main)

@@ -25,9 +25,8 @@ STEP_BOUNDS = (0.0, 10.0)
 
 def dense(table: Table) -> np.ndarray:
     """Return numbers and one-hot categories, float32 (n, d): what scikit-learn and a plain network take."""
-    columns = [
-        np.eye(size, dtype=np.float32)[table.codes[:, j]] for j, size in enumerate(table.cardinalities)
-    ]
+    codes = zip(table.cardinalities, table.codes.T)
+    columns = [np.eye(size, dtype=np.float32)[each] for size, each in codes]
     return np.concatenate([table.numeric, *columns], axis=1)
 
 
@@ -87,11 +86,9 @@ class LiteralBoosting:
         """Return ⟨f, y^k⟩, float64 (n, M), learner by learner."""
         f = np.zeros((len(U), self.codewords.shape[1]))
         for network, tree, steps in self.stages_:
-            outputs = [
-                self._run(network, U) if network else None,
-                tree.predict(S).reshape(len(S), -1) if tree else None,
-            ]
-            for step, output in zip(steps, (out for out in outputs if out is not None)):
+            outputs = [self._run(network, U)] if network else []
+            outputs += [tree.predict(S).reshape(len(S), -1)] if tree else []
+            for step, output in zip(steps, outputs):
                 f += step * output
         return f @ self.codewords.T
 

@@ -18,13 +18,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import numpy as np
 import pandas as pd
 
+from benchmarks.robustness.tables import served
 from flows.local.servers import answers, free_port
-from tasks import served_model
-from tasks.tracking import signature
 from usboost.fit.bundle import load
 from usboost.fit.card import Card
 
@@ -58,12 +56,7 @@ def run(model: Path, rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Return medians and 99th percentiles, with images and without."""
     card, port = load(model).card, free_port()
     with tempfile.TemporaryDirectory() as folder:
-        mlflow.pyfunc.save_model(
-            f"{folder}/served",
-            python_model=served_model.__file__,
-            artifacts={"bundle": str(model)},
-            signature=signature(card),
-        )
+        served(model, Path(folder) / "served")
         words = ["mlflow", "models", "serve", "--model-uri", f"{folder}/served", "--port", str(port)]
         new = {**os.environ, "USBOOST_CACHE": f"{folder}/cache"}  # images that were never embedded
         server = subprocess.Popen([*words, "--env-manager", "local"], env=new, start_new_session=True)

@@ -276,9 +276,7 @@ def test_a_full_disk_is_told_and_the_last_checkpoint_stays(tmp_path, monkeypatch
 @pytest.mark.slow
 def test_killed_eight_times_at_random_moments(tmp_path, warm):
     words = ["-m", "benchmarks.robustness.kill", "--kills", "8", "--ranks", "0", "--folder", str(tmp_path)]
-    done = warm.run(words, ROOT, {**os.environ, "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert "survived 8 of 8 kills" in done.stdout
+    assert "survived 8 of 8 kills" in warm.printed(words, ROOT)
 
 
 @pytest.mark.parametrize("file", ["identity.json", "round-000002.safetensors", "state.safetensors"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import make_views, refuses
+from tests.losses.test_codeword import sample
 from usboost import NetworkLearner, TreeLearner
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
@@ -21,12 +22,6 @@ from usboost.boosting.targets import (
 from usboost.learners.base import Target
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential, Exponential
-
-
-def sample(n_classes, seed=0, n=12):
-    rng = np.random.default_rng(seed)
-    loss = CodewordExponential.simplex(n_classes)
-    return loss, rng.normal(size=(n, loss.n_outputs)), rng.integers(0, n_classes, n)
 
 
 def test_first_order_targets_are_w_for_every_view():

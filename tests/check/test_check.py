@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import refuses
 from usboost import MultimodalClassifier
-from usboost.check import Finding, check_table, groups
-from usboost.check.beside import beside_fit, warn_of_prepared
+from usboost.check import Finding, beside_fit, check_table, groups, warn_of_prepared
 from usboost.check.groups import beyond_chance, shared, stems
 from usboost.check.scores import flattery, tells, wrong_labels
 from usboost.cli.app import app
@@ -109,10 +108,8 @@ def test_rows_near_in_the_file_are_alike() -> None:
 
 def test_a_group_that_is_named_is_not_said() -> None:
     frame = things(5)
-    assert (
-        kinds(check_table(table_of(frame.assign(thing=frame["thing"].astype(str) + "x"), group="thing")))
-        == set()
-    )
+    table = table_of(frame.assign(thing=frame["thing"].astype(str) + "x"), group="thing")
+    assert kinds(check_table(table)) == set()
 
 
 def test_a_missing_value_that_tells_the_label() -> None:
@@ -234,9 +231,8 @@ def test_folds_of_a_few_large_groups_are_fair(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("usboost.check.scores.ROWS", 600)
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(3), 1000)
-    found = flattery(
-        rng.normal(size=(3000, 2)) + 3 * y[:, None], y, np.arange(3000) // 200
-    )  # groups of a class each
+    groups_of_a_class = np.arange(3000) // 200
+    found = flattery(rng.normal(size=(3000, 2)) + 3 * y[:, None], y, groups_of_a_class)
     assert found is not None and found.worse == 0
 
 

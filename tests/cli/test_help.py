@@ -155,9 +155,8 @@ def test_no_word_is_broken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     echo_command("Next:", "usboost fit " + "--drop x " * 20)
     shown = capsys.readouterr()
     out, command = shown.out.rstrip("\n").rsplit("\nNext:\n", 1)
-    assert (
-        out.startswith("\naccuracy") and out.split() == text.split() and shown.err.split()[1:] == text.split()
-    )
+    assert out.startswith("\naccuracy")
+    assert out.split() == text.split() == shown.err.split()[1:]
     assert all(len(line) <= 40 for line in out.splitlines()[:-1]) and "\n" not in command  # whole, to copy
     monkeypatch.delenv("COLUMNS")
     echo(text)

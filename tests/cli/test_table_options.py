@@ -69,10 +69,8 @@ def test_messages_name_options_as_their_reader_gives_them() -> None:
     with pytest.raises(UsboostError, match="leave `group` out") as refusal:
         TableSpec("y", split="s", group="g")
     assert "leave --group out" in rewrite_options(str(refusal.value), as_flag)
-    assert (
-        rewrite_options("`split` or `missing='x y'`", as_key)
-        == "user_table.split or user_table.missing: 'x y'"
-    )
+    keys = "user_table.split or user_table.missing: 'x y'"
+    assert rewrite_options("`split` or `missing='x y'`", as_key) == keys
     assert rewrite_options("`skip_unreadable=no`; `group`", as_flag) == "--skip-unreadable no; --group"
     assert rewrite_options("`group`; `A.b`, `f()`", as_key) == "`group`; `A.b`, `f()`"
 

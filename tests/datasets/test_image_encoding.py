@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -207,15 +208,8 @@ def test_bad_images_are_named(
 
 def test_a_wrong_folder_of_images_is_soon_given_up(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    refuses(
-        "or more images cannot be used",
-        encode_files,
-        {"train": [b"text"] * 5000},
-        tmp_path,
-        size=8,
-        channels=3,
-        progress=lambda *c: calls.append(c),
-    )
+    encode = partial(encode_files, size=8, channels=3, progress=lambda *c: calls.append(c))
+    refuses("or more images cannot be used", encode, {"train": [b"text"] * 5000}, tmp_path)
     assert calls[-1][0] <= 1024
 
 

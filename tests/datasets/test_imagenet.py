@@ -258,12 +258,8 @@ def test_a_damaged_image_is_named(tmp_path: Path) -> None:
         for member in members:
             new.writestr(member, old.read(member)[: 200 if member == members[7] else None])
     (tmp_path / "b" / "index.csv").write_bytes((tmp_path / "a" / "index.csv").read_bytes())
-    refuses(
-        rf"{members[7].rpartition('/')[2]} in .*cannot be read as an image",
-        prepare,
-        tmp_path / "b",
-        tmp_path / "w",
-    )
+    said = rf"{members[7].rpartition('/')[2]} in .*cannot be read as an image"
+    refuses(said, prepare, tmp_path / "b", tmp_path / "w")
 
 
 @pytest.fixture(scope="module")

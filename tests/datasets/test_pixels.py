@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.conftest import encoded, refuses
+from tests.conftest import encoded, png, refuses
 from usboost.datasets.image_files import load, thumbnail
 
 GREY = np.linspace(0, 255, 64).reshape(8, 8).astype(np.uint8)
@@ -90,13 +90,7 @@ def test_sixteen_bit_colours_and_alpha_in_a_png() -> None:
     """Pillow writes no such files: half red, and a quarter of black on white."""
     for kind, pixel, expected in ((2, (32768, 0, 65535), (128, 0, 255)), (4, (0, 16384), (191, 191, 191))):
         row = b"\0" + struct.pack(f">{len(pixel)}H", *pixel) * 8
-
-        def chunk(name: bytes, data: bytes) -> bytes:
-            return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-        header = struct.pack(">IIBBBBB", 8, 8, 16, kind, 0, 0, 0)
-        data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(row * 8))
-        found = load(data + chunk(b"IEND", b""), size=8, channels=3)
+        found = load(png(8, 8, zlib.compress(row * 8), 16, kind), size=8, channels=3)
         assert np.abs(found[:, 0, 0].astype(int) - expected).max() <= 1
 
 
@@ -124,14 +118,8 @@ def test_palettes_and_single_bits_with_something_transparent() -> None:
     ],
 )
 def test_pixels_whose_white_is_unknown_are_refused(data: bytes) -> None:
-    refuses(
-        "x has 32-bit pixels, or such with a sign, whose white is unknown",
-        load,
-        data,
-        "x",
-        size=8,
-        channels=1,
-    )
+    said = "x has 32-bit pixels, or such with a sign, whose white is unknown"
+    refuses(said, load, data, "x", size=8, channels=1)
 
 
 RATIONAL = struct.pack("<ii", -1, 0)
@@ -180,9 +168,8 @@ def test_intact_pixels_behind_broken_exif_are_turned(form: str, broken: str) -> 
         data = with_exif(form, exif(orientation, broken=broken))
         assert np.abs(corners(data) - expected).max() <= 2
         whole, size = thumbnail(data, "x", 32)
-        assert (
-            size == (32, 32) and abs(np.asarray(whole.convert("L")).astype(int)[4, 4] - expected[0][0]) <= 2
-        )
+        corner = np.asarray(whole.convert("L")).astype(int)[4, 4]
+        assert size == (32, 32) and abs(corner - expected[0][0]) <= 2
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])

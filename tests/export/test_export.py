@@ -142,11 +142,9 @@ def pictures(folder: Path, n: int, seed: int, bright: pd.Series) -> list[str]:
         size = [(40, 40), (90, 30), (31, 77), (70, 100), (17, 17)][row % 5]
         small = Image.fromarray(rng.integers(0, 150, (6, 6, 3)).astype(np.uint8)).resize(size)
         image = small.point(lambda value, more=100 * bool(bright[row]): value + more)
-        kind, exif, name = (
-            row % 8,
-            Image.Exif(),
-            f"{folder.name}/{row}.{'jpg' if row % 8 in (3, 4) else 'png'}",
-        )
+        kind = row % 8
+        exif = Image.Exif()
+        name = f"{folder.name}/{row}.{'jpg' if row % 8 in (3, 4) else 'png'}"
         if kind == 0:
             names.append(["", "none.png"][row % 2])
             continue

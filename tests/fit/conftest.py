@@ -3,8 +3,10 @@
 import os
 import subprocess
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,11 @@ from typer.testing import CliRunner, Result
 
 from tests.conftest import ROOT
 from usboost.cli.app import app
+from usboost.errors import UsboostWarning
 from usboost.table.demo import write_demo
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_table
 
 ROLES = ("--label", "batch", "--image", "image", "--size", "32", "--drop", "split")
 
@@ -58,6 +64,14 @@ def until(process: subprocess.Popen[str], happens: Callable[[], object], seconds
         time.sleep(0.001)
 
 
+def told(work: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """An answer, and the notes that came with it."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        answer = work()
+    return answer, [str(each.message) for each in found if issubclass(each.category, UsboostWarning)]
+
+
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory) -> Path:
     """``table.csv`` of 120 rows of three classes, with images."""
@@ -88,3 +102,14 @@ def numbers(n: int, seed: int = 0, classes: int = 2) -> pd.DataFrame:
             "kind": np.array(["no", "yes", "maybe"])[label],
         }
     )
+
+
+def labelled(n: int, classes: int = 2) -> tuple[pd.DataFrame, pd.Series]:
+    """Such rows without their label, and it."""
+    frame = numbers(n, classes=classes)
+    return frame.drop(columns="kind"), frame["kind"]
+
+
+def table_of(n: int, classes: int = 2, **columns: Any) -> UserTable:
+    """Such rows as a table, with more columns."""
+    return read_table(FrameRows(numbers(n, classes=classes).assign(**columns)), TableSpec("kind"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import refuses
+from tests.fit.conftest import told
 from usboost import MultimodalClassifier, UsboostWarning
 from usboost.fit.bundle import raw_rows
 from usboost.fit.parameters import frame_of
@@ -29,13 +30,6 @@ def fitted(X: Any, y: Any = Y) -> MultimodalClassifier:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UsboostWarning)
         return MultimodalClassifier("logistic", refit=False).fit(X, y)
-
-
-def told(work: Any) -> tuple[Any, list[str]]:
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        answer = work()
-    return answer, [str(each.message) for each in found if issubclass(each.category, UsboostWarning)]
 
 
 @pytest.mark.parametrize("names", [[2, 0, 1], ["2", "0", "1"], ["x1", "x0", "x2"], ["b", "a", "c"]])

@@ -92,11 +92,8 @@ def test_useless_models_stand_out_and_equal_ones_do_not(signs):
     assert standing["good"].within_noise and standing["as good"].within_noise
     verdicts = {row["model"]: row[VERDICT] for row in cells(comparison)}
     assert verdicts["useless"].startswith("worse (−0.")
-    assert sorted(verdict.split(" (")[0] for verdict in verdicts.values()) == [
-        "best",
-        "not separated by 10 folds",
-        "worse",
-    ]
+    words = sorted(verdict.split(" (")[0] for verdict in verdicts.values())
+    assert words == ["best", "not separated by 10 folds", "worse"]
 
 
 def test_standings_are_the_scores_means_and_the_corrected_test(signs):

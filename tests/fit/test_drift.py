@@ -1,7 +1,6 @@
 """A table of requests against a model's training rows: drift, and columns that are lost or lack far more."""
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import encoded, refuses
-from tests.fit.conftest import accepted, refused
+from tests.fit.conftest import accepted, refused, told
 from usboost import MultimodalClassifier, UsboostError
 from usboost.fit import bundle, drift
 from usboost.fit.card import Card, ImagesEntry
@@ -192,10 +191,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(model: Path, rows: pd.DataFrame) -> list[str]:
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        MultimodalClassifier.load(model).predict_frame(rows)
-    return [str(each.message) for each in found if "missing" in str(each.message)]
+    _, found = told(lambda: MultimodalClassifier.load(model).predict_frame(rows))
+    return [each for each in found if "missing" in each]
 
 
 @pytest.mark.parametrize("column", ["sum", "town", "day", "often"])

@@ -287,14 +287,10 @@ def test_parameters_as_scikit_learn_and_numpy_have_them():
     frame, y = pd.DataFrame({"a": np.arange(60.0)}), np.arange(60) % 2
     drawing = np.random.RandomState(3)
     for given in (None, drawing, np.int64(4)):
-        assert (
-            MultimodalClassifier("prior", rounds=np.int64(2), random_state=given).fit(frame, y).classes_.size
-            == 2
-        )
-    seeds = {
-        MultimodalClassifier("prior", random_state=drawing).fit(frame, y).bundle_.card.seed for _ in range(3)
-    }
-    assert len(seeds) == 3
+        model = MultimodalClassifier("prior", rounds=np.int64(2), random_state=given).fit(frame, y)
+        assert model.classes_.size == 2
+    model = MultimodalClassifier("prior", random_state=drawing)
+    assert len({model.fit(frame, y).bundle_.card.seed for _ in range(3)}) == 3
 
 
 def test_columns_of_several_levels_are_refused():

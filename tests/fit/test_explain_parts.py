@@ -6,16 +6,15 @@ import json
 import math
 import re
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
-from tasks.tracking import signature
-from tests.conftest import ROOT, refuses
+from benchmarks.robustness import tables
+from tests.conftest import refuses
 from tests.fit.conftest import accepted, refused
-from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
+from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.fit.explain import GRID, Shares, _Game, owner_of, read_rows
 from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
@@ -166,14 +165,7 @@ def test_a_row_is_nearest_to_itself_in_what_weighs(saved):
 
 @pytest.mark.filterwarnings("ignore:.*An input example")
 def test_a_served_model_explains_the_first_rows_of_a_request(saved, tmp_path):
-    mlflow.pyfunc.save_model(
-        tmp_path / "served",
-        python_model=str(ROOT / "tasks" / "served_model.py"),
-        artifacts={"bundle": str(saved[0])},
-        pip_requirements=[],
-        signature=signature(MultimodalClassifier.load(saved[0]).bundle_.card),
-    )
-    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    served = tables.served(saved[0], tmp_path / "served")
     rows = stickers(12, seed=2).drop(columns="kind")
     assert "why" not in served.predict(rows)
     found = served.predict(rows, params={"explain": 1})
@@ -181,8 +173,7 @@ def test_a_served_model_explains_the_first_rows_of_a_request(saved, tmp_path):
     why, p = json.loads(found["why"][0]), found.iloc[0, 1:3].to_numpy(float)
     total = sum(why["columns"].values()) + np.sum(why["images"]["photo"]) + why["mean"]
     assert total == pytest.approx(np.log(p.max() / p.min()), abs=1e-6)
-    with pytest.raises(UsboostError, match="at least 10"):
-        served.predict(rows.head(3), params={"explain": 1})
+    refuses("at least 10", served.predict, rows.head(3), params={"explain": 1})
 
 
 def test_what_uncovering_says_of_a_sum_over_squares(saved):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import contents, encoded
-from tests.fit.conftest import accepted, environment, numbers, run, until
+from tests.fit.conftest import accepted, environment, numbers, run, table_of, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.evaluation.ranking import RANKING
@@ -66,9 +66,8 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
 
     code, _ = stopped(signal.SIGKILL, 2)
     assert code == -signal.SIGKILL
-    (fits / f".{'0' * 64}.json.1.tmp").write_text(
-        '{"row": "cut sh'
-    )  # as a kill within a write would leave it
+    # as a kill within a write would leave it
+    (fits / f".{'0' * 64}.json.1.tmp").write_text('{"row": "cut sh')
     code, output = stopped(signal.SIGTERM, 4)
     assert code == 130
     assert "of 8 fits are finished; the same command goes on from there" in output
@@ -89,16 +88,11 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
 
 
 def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
-    numbers(60).to_csv(tmp_path / "t.csv", index=False)
-    table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
+    table = table_of(60)
 
-    def made(own, name="prior", folder="out", **settings):
-        found = compare(
-            own,
-            {name: lambda seed: build(name, images=False, seed=seed)},
-            keep=tmp_path / folder,
-            **settings,
-        )
+    def made(own, name="prior", **settings):
+        models = {name: lambda seed: build(name, images=False, seed=seed)}
+        found = compare(own, models, keep=tmp_path / "out", **settings)
         return found.kept, len(found.scores)
 
     assert made(table, folds=3) == (0, 3)
@@ -107,16 +101,12 @@ def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     assert made(table, folds=2) == (0, 2)
     assert made(table, folds=3, seed=1) == (0, 3)
     assert made(table, "forest", folds=3) == (0, 3)
-    frame = pd.read_csv(tmp_path / "t.csv")
-    frame.loc[0, "width"] += 1
-    frame.to_csv(tmp_path / "changed.csv", index=False)
-    assert made(read_table(tmp_path / "changed.csv", TableSpec(label="kind")), folds=3) == (0, 3)
+    assert made(table_of(60, width=numbers(60)["width"] + (np.arange(60) == 0)), folds=3) == (0, 3)
 
 
 def test_damaged_files_are_fits_to_make_again(tmp_path):
-    numbers(60).to_csv(tmp_path / "t.csv", index=False)
-    table = read_table(tmp_path / "t.csv", TableSpec(label="kind"))
-    model, fold = build("prior", images=False), folds_of(table, 3, 1, 0)[0]
+    table, model = table_of(60), build("prior", images=False)
+    fold = folds_of(table, 3, 1, 0)[0]
     kept = Records(tmp_path, table)
     row = dict.fromkeys((*RANKING["classification"], "rows_train", "rows_test", "seconds"), 0.5)
     key = kept.key(model, fold)
@@ -125,17 +115,8 @@ def test_damaged_files_are_fits_to_make_again(tmp_path):
     good = file.read_bytes()
     short = good.replace(b'"auc": 0.5, ', b"")
     assert short != good and kept.get(key) == Record(row)
-    for bad in (
-        short,
-        b"",
-        good[:-9],
-        b"\xff\xfe",
-        b"[1]",
-        b"{}",
-        b'{"row": [2]}',
-        b'{"row": {"auc": []}}',
-        b"[" * 10**5,
-    ):
+    wrong = b"", b"\xff\xfe", b"[1]", b"{}", b'{"row": [2]}', b'{"row": {"auc": []}}', b"[" * 10**5
+    for bad in (short, good[:-9], *wrong):
         file.write_bytes(bad)
         with pytest.warns(UserWarning, match=r"json is damaged, so it is made again: "):
             assert Records(tmp_path, table).get(key) is None
@@ -243,8 +224,7 @@ def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
 
 
 def test_only_finished_rounds_stay(tmp_path):
-    numbers(60).to_csv(tmp_path / "t.csv", index=False)
-    table, part = read_table(tmp_path / "t.csv", TableSpec(label="kind")), tmp_path / "m.part"
+    table, part = table_of(60), tmp_path / "m.part"
     with pytest.raises(Killed), unfinished(part, print) as keep:
         fit(table, "linear_trees", rounds=5, keep=keep, callbacks=[KillAfter(0)])
     assert any(part.glob("*/round-000001.safetensors"))
@@ -255,8 +235,7 @@ def test_only_finished_rounds_stay(tmp_path):
 
 @pytest.mark.parametrize("rounds", [3, 5])
 def test_a_fit_to_all_rows_goes_on_too(tmp_path, rounds):
-    numbers(80).to_csv(tmp_path / "t.csv", index=False)
-    table, part, told = read_table(tmp_path / "t.csv", TableSpec(label="kind")), tmp_path / "m.part", []
+    table, part, told = table_of(80), tmp_path / "m.part", []
     with pytest.raises(Killed), unfinished(part, told.append) as keep:
         fit(table, "2wl_ridge", rounds=5, refit=True, keep=keep, callbacks=[KillAfter(rounds)])
     with unfinished(part, told.append) as keep:
@@ -287,19 +266,16 @@ def members(task: str) -> dict:
     ridge.set_params(learners={"S": ridge.learners["S"]})
     if task == "classification":
         return {"lgbm": LightGBMBaseline(("S",), n_trees=4), "ridge": ridge}
-    return {
-        "forest": ForestBaselineRegressor(("S",), n_trees=5),
-        "ridge": ridge,
-        "linear": RidgeBaseline(("S",)),
-    }
+    forest, linear = ForestBaselineRegressor(("S",), n_trees=5), RidgeBaseline(("S",))
+    return {"forest": forest, "ridge": ridge, "linear": linear}
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_an_ensemble_goes_on_by_member_and_fold(tmp_path, task):
     x, y = matrix()
-    kind, y = (
-        (EnsembleClassifier, (y > 0).astype(int)) if task == "classification" else (EnsembleRegressor, y)
-    )
+    kind = EnsembleRegressor
+    if task == "classification":
+        kind, y = EnsembleClassifier, (y > 0).astype(int)
     counted = KillAfter()
     whole = kind(members(task), folds=2, callbacks=[counted]).fit(x, y)
     predict = "predict_proba" if task == "classification" else "predict"

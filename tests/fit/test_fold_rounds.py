@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from tests.fit.conftest import numbers
+from tests.fit.conftest import numbers, table_of
 from tests.leaks.probes import spoiled_table, training
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.fit import refit as refits
@@ -23,10 +23,6 @@ from usboost.fit.refit import (
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
-
-
-def classes(n: int = 150, k: int = 2, **columns: Any) -> UserTable:
-    return read_table(FrameRows(numbers(n, classes=k).assign(**columns)), TableSpec(label="kind"))
 
 
 def numbers_to_predict(n: int = 140, noise: float = 0.3, curved: float = 1.0, seed: int = 0) -> UserTable:
@@ -60,7 +56,7 @@ def folds_of(table: UserTable) -> list[tuple[FitData, np.ndarray]]:
     return list(zip(*round_folds(table, everything_of(table), 0), strict=True))
 
 
-@pytest.mark.parametrize("make", [classes, numbers_to_predict])
+@pytest.mark.parametrize("make", [lambda: table_of(150), numbers_to_predict])
 def test_the_rounds_are_the_best_of_fits_of_every_length(make: Any) -> None:
     table = make()
     found = chosen(table, started(table, rounds=3))
@@ -125,7 +121,7 @@ def test_scores_and_margins_are_of_all_rows() -> None:
 
 @pytest.mark.parametrize("unlike", ["refit", "rows", "network", "split"])
 def test_only_where_it_is_quick_and_asked_for(unlike: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, name, refit = classes(), "linear_trees", None
+    table, name, refit = table_of(150), "linear_trees", None
     if unlike == "refit":
         refit = False
     elif unlike == "rows":
@@ -138,7 +134,7 @@ def test_only_where_it_is_quick_and_asked_for(unlike: str, monkeypatch: pytest.M
         table = read_table(FrameRows(numbers(150).assign(part=parts)), spec)
     fitted = fit(table, name, rounds=3, refit=refit)
     assert fitted.folds == 0 and fitted.judged == fitted.rows[1] < 40
-    assert by_folds(started(classes()), classes(), 149)
+    assert by_folds(started(table_of(150)), table_of(150), 149)
 
 
 @pytest.mark.parametrize("role", ["group", "time"])
@@ -169,8 +165,7 @@ def _is_in(views: Any, table: UserTable, row: int, fold: Any) -> bool:
 
 
 def test_no_fit_sees_the_rows_of_its_fold_and_no_encoder() -> None:
-    frame = numbers(90).assign(words=[f"number {k} is {k % 7}" for k in range(90)])
-    table = read_table(FrameRows(frame), TableSpec(label="kind"))
+    table = table_of(90, words=[f"number {k} is {k % 7}" for k in range(90)])
     model = started(table, rounds=3).set_params(start__penalties=(0.1,), patience=None)
     places = folds_of(table)[1][1]
     others = np.setdiff1d(np.arange(90), places)[:12]
@@ -212,7 +207,7 @@ def test_a_fit_to_a_fold_that_is_stopped_leaves_the_first(name: str, fits: int) 
 
 
 def test_an_average_is_of_rows_that_its_fits_did_not_see() -> None:
-    table = classes(k=3)
+    table = table_of(150, 3)
     everything = np.arange(len(table))
     views = table.views(table.fit_encoding(everything), everything)
     model = build("average", images=False, rounds=4).fit(views, table.labels)

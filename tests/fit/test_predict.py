@@ -1,6 +1,5 @@
 """A fitted model on raw rows: a batch as all at once, whole or not at all, and why it answers so."""
 
-import os
 import re
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import ROOT, refuses
+from tests.conftest import refuses
 from tests.fit.conftest import ROLES, accepted, numbers, refused, run
 from usboost import MultimodalClassifier, MultimodalRegressor
 from usboost.evaluation.calibration import tempered
@@ -218,9 +217,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path, warm):
         out = tmp_path / f"{table}-{batch}.parquet"
         command = ["predict", tmp_path / "model", tmp_path / f"{table}.parquet", "--out", out]
         words = ["-c", code, *map(str, command), "--batch", str(batch)]
-        done = warm.run(words, tmp_path, {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout.split()[-1]) / 1024  # MiB
+        return int(warm.printed(words, tmp_path).split()[-1]) / 1024  # MiB
 
     small, large, at_once = peak("small", 4096), peak("large", 4096), peak("large", 400_000)
     assert large < small + 25

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import refuses
-from tests.fit.conftest import accepted, numbers, run
+from tests.fit.conftest import accepted, labelled, numbers, run
 from tests.models.test_related_rows import NotingClassifier, leaking, noted  # noqa: F401
 from usboost import MultimodalClassifier, MultimodalRegressor, UsboostError
 from usboost.boosting.checkpoint import identity_of
@@ -79,8 +79,7 @@ def test_a_blend_that_is_fitted_by_the_command(tmp_path):
 
 
 def test_the_estimators_take_a_column_or_values():
-    frame = numbers(120)
-    x, y = frame.drop(columns="kind"), frame["kind"]
+    x, y = labelled(120)
     patient, day = np.arange(120) // 3, np.arange(120) * 1.5
     values = MultimodalClassifier("lgbm", rounds=3).fit(x, y, groups=patient)
     column = MultimodalClassifier("lgbm", rounds=3, group="group").fit(x.assign(group=patient), y)
@@ -129,10 +128,8 @@ def test_one_large_group_does_not_temper_the_others():
     seed = next(seed for seed in range(99) if 0 in group[divisible(own).hold_out(seed)[1]])
     x = np.where(kind ^ noise ^ (group == 0), 1.5, -1.5)  # of the group that is held out the other way round
     own = read_table(FrameRows(frame.assign(x=x)), TableSpec(label="kind", group="group"))
-    found, (_, held) = (
-        fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle,
-        divisible(own).hold_out(seed),
-    )
+    found = fit(own, "logistic", seed=seed, settings={"penalties": (1e-3,)}).bundle
+    (_, held) = divisible(own).hold_out(seed)
     p = found.model.predict_proba(own.views(found.encoding, held))
     assert calibrated(p, own.labels[held], seed=seed) > 1 and found.card.temperature == 1.0
 
@@ -200,9 +197,8 @@ def test_folds_keep_their_promises(rows, folds, seed):
 
 def test_by_time_the_folds_are_about_as_long():
     rows = Divisible(600, times=np.arange(600))
-    assert [(len(f.train) + len(f.val), len(f.test)) for f in rows.folds(5, 1, 0)] == [
-        (100 * k, 100) for k in range(1, 6)
-    ]
+    sizes = [(len(f.train) + len(f.val), len(f.test)) for f in rows.folds(5, 1, 0)]
+    assert sizes == [(100 * k, 100) for k in range(1, 6)]
 
 
 @pytest.mark.parametrize("known", [{}, {"groups": np.arange(400) // 4}, {"times": np.arange(400)}])

@@ -2,13 +2,11 @@
 
 import json
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
 
-from tasks.tracking import signature
-from tests.conftest import ROOT
+from benchmarks.robustness import tables
 from tests.fit.conftest import accepted, numbers, refused
 from usboost import MultimodalClassifier
 from usboost.evaluation.intervals import least_by_class, least_probability
@@ -115,14 +113,7 @@ def test_the_report_says_how_many_are_held(saved, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*An input example")
 def test_a_served_model_gives_sets_where_a_request_asks_for_them(saved, tmp_path):
-    mlflow.pyfunc.save_model(
-        tmp_path / "served",
-        python_model=str(ROOT / "tasks" / "served_model.py"),
-        artifacts={"bundle": str(saved / "model")},
-        pip_requirements=[],  # else it looks for them by loading the model elsewhere
-        signature=signature(bundle.load(saved / "model").card),
-    )
-    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    served = tables.served(saved / "model", tmp_path / "served")
     rows = pd.read_parquet(saved / "new.parquet").drop(columns="kind").head(50)
     assert list(served.predict(rows)) == ["label", "p_maybe", "p_no", "p_yes"]
     found = served.predict(rows, params={"sets": True})

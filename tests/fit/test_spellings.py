@@ -148,9 +148,8 @@ def test_a_date_known_to_the_month_or_year_is_its_first_day(tmp_path: Path) -> N
         found.iloc[0, 1:].to_numpy(float)[model._order], answers(model, ["1992"])[0]
     )
     refuses("column 'v' held dates when the model was fitted", answers, model, [17])
-    short = read_columns(
-        FrameRows(pd.DataFrame({"v": ["31.12.68", "31.12.69"] * N, "y": [*Y, *Y]})), TableSpec("y")
-    )
+    years = pd.DataFrame({"v": ["31.12.68", "31.12.69"] * N, "y": [*Y, *Y]})
+    short = read_columns(FrameRows(years), TableSpec("y"))
     assert short.features["v"].dt.year.head(2).tolist() == [2068, 1969]
 
 
@@ -170,10 +169,8 @@ def test_types_of_strings(kind: Any) -> None:
     words = pd.Series(np.where(X > 0, "u", "v")).mask(np.arange(N) % 7 == 0)
     right = fitted(words.astype(object), Y)
     found = fitted(words.astype(dtype), pd.Series(Y).astype(dtype))
-    assert found.bundle_.card.columns == right.bundle_.card.columns and found.classes_.tolist() == [
-        "neg",
-        "pos",
-    ]
+    assert found.bundle_.card.columns == right.bundle_.card.columns
+    assert found.classes_.tolist() == ["neg", "pos"]
     np.testing.assert_array_equal(answers(right, words.astype(dtype)), answers(right, words))
 
 
@@ -211,10 +208,8 @@ def test_what_is_missing_in_a_list_of_labels() -> None:
         assert fitted(X, flags).classes_.tolist() == [False, True]
     rows = [[value, "u" if value > 0 else "v"] for value in X.tolist()]
     rows[3][0] = float("nan")
-    assert MultimodalClassifier("logistic").fit(rows, Y).bundle_.card.columns == {
-        "x0": "number",
-        "x1": "category",
-    }
+    card = MultimodalClassifier("logistic").fit(rows, Y).bundle_.card
+    assert card.columns == {"x0": "number", "x1": "category"}
 
 
 @pytest.mark.parametrize(
@@ -341,21 +336,16 @@ def test_rows_with_types_and_as_written_are_the_same(model: Path, table: Path, t
 
 def test_what_is_written_otherwise_counts_as_missing_or_is_refused(model: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "p.csv")
-    for column, value, what in (
-        ("price", "1.5 €", "numbers"),
-        ("share", "12", "numbers"),
-        ("day", "x", "dates"),
-    ):
+    wrong = ("price", "1.5 €", "numbers"), ("share", "12", "numbers"), ("day", "x", "dates")
+    for column, value, what in wrong:
         frame = as_written(plain())
         frame.loc[4, column] = value
         frame.to_csv(tmp_path / "t.csv", index=False, sep=";")
         done = accepted("predict", model, tmp_path / "t.csv", *out)
         assert f"counts as missing, in row 5 (line 6), {value!r}" in done.output
         said = refused("predict", model, tmp_path / "t.csv", *out, "--strict")
-        expected = (
-            f"row 5 (line 6), {value!r}: column {column!r} held {what} when the model was fitted; give {what}"
-        )
-        assert said == f"{tmp_path / 't.csv'}, {expected}"
+        held = f"column {column!r} held {what} when the model was fitted; give {what}"
+        assert said == f"{tmp_path / 't.csv'}, row 5 (line 6), {value!r}: {held}"
 
 
 def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:

@@ -151,9 +151,8 @@ def test_a_pruned_fit_that_is_best_in_the_end_goes_on(table: UserTable, tmp_path
         journal.write_bytes(whole.replace(line, json.dumps(changed).encode()))
         return searched(table, tmp_path, plan=Plan(3, 3)).models["linear_trees"].trials
 
-    assert [replace(each, seconds=0) for each in again(0.001)] == [
-        replace(each, seconds=0) for each in clean.trials
-    ]
+    first, second = ([replace(t, seconds=0) for t in trials] for trials in (again(0.001), clean.trials))
+    assert first == second
     assert again(9.0) == [*clean.trials[:2], replace(kept, state="pruned", score=9.0, rounds=8)]
 
 
@@ -287,10 +286,8 @@ def test_another_search_is_not_gone_on_with(table: UserTable, tmp_path: Path) ->
     refuses(r"lgbm .*\(rows differ\)", searched, table, tmp_path, "lgbm", plan=Plan(2, 2), folds=2)
     journal = tmp_path / "trials" / "lgbm" / JOURNAL
     whole = journal.read_bytes()
-    no_json, no_result = (
-        whole.replace(b'"op_code"', b"op_code", 1),
-        whole.replace(b'"number":1', b'"score":{}'),
-    )
+    no_json = whole.replace(b'"op_code"', b"op_code", 1)
+    no_result = whole.replace(b'"number":1', b'"score":{}')
     for bad in (no_json, no_result, b"\xff\n" + whole, b"[]\n" + whole, b"[" * 100_000 + b"\n" + whole):
         assert bad != whole
         journal.write_bytes(bad)

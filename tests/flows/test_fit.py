@@ -5,7 +5,6 @@ import re
 import shutil
 import sys
 
-import mlflow
 import pandas as pd
 import pytest
 import yaml
@@ -17,8 +16,8 @@ from tasks.machine import thread_share
 from tests.conftest import refuses
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
+from tests.workspaces import mlflow_store, with_cards
 from usboost.boosting.checkpoint import described
-from usboost.datasets import store
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm", "bfv_dnn"], [0, 1]
 CELLS = [f"{d}/{m}/seed-{s}" for d in DATASETS for m in MODELS for s in SEEDS]
@@ -159,11 +158,7 @@ def test_only_what_changed_is_fitted_again_and_failures_stay_alone(by_runner):
 def bare(tmp_path, monkeypatch):
     """A folder with params.yaml and the cards of prepared datasets, and nothing else."""
     monkeypatch.chdir(tmp_path)
-    for dataset in ("ci_a", "mi"):
-        (tmp_path / "data/prepared" / dataset).mkdir(parents=True)
-        card = {"format": store.FORMAT, "dataset": dataset, "splits": {}, "views": {}, "encoders": {}}
-        (tmp_path / "data/prepared" / dataset / "card.json").write_text(json.dumps(card))
-    return tmp_path
+    return with_cards(tmp_path, "ci_a", "mi")
 
 
 def loaded(change=lambda p: None):
@@ -221,12 +216,8 @@ def test_a_chosen_model_leaves_the_results_of_the_others_alone(bare, monkeypatch
     monkeypatch.setenv("USBOOST_HOME", str(bare / "home"))
     from flows.fit import fit as flow  # which sets what Prefect reads
 
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{bare}/mlflow.db")
-    try:
+    with mlflow_store(bare):
         flow.fn("ci_a", ["2wl"], 1)
-    finally:
-        mlflow.set_tracking_uri(before)
     assert all(cell.is_finished() for cell in cells)
     assert json.loads((bare / "data/metrics/ci_a.json").read_text()) == {"2wl": 0.5, "lgbm": 0.5}
 

@@ -3,7 +3,6 @@
 import io
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +11,7 @@ from PIL import Image
 from tasks.fits import fit_cell
 from tests.conftest import contents
 from tests.small_models import boosting, on_features
+from tests.workspaces import mlflow_store
 from usboost.data.table import Table
 from usboost.datasets import store
 from usboost.learners.tree_learner import TreeLearner
@@ -28,17 +28,15 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The demo table with images, prepared in an otherwise empty folder with an MLflow store."""
-    before = mlflow.get_tracking_uri()
     monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
     user_demo.write_demo(tmp_path / "demo", rows_train=120, rows_test=30, seed=2)
     roles = {"label": user_demo.LABEL, "image": user_demo.IMAGE, "split": user_demo.SPLIT}
     made = user_table.prepare(
         tmp_path / "demo/table.csv", TableSpec(size=24, grey=True, **roles), work=tmp_path / "work", seed=0
     )
     store.write(made, tmp_path / "data/prepared/user_table")
-    yield tmp_path
-    mlflow.set_tracking_uri(before)
+    with mlflow_store(tmp_path):
+        yield tmp_path
 
 
 def test_the_worst_samples_are_the_validation_splits(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:

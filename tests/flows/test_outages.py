@@ -23,6 +23,7 @@ from flows.local.servers import free_port
 from tasks import tracking
 from tests.conftest import make_views
 from tests.warm import Warm
+from tests.workspaces import mlflow_store
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.learners.networks.learner import NetworkLearner
@@ -85,7 +86,7 @@ def server(tmp_path_factory, reproduced):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
+def impatient(tmp_path, monkeypatch):
     """Rounds are sent one by one, and a request to a server that is gone fails at once.
 
     A server that is gone refuses the connection: the time limit is for one that is slow on a busy machine.
@@ -94,9 +95,8 @@ def impatient(monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
     monkeypatch.setattr(tracking, "FLUSH_ROUNDS", 1)
     monkeypatch.setattr(tracking, "FLUSH_SECONDS", 0.2)
-    before = mlflow.get_tracking_uri()
-    yield
-    mlflow.set_tracking_uri(before)
+    with mlflow_store(tmp_path):
+        yield
 
 
 class At(Callback):
@@ -150,7 +150,6 @@ def test_a_server_that_goes_ends_the_fit_and_the_same_command_goes_on(server, im
 
 def test_a_locked_database(impatient, tmp_path):
     """Another process holds SQLite's lock for a moment: the rounds wait, and arrive."""
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     MlflowClient().search_experiments()
     held = threading.Event()
 
@@ -169,7 +168,6 @@ def test_a_locked_database(impatient, tmp_path):
 
 
 def test_an_artifact_store_that_cannot_be_written(impatient, tmp_path):
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
     blocked = tmp_path / "mlartifacts"
     blocked.write_text("a file where the store's folder should be")
     with pytest.raises(tracking.Unlogged, match="artifacts cannot be written"):

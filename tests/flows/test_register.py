@@ -3,10 +3,8 @@
 import base64
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,12 +14,12 @@ import pandas as pd
 import pytest
 
 from flows.local.servers import free_port
+from tests.conftest import ROOT
 from tests.fit.conftest import accepted
+from tests.flows.user_table import running, wait_for
 from usboost.table.demo import write_demo
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
-
 PREDICT = """
 import base64, json, sys
 import mlflow, pandas as pd
@@ -81,33 +79,15 @@ def test_served_it_answers_as_the_command(registered, expected):
     folder, environment, uri = registered
     port = free_port()
     words = ["mlflow", "models", "serve", "--model-uri", uri, "--env-manager", "local", "--port", str(port)]
-    server = subprocess.Popen(
-        words,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
     body = json.dumps({"dataframe_records": json.loads((folder / "rows.json").read_text())}).encode()
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/invocations", body, {"Content-Type": "application/json"}
     )
-    try:
-        for _ in range(300):
-            try:
-                with urllib.request.urlopen(request, timeout=60) as reply:
-                    found = pd.DataFrame(json.load(reply)["predictions"])
-                break
-            except urllib.error.HTTPError as error:
-                raise AssertionError(error.read().decode()) from None
-            except OSError:
-                assert server.poll() is None
-                time.sleep(0.4)
-        pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(timeout=30)
+    with running(words, folder, environment) as server:
+        wait_for(f"http://127.0.0.1:{port}/ping", server)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            found = pd.DataFrame(json.load(reply)["predictions"])
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
 
 def test_mistakes_are_one_sentence(registered):
@@ -116,11 +96,6 @@ def test_mistakes_are_one_sentence(registered):
         (["gone", "--name", "parts"], "error: gone is no model that usboost fit saved"),
         (["model", "--name", "a/b"], "error: 'a/b' is no name for a model in MLflow"),
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "flows.register", *words],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        command = [sys.executable, "-m", "flows.register", *words]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(message)

@@ -1,6 +1,5 @@
 """A flow that is killed goes on: same results, same MLflow run, no round twice."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,8 +8,9 @@ import time
 import pandas as pd
 import pytest
 
-from flows.local.servers import answers, free_port
+from flows.local.servers import free_port
 from tests.flows.test_pipeline import runs
+from tests.flows.user_table import running, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -82,19 +82,10 @@ def test_changed_parameters_begin_anew(workspace):
 @pytest.mark.long
 def test_a_flow_without_its_prefect_server(workspace):
     workspace.params(longer)
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)],
-        env=workspace.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    url = f"http://127.0.0.1:{port}/api"
-    try:
-        deadline = time.monotonic() + 120
-        while not answers(url) and time.monotonic() < deadline:
-            time.sleep(0.2)
+    url = f"http://127.0.0.1:{(port := free_port())}/api"
+    words = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with running(words, workspace.folder, workspace.environment, signal.SIGKILL) as server:
+        wait_for(f"{url}/health", server)
         flow = subprocess.Popen(
             [sys.executable, "-m", "flows.fit", "ci_b", "--model", "2wl"],
             cwd=workspace.folder,
@@ -106,9 +97,6 @@ def test_a_flow_without_its_prefect_server(workspace):
         path = workspace.folder / "data/checkpoints/ci_b/2wl/seed-0/round-000003.safetensors"
         while not path.exists() and flow.poll() is None:
             time.sleep(0.005)
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
     _, told = flow.communicate(timeout=200)
     assert flow.returncode == 0, told
     assert "Prefect's server went away; the work is done" in told

@@ -1,7 +1,6 @@
 """What an edit of the code makes stale: stages as DVC says it, fits by their fingerprints and checkpoints."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -9,7 +8,7 @@ import yaml
 
 from flows.local.workspace import CODE
 from tests.flows.conftest import ROOT, Workspace
-from usboost.datasets import store
+from tests.workspaces import with_cards
 
 pytestmark = pytest.mark.slow
 
@@ -45,14 +44,8 @@ def test_dvc_starts_the_stages_whose_folders_of_code_have_changed(code, tmp_path
     """Their outputs are made up; DVC takes them as they are."""
     workspace = Workspace(tmp_path / "workspace", tmp_path / "home", reproduced.warm)
     document = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"run": RUN}
-    for name in [
-        *OUTPUTS,
-        "reports",
-        "reports/curves/score",
-        "reports/curves/epsilon",
-        "reports/curves/delta",
-        "data/metrics",
-    ]:
+    curves = [f"reports/curves/{name}" for name in ("score", "epsilon", "delta")]
+    for name in [*OUTPUTS, "reports", *curves, "data/metrics"]:
         (workspace.folder / name).mkdir(parents=True)
         (workspace.folder / name / "made.txt").write_text("made up")
     for name in RUN["datasets"]:
@@ -90,19 +83,13 @@ json.dump({**found, "data": fingerprint("ci_a", chosen, raw_folder("ci_a"))}, sy
 
 
 def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_path, warm):
-    folder = tmp_path / "workspace"
-    (folder / "data/prepared/ci_a").mkdir(parents=True)
-    card = {"format": store.FORMAT, "dataset": "ci_a", "splits": {}, "views": {}, "encoders": {}}
-    (folder / "data/prepared/ci_a/card.json").write_text(json.dumps(card))
+    folder = with_cards(tmp_path / "workspace", "ci_a")
     (folder / "data/raw/ci_a").mkdir(parents=True)
     (folder / "data/raw/ci_a/rows.csv").write_text("1\n")
     shutil.copy(ROOT / "params.yaml", folder)
 
     def fingerprints():
-        environment = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
-        done = warm.run(["-c", PLAN, *MODELS], folder, environment)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(warm.printed(["-c", PLAN, *MODELS], folder, code))
 
     known = fingerprints()
 
@@ -119,20 +106,9 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         comment(code / file)
     assert changed() == set()
     # how fits are run, shown and logged, and the command line, change no number
-    shown = [
-        "flows/fit.py",
-        "tasks/fits/fit_cell.py",
-        "tasks/folders.py",
-        "tasks/pages/flow_page.py",
-        "tasks/settings.py",
-    ]
-    shown += [
-        "tasks/fits/fit_cell.py",
-        "tasks/tracking.py",
-        "usboost/cli/app.py",
-        "usboost/report/pages.py",
-    ]
-    assert changed(*shown) == set()
+    of_tasks = ("fits/fit_cell", "folders", "pages/flow_page", "settings", "tracking")
+    shown = ("flows/fit.py", *(f"tasks/{name}.py" for name in of_tasks))
+    assert changed(*shown, "usboost/cli/app.py", "usboost/report/pages.py") == set()
     edited = ("usboost/losses/exponential.py", "usboost/datasets/census.py")
     assert changed(*edited) == {"2wl", "1wl_u", "data"}
     assert changed("usboost/learners/forest.py") >= {"bfv_dnn", "2wl", "lgbm"}

@@ -15,6 +15,7 @@ from tasks.pages import flow_page, mlflow_pages
 from tasks.pages import mlflow_pages as views
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
+from tests.workspaces import mlflow_store
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.learners.networks.learner import NetworkLearner
@@ -27,10 +28,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory):
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path_factory.mktemp('store')}/mlflow.db")
-    yield
-    mlflow.set_tracking_uri(before)
+    with mlflow_store(tmp_path_factory.mktemp("store")):
+        yield
 
 
 def test_views_may_be_called_anything(store):

@@ -64,9 +64,8 @@ def made(warm_flows: Warm, tmp_path_factory: pytest.TempPathFactory) -> Workspac
     changes = changes_for(
         place / "parts/table.csv", TableSpec("price", image=[IMAGE], split=SPLIT, drop=["line"])
     )
-    assert (
-        set(changes["run.models"]) == set(catalogue.compared(one_table=False, task="regression")) >= set(RUN)
-    )
+    compared = catalogue.compared(one_table=False, task="regression")
+    assert set(changes["run.models"]) == set(compared) >= set(RUN)
     changes |= {"run.models": RUN}
     changes |= {"user_table.text": ["note"], "profiles.user.data.user_table": {"image_size": 24}}
     workspace.make(place / "run", profile="user", rounds=6, changes=changes)

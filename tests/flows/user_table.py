@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,28 +25,31 @@ def block(page: str, language: str, having: str) -> str:
 
 
 @contextmanager
+def running(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str], number: int = signal.SIGTERM
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A silent command; it and what it has started get a signal at the end."""
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    process = subprocess.Popen(words, cwd=folder, env=dict(environment), **quiet)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, number)
+        process.wait(timeout=30)
+
+
+@contextmanager
 def served(folder: Path, environment: Mapping[str, str], port: int) -> Iterator[str]:
     """The address of the server that the page's commands start, on another port."""
     commands = block("team.md", "sh", "mlflow models serve").replace(f"--port {PORT}", f"--port {port}")
     assert str(port) in commands
-    server = subprocess.Popen(
-        ["bash", "-c", commands],
-        cwd=folder,
-        env=dict(environment),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
     address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(f"{address}/ping", server)
+    with running(["bash", "-c", commands], folder, environment) as server:
+        wait_for(f"{address}/ping", server)
         yield address
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(timeout=30)
 
 
-def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
+def wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and server.poll() is None:
         try:
@@ -54,7 +57,7 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.3)
-    raise AssertionError("the model's server did not start")
+    raise AssertionError("the server did not start")
 
 
 def asked(image: Path, port: int) -> Any:

@@ -1,12 +1,11 @@
 """`compare`: a fold's test rows are in no model, encoder or decision to stop, and in its scores only."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.fit.conftest import numbers
+from tests.fit.conftest import table_of
 from tests.leaks.probes import spoiled_table, training, watched
 from usboost.evaluation.ranking import METRICS
 from usboost.fit.build import build
@@ -14,17 +13,14 @@ from usboost.fit.compare import compare
 from usboost.fit.evaluate import FitData, evaluate, folds_of
 from usboost.fit.tune import search_folds
 from usboost.models.base import ViewsClassifier
-from usboost.table.spec import TableSpec
-from usboost.table.user_table import UserTable, read_table
+from usboost.table.user_table import UserTable
 
 ROUNDS = {"2wl": 4, "lgbm": 15}
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> UserTable:
-    path: Path = tmp_path_factory.mktemp("compare") / "table.parquet"
-    numbers(150).to_parquet(path)
-    return read_table(path, TableSpec(label="kind"))
+def table() -> UserTable:
+    return table_of(150)
 
 
 def unfitted(name: str) -> ViewsClassifier:

@@ -1,26 +1,21 @@
 """`fit` of a user's table: the rows that stop it are in no model, encoder or median."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.fit.conftest import numbers
+from tests.fit.conftest import numbers, table_of
 from tests.leaks.probes import same_start, spoiled_table, training
 from usboost.fit.build import fit
 from usboost.fit.evaluate import divisible
-from usboost.table.spec import TableSpec
-from usboost.table.user_table import UserTable, read_table
+from usboost.table.user_table import UserTable
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> UserTable:
-    path: Path = tmp_path_factory.mktemp("fit") / "table.parquet"
-    frame = numbers(160, classes=3)
-    wide = [f"the {name} thing" for name in frame["colour"]]
-    frame.assign(note=[f"number {k} is {each}" for k, each in enumerate(wide)]).to_parquet(path)
-    return read_table(path, TableSpec(label="kind"))
+def table() -> UserTable:
+    colours = numbers(160, classes=3)["colour"]
+    return table_of(160, 3, note=[f"number {k} is the {name} thing" for k, name in enumerate(colours)])
 
 
 @pytest.mark.parametrize("name", ["2wl", "lgbm"])

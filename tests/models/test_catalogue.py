@@ -69,11 +69,8 @@ def test_a_model_for_one_task_is_refused_for_the_other() -> None:
     refuses(r"logistic.* for regression.* among baseline", catalogue.for_table, "logistic", "regression")
     offered = catalogue.OFFERED_FOR["regression"]
     assert "ridge" in offered and "logistic" not in offered and "ridge" not in catalogue.OFFERED
-    assert (
-        {"crossed", "linear_trees", "lgbm", "ridge"}
-        <= set(catalogue.compared(True, "regression"))
-        <= {*offered}
-    )
+    compared = set(catalogue.compared(True, "regression"))
+    assert {"crossed", "linear_trees", "lgbm", "ridge"} <= compared <= {*offered}
 
 
 def test_every_entry_has_its_title_and_its_kind() -> None:

@@ -82,10 +82,8 @@ def test_sparse_rows_have_the_same_minimum(weighted: bool, part: bool) -> None:
 
 def test_fifteen_thousand_levels_are_no_dense_matrix() -> None:
     n, levels = 4_000, 15_000
-    numbers, codes = (
-        RNG.normal(size=(n, 1)).astype(np.float32),
-        RNG.integers(0, levels, (n, 1), dtype=np.int32),
-    )
+    numbers = RNG.normal(size=(n, 1)).astype(np.float32)
+    codes = RNG.integers(0, levels, (n, 1), dtype=np.int32)
     table = Table(numbers, codes, (levels,), ("x", "c"))
     tracemalloc.start()
     LinearBaseline(views=("S",), penalties=(0.1,)).fit({"S": table}, (table.numeric[:, 0] > 0).astype(int))
@@ -124,10 +122,8 @@ def test_sums_over_many_classes(n_classes: int) -> None:
 def test_of_many_outputs_a_round_has_one_tree(outputs: int, trees: int) -> None:
     from usboost.learners.base import Target
 
-    learner, table = (
-        TreeLearner(max_depth=2, min_samples_leaf=5),
-        Table.from_numeric(RNG.normal(size=(80, 3))),
-    )
+    learner = TreeLearner(max_depth=2, min_samples_leaf=5)
+    table = Table.from_numeric(RNG.normal(size=(80, 3)))
     prepared = learner.prepare(table)
     fitted = learner.trainer(prepared, outputs).fit(
         Target(RNG.normal(size=(80, outputs))), seed=0, start=None

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from tests.conftest import refuses, reloaded
+from tests.conftest import refuses, reloaded, rewritten
 from tests.tables import one
 from usboost.boosting.callbacks import Callback, TimeLimit
 from usboost.errors import Unsuited
@@ -302,11 +302,9 @@ def test_further_fits_to_all_rows_leave_time_to_write_the_model(monkeypatch):
 @pytest.mark.parametrize("gone", ["whole", "members", "bytes"])
 def test_a_file_that_says_less_is_refused(gone, tmp_path):
     persistence.save(EnsembleClassifier(several(), folds=2).fit(NOISY, Z), tmp_path / "model")
-    path = tmp_path / "model/model.json"
-    document = json.loads(path.read_text())
-    assert document["whole"] == {"lgbm": 1, "linear": 1}
-    del document[gone]
-    path.write_text(json.dumps(document))
+    with rewritten(tmp_path / "model/model.json") as document:
+        assert document["whole"] == {"lgbm": 1, "linear": 1}
+        del document[gone]
     refuses(f"is not a usboost model: KeyError\\('{gone}'\\)", persistence.load, tmp_path / "model")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.conftest import make_views, refuses, reloaded
+from tests.conftest import make_views, refuses, reloaded, rewritten
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
 from usboost import LightGBMBaseline, Table, TreeLearner, Views
 from usboost.learners.base import Target
@@ -133,9 +133,8 @@ def test_importances_are_saved(make: Any, tmp_path: Path) -> None:
 def without_gains(folder: Path) -> None:
     """Take the gains of all trees out of a model's files, and the digests."""
     for path in folder.rglob("*.json"):
-        document = json.loads(path.read_text())
-        document.pop("files", None)
-        path.write_text(json.dumps(document))
+        with rewritten(path) as document:
+            document.pop("files", None)
     for path in folder.rglob("*.safetensors"):
         arrays = load_file(path)
         save_file({name: array for name, array in arrays.items() if "gain" not in name}, path)

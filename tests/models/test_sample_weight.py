@@ -176,10 +176,8 @@ BATCH = NetworkLearner((5,), "sgd", 0.05, 10_000, 3)
     ],
 )
 def test_boosted_networks(model: Any) -> None:
-    y, (rows, stop) = (
-        Y[1 if is_regressor(model) else 3],
-        (np.repeat(each, COUNTS[each]) for each in (FIT, STOP)),
-    )
+    y = Y[1 if is_regressor(model) else 3]
+    (rows, stop) = (np.repeat(each, COUNTS[each]) for each in (FIT, STOP))
     found = clone(model).fit(X[FIT], y[FIT], (X[STOP], y[STOP], COUNTS[STOP]), COUNTS[FIT])
     whole = clone(model).fit(X[rows], y[rows], (X[stop], y[stop]))
     answers = "predict" if is_regressor(model) else "decision_function"

@@ -9,19 +9,20 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.conftest import refuses
 from tests.report import DATASETS, MODELS, Page, fit, write_card, write_cell, write_results, write_rows
-from usboost.errors import UsboostError
 from usboost.report import paper
 from usboost.report.blocks import ReportData
 from usboost.report.pages import write_pages
 from usboost.report.paper import render
 from usboost.report.results import collect, dataset_name
 
+NUMBERS = {f"{v:+.2f}".replace("-", "−") for row in paper.IMPROVEMENT.values() for v in row.values()}
+
 
 def _published(text: str) -> set[str]:
     """The paper's numbers that stand in a text, signed as the page prints them."""
-    numbers = {f"{v:+.2f}".replace("-", "−") for row in paper.IMPROVEMENT.values() for v in row.values()}
-    return {number for number in numbers if re.search(rf"(?<!\d){re.escape(number)}(?!\d)", text)}
+    return {number for number in NUMBERS if re.search(rf"(?<!\d){re.escape(number)}(?!\d)", text)}
 
 
 def _page(results: Path, datasets: list[str], models: list[str], **more: Any) -> str:
@@ -39,9 +40,7 @@ def _flat(results: Path, profile: str) -> None:
 def test_real_data_print_the_papers_numbers(tmp_path: Path) -> None:
     _flat(tmp_path, "paper")
     page = Page(_page(tmp_path, list(paper.DATASETS), list(MODELS)))
-    assert _published(page.words) == {
-        f"{v:+.2f}".replace("-", "−") for row in paper.IMPROVEMENT.values() for v in row.values()
-    }
+    assert _published(page.words) == NUMBERS
     assert "single runs" in page.words and "mean of 5" in page.words
     assert "demo" not in page.words.lower()
 
@@ -251,13 +250,8 @@ def test_ties_are_said_and_so_is_a_model_worse_than_the_prior(tmp_path: Path) ->
     for model, loss in (("baseline", 0.3), ("2wl", 0.1), ("lgbm", 0.2)):
         scores = {"f1": 1.0, "log_loss": loss}
         write_cell(tmp_path, "ct", model, [_scored(scores, {"f1": 0.9, "log_loss": 1.85})], "demo")
-    write_cell(
-        tmp_path,
-        "ct",
-        "1wl_s",
-        [_scored({"f1": 0.9, "log_loss": 0.01}, {"f1": 0.99, "log_loss": 0.1})],
-        "demo",
-    )
+    other = _scored({"f1": 0.9, "log_loss": 0.01}, {"f1": 0.99, "log_loss": 0.1})
+    write_cell(tmp_path, "ct", "1wl_s", [other], "demo")
     splits = {name: {"classes": {"a": 10, "b": 10, "c": 10}} for name in ("train", "val", "test")}
     models = ["baseline", "2wl", "lgbm", "1wl_s"]
     card = {"classes": ["a", "b", "c"], "splits": splits}
@@ -309,12 +303,12 @@ def test_the_short_step_of_2wl2o_fix_is_explained(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsboostError, match="training flow"):
-        write_pages(tmp_path, tmp_path, tmp_path / "out", datasets=DATASETS, models=MODELS)
+    places = tmp_path, tmp_path, tmp_path / "out"
+    refuses("training flow", write_pages, *places, datasets=DATASETS, models=MODELS)
     assert not (tmp_path / "out").exists()
     write_cell(tmp_path / "results", "ct", "2wl", [fit(0, 0.5)], "demo")
     (tmp_path / "ct").mkdir()
     for text, message in (("{", "is not JSON"), (json.dumps([1]), "is not a data card")):
         (tmp_path / "ct" / "card.json").write_text(text)
-        with pytest.raises(UsboostError, match=message):
-            write_pages(tmp_path / "results", tmp_path, tmp_path / "out", datasets=["ct"], models=["2wl"])
+        places = tmp_path / "results", tmp_path, tmp_path / "out"
+        refuses(message, write_pages, *places, datasets=["ct"], models=["2wl"])

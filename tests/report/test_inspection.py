@@ -1,6 +1,5 @@
 """What is kept of a model, written, read again and drawn; what the figures draw."""
 
-import json
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import make_views, refuses
+from tests.conftest import make_views, refuses, rewritten
 from tests.report import MODELS, write_cell, write_results
 from tests.small_models import boosting, lgbm
 from usboost.evaluation.ranking import number
@@ -118,9 +117,8 @@ def test_a_damaged_file_gets_one_sentence(kept: Path, name: str, content: bytes 
 
 def test_a_path_cannot_leave_the_folder(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"secret")
-    document = json.loads((kept / FILE).read_text())
-    document["worst"][0]["image"] = "../secret.png"
-    (kept / FILE).write_text(json.dumps(document))
+    with rewritten(kept / FILE) as document:
+        document["worst"][0]["image"] = "../secret.png"
     refuses("is damaged", read, kept)
 
 

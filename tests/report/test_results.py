@@ -103,10 +103,8 @@ def test_csv_has_six_digits_and_empty_cells(tmp_path: Path) -> None:
     write_cell(tmp_path, "ct", "2wl", [_seed(0, {"f1": 1 / 3, "auc": None})], "demo")
     path = tmp_path / "out" / "results.csv"
     write_csv(collect(tmp_path, ["ct"], ["2wl"]), path)
-    assert path.read_text().splitlines()[1:] == [
-        "ct,2wl,0,test,f1,0.333333,,,5,1.5",
-        "ct,2wl,0,test,auc,,,,5,1.5",
-    ]
+    lines = path.read_text().splitlines()[1:]
+    assert lines == ["ct,2wl,0,test,f1,0.333333,,,5,1.5", "ct,2wl,0,test,auc,,,,5,1.5"]
     write_csv(collect(tmp_path, ["ct"], ["2wl"]).head(1), path)
     assert len(path.read_text().splitlines()) == 2
     assert [p.name for p in path.parent.iterdir()] == ["results.csv"]

@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 
 from benchmarks.robustness import valid_inputs
 from tasks import settings
-from tests.conftest import encoded, refuses
+from tests.conftest import encoded, png, refuses, rewritten
 from tests.report import Page, write_cell, write_trace
 from usboost.data.images import EncodedImages
 from usboost.datasets import census, covertype, image_files, imagenet, sources, store
@@ -129,25 +129,21 @@ def test_a_link_in_a_zip_is_only_a_short_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["../../../secret.parquet", "/etc/x.parquet", "images-00000.parquet/../x"])
 def test_a_card_cannot_name_a_shard_elsewhere(tmp_path: Path, file: str) -> None:
     valid_inputs.write_prepared(tmp_path / "toy", tmp_path / "work")
-    card = json.loads((tmp_path / "toy" / "card.json").read_text())
-    card["images"]["splits"]["train"]["shards"][0]["file"] = file
-    (tmp_path / "toy" / "card.json").write_text(json.dumps(card))
+    with rewritten(tmp_path / "toy" / "card.json") as card:
+        card["images"]["splits"]["train"]["shards"][0]["file"] = file
     refuses("does not describe the images", store.read, tmp_path / "toy", "train")
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd", "gbm/../../secret.json"])
 def test_a_model_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None:
     save(valid_inputs.models()["2wl"][0], tmp_path / "model")
-    path = tmp_path / "model" / "model.json"
-    document = json.loads(path.read_text())
-    document["files"][name] = "0" * 64
-    path.write_text(json.dumps(document))
+    with rewritten(tmp_path / "model" / "model.json") as document:
+        document["files"][name] = "0" * 64
     refuses("is no file of a model", load, tmp_path / "model")
     (tmp_path / "secret.safetensors").write_bytes(b"x")
-    document = json.loads(path.read_text())
-    del document["files"]
-    document["stages"][0]["file"] = "../secret.safetensors"
-    path.write_text(json.dumps(document))
+    with rewritten(tmp_path / "model" / "model.json") as document:
+        del document["files"]
+        document["stages"][0]["file"] = "../secret.safetensors"
     refuses(r"model/secret\.safetensors", load, tmp_path / "model")
 
 
@@ -186,16 +182,6 @@ def test_a_gzip_bomb(tmp_path: Path, reader: Callable, monkeypatch: pytest.Monke
     assert sources.LARGEST == 1 << 29
     monkeypatch.setattr(sources, "LARGEST", 1 << 20)
     assert peak(read) < 1 << 24
-
-
-def png(width: int, height: int, body: bytes = b"") -> bytes:
-    """A PNG that says it has so many grey pixels."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize(("width", "height"), [(30_000, 30_000), (2**31 - 1, 2**31 - 1), (100_000_000, 1)])
@@ -290,19 +276,16 @@ def test_trees_that_never_end_or_share_branches(tmp_path: Path) -> None:
         make(arrays["left"], arrays["right"])
         save_file(arrays, path)
         for document in (path.parent / "gbm.json", listed):
-            content = json.loads(document.read_text())
-            content["files"] = {name: sha256(document.parent / name) for name in content["files"]}
-            document.write_text(json.dumps(content))
+            with rewritten(document) as content:
+                content["files"] = {name: sha256(document.parent / name) for name in content["files"]}
         refuses("a tree has a node", load, tmp_path / "model")
 
 
 def test_a_network_of_gigantic_width_is_not_built(tmp_path: Path) -> None:
     save(valid_inputs.models()["2wl"][0], tmp_path / "model")
-    path = tmp_path / "model" / "model.json"
-    document = json.loads(path.read_text())
     for widths in ([9_999_999, 9_999_999, 2], [10**12, 2], [-1, 2], [1.5, 2], [], "44"):
-        document["stages"][0]["learners"]["U"]["meta"]["spec"]["widths"] = widths
-        path.write_text(json.dumps(document))
+        with rewritten(tmp_path / "model" / "model.json") as document:
+            document["stages"][0]["learners"]["U"]["meta"]["spec"]["widths"] = widths
         refuses("a network's", load, tmp_path / "model")
 
 
@@ -326,12 +309,11 @@ def test_a_report_of_hostile_names(tmp_path: Path) -> None:
     trace = pd.DataFrame({"seed": 0, "round": range(1, 4), "f1_val": 0.5, HOSTILE[0]: 1.0})
     write_trace(results, dataset, model, trace)
     valid_inputs.write_prepared(prepared / dataset, tmp_path / "work")
-    card = json.loads((prepared / dataset / "card.json").read_text())
-    card["classes"] = list(HOSTILE[:2])
-    card["columns"] = {name: {"view": name, "kind": name, "why": name} for name in HOSTILE}
-    card["splits"]["train"]["classes"] = dict.fromkeys(HOSTILE, 3)
-    card |= {name: name for name in HOSTILE} | {"sources": dict.fromkeys(HOSTILE, "ab" * 32)}
-    (prepared / dataset / "card.json").write_text(json.dumps(card))
+    with rewritten(prepared / dataset / "card.json") as card:
+        card["classes"] = list(HOSTILE[:2])
+        card["columns"] = {name: {"view": name, "kind": name, "why": name} for name in HOSTILE}
+        card["splits"]["train"]["classes"] = dict.fromkeys(HOSTILE, 3)
+        card |= {name: name for name in HOSTILE} | {"sources": dict.fromkeys(HOSTILE, "ab" * 32)}
     page = write_pages(
         results, prepared, tmp_path / "out", datasets=[dataset], models=[model], cells=[(dataset, model)]
     )

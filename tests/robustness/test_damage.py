@@ -1,7 +1,6 @@
 """Faults on disk, a full disk and faults on the way: each is named, and what was there stays."""
 
 import errno
-import json
 import os
 import resource
 import tempfile
@@ -17,7 +16,7 @@ from safetensors import SafetensorError
 from benchmarks.robustness import valid_inputs
 from tasks.catalog import _raw
 from tasks.fits.features import read_features, write_features
-from tests.conftest import contents, refuses
+from tests.conftest import contents, refuses, rewritten
 from tests.report import write_cell
 from tests.serving import Server, serving
 from usboost.datasets import sources, store
@@ -82,9 +81,8 @@ def test_one_changed_bit_of_a_model_is_seen(tmp_path: Path, file: str) -> None:
 def test_a_model_saved_before_digests_were_kept_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     persistence.save(valid_inputs.models()["2wl"][0], folder)
-    document = json.loads((folder / "model.json").read_text())
-    del document["files"]
-    (folder / "model.json").write_text(json.dumps(document))
+    with rewritten(folder / "model.json") as document:
+        del document["files"]
     model, views = valid_inputs.models()["2wl"]
     assert (persistence.load(folder).predict_proba(views) == model.predict_proba(views)).all()
 
@@ -115,17 +113,19 @@ CARDS: dict[str, Callable[[dict], object]] = {
 
 @pytest.mark.parametrize("change", CARDS)
 def test_a_wrong_card(toy: Path, change: str) -> None:
-    card = json.loads((toy / "card.json").read_text())
-    CARDS[change](card)
-    (toy / "card.json").write_text(json.dumps(card))
+    with rewritten(toy / "card.json") as card:
+        CARDS[change](card)
     before = contents(toy)
     refuses(str(toy), store.read, toy, "train")
     assert contents(toy) == before
 
 
-@pytest.mark.parametrize(
+not_a_document = pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b'{"format": 1}']
 )
+
+
+@not_a_document
 def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
     (toy / "card.json").write_bytes(data)
     refuses(r"card\.json", store.read, toy, "train")
@@ -135,18 +135,16 @@ def test_a_card_that_is_none(toy: Path, data: bytes) -> None:
     refuses(r"card\.json cannot be read", store.read_card, toy)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b'{"format": 1}']
-)
+@not_a_document
 def test_a_model_json_that_is_none(tmp_path: Path, data: bytes) -> None:
     persistence.save(valid_inputs.models()["2wl"][0], tmp_path / "model")
     (tmp_path / "model" / "model.json").write_bytes(data)
     refuses(r"model\.json", persistence.load, tmp_path / "model")
+    (tmp_path / "model" / "model.json").unlink()
+    refuses(r"model\.json", persistence.load, tmp_path / "model")
 
 
 def test_boosted_features_cut_short(tmp_path: Path) -> None:
-    import numpy as np
-
     path = tmp_path / "train.parquet"
     write_features(iter([np.ones((50, 3), dtype=np.float32)]), path)
     assert len(read_features(tmp_path, "train", 50)) == 50

@@ -14,6 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.conftest import refuses
+from tests.shards import of_shards
 from tests.shards.cases import CUTS, MODELS, Digests, boosted, data, fitted, parts
 from usboost import Callback, Checkpoint, RidgeLearner, Table, TreeLearner, UsboostError, fit_sharded
 from usboost.boosting.loop import fit_error
@@ -49,13 +50,7 @@ def of(counts: Counts, rows: slice) -> Counts:
 
 def each(work: Callable[[slice], Any]) -> list[Any]:
     """What the shards get."""
-    found: dict[int, Any] = {}
-
-    def one(shard: int) -> None:
-        found[shard] = work(slice(CUTS[shard], CUTS[shard + 1]))
-
-    run(one, Link(len(CUTS) - 1))
-    return [found[shard] for shard in sorted(found)]
+    return of_shards(lambda shard: work(slice(CUTS[shard], CUTS[shard + 1])), len(CUTS) - 1)
 
 
 @weighted
@@ -133,11 +128,9 @@ def test_steps_of_many_rows_are_those_of_a_sample(monkeypatch: pytest.MonkeyPatc
 def test_sums_in_the_order_of_a_number_reach_an_amount_at_the_same_row() -> None:
     values = np.where(RNG.random(N) < 0.1, 0.0, RNG.normal(size=N) * 10.0 ** RNG.integers(-300, 300, N))
     values[:5] = -0.0
-    held, groups, wanted = (
-        RNG.integers(0, 3, N).astype(float),
-        RNG.integers(0, 3, N),
-        np.array([9.0, 0, 1e9, 1]),
-    )
+    held = RNG.integers(0, 3, N).astype(float)
+    groups = RNG.integers(0, 3, N)
+    wanted = np.array([9.0, 0, 1e9, 1])
 
     def smallest(group: int) -> float:
         rows = sorted(zip(values[groups == group].tolist(), held[groups == group].tolist()))

@@ -158,10 +158,8 @@ def test_a_folder_with_one_cell_changes_its_lines_alone(tmp_path: Path) -> None:
     found = results.collect(tmp_path, kept, list(results.PLAN)).reset_index(drop=True)
     other = found["f1"] != kept["f1"]
     assert other.sum() == 1 and found.loc[other, "f1"].item() == 0.5
-    assert (
-        found.loc[other, ["model", "seed", "stop"]].iloc[0].tolist()
-        == line[["model", "seed", "stop"]].tolist()
-    )
+    cell = ["model", "seed", "stop"]
+    assert found.loc[other, cell].iloc[0].tolist() == line[cell].tolist()
     pd.testing.assert_frame_equal(found[~other], kept[~other], check_dtype=False)
 
 

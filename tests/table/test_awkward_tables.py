@@ -604,12 +604,8 @@ def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": ["1", "2"], "y": ["a", "b"]}), folder / "part-3.parquet")
     refuses("its files hold different types", read_columns, folder, TableSpec(label="y"))
     pq.write_table(pa.table({"z": [1, 2], "y": ["a", "b"]}), folder / "part-3.parquet")
-    refuses(
-        r"part-3.parquet and part-0.parquet do not have the same columns: 'x'",
-        read_columns,
-        folder,
-        TableSpec(label="y"),
-    )
+    said = r"part-3.parquet and part-0.parquet do not have the same columns: 'x'"
+    refuses(said, read_columns, folder, TableSpec(label="y"))
     (tmp_path / "empty").mkdir()
     refuses(r"is a folder without \.parquet files", read_columns, tmp_path / "empty", TableSpec(label="y"))
 
@@ -639,10 +635,6 @@ def test_rows_come_in_the_batches_that_are_asked_for(tmp_path: Path, name: str, 
 
 def test_the_row_of_a_class_of_one_row_can_be_left_out(tmp_path: Path) -> None:
     path = raw("x,y\n" + "1.5,a\n2.25,b\n" * 6 + "3,c\n")(tmp_path)
-    refuses(
-        r"class 'c' of 'y' has 1 row, .* leave its row out with `missing='c'`",
-        read_table,
-        path,
-        TableSpec(label="y"),
-    )
+    said = r"class 'c' of 'y' has 1 row, .* leave its row out with `missing='c'`"
+    refuses(said, read_table, path, TableSpec(label="y"))
     assert read_table(path, TableSpec(label="y", missing=["c"])).classes == ["a", "b"]

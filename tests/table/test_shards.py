@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import refuses
+from tests.shards import of_shards
 from usboost.data.views import Views
 from usboost.datasets.sources import sha256
 from usboost.files.arrays import is_mapped
 from usboost.shards import collective as here_module
 from usboost.shards import threads
-from usboost.shards.threads import Link, run
 from usboost.table.columns.encoding import Encoding
 from usboost.table.files import Parquet, digest
 from usboost.table.shards import cuts, read_shard
@@ -61,13 +61,7 @@ def written(folder: Path, table: pd.DataFrame, group: int = 40, files: int = 2) 
 
 def shards(work: Callable[[], Any], count: int = 8) -> list[Any]:
     """What each of them gets."""
-    found: dict[int, Any] = {}
-
-    def one(shard: int) -> None:
-        found[shard] = work()
-
-    run(one, Link(count))
-    return [found[shard] for shard in range(count)]
+    return of_shards(lambda _: work(), count)
 
 
 def together_of(tables: list[UserTable]) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import mlflow
 import pandas as pd
 import pytest
 from mlflow.entities import Run
@@ -17,21 +16,16 @@ from tasks.fits.models import Cell
 from tasks.fits.run_cells import missing
 from tasks.pages import mlflow_pages
 from tests.conftest import refuses
-from usboost.datasets import store
+from tests.workspaces import mlflow_store, with_cards
 
 CELL = Cell("ci_a", "2wl", 0, "fingerprint", *[None] * 5)
 
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    Path("data/prepared/ci_a").mkdir(parents=True)
-    card = {"format": store.FORMAT, "profile": "demo", "splits": {}, "views": {}, "encoders": {}}
-    Path("data/prepared/ci_a/card.json").write_text(json.dumps(card))
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
-    yield
-    mlflow.set_tracking_uri(before)
+    monkeypatch.chdir(with_cards(tmp_path, "ci_a"))
+    with mlflow_store(tmp_path):
+        yield
 
 
 def logged(fingerprint: str, *, status: str = "FINISHED", files: bool = True) -> Run:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import mlflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +12,7 @@ from tasks.folders import prepared_folder
 from tasks.pages import mlflow_pages
 from tasks.serving import logged_model
 from tests.conftest import refuses
+from tests.workspaces import mlflow_store
 from usboost.datasets import store
 from usboost.fit.build import fit
 from usboost.table import prepared
@@ -25,15 +25,13 @@ A = np.random.default_rng(0).normal(size=200) + np.where(SPLIT == "train", 0.0, 
 @pytest.fixture(autouse=True, scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A prepared table whose validation rows have other numbers than its training rows."""
-    folder, before = tmp_path_factory.mktemp("champion"), mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-    with pytest.MonkeyPatch.context() as patch:
+    folder = tmp_path_factory.mktemp("champion")
+    with mlflow_store(folder), pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         pd.DataFrame({"a": A, "split": SPLIT, "y": np.where(np.arange(200) % 2, "p", "n")}).to_csv("t.csv")
         made = prepared.prepare(folder / "t.csv", TableSpec("y", split="split"), seed=0, profile="user")
         store.write(made, prepared_folder("user_table"))
         yield
-    mlflow.set_tracking_uri(before)
 
 
 def logged(model: str, f1: float, refit: bool = False) -> None:

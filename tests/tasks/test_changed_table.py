@@ -35,6 +35,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "own"
 
 
+def obtain(chosen: Any, own: Path) -> None:
+    raw_folder("user_table").mkdir(parents=True)
+    catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
+    assert not catalog.own_table_has_changed(chosen)
+
+
 def other_labels(own: Path) -> None:
     text = (own / "t.csv").read_text().replace(",3", ",4")
     before = (own / "t.csv").stat()
@@ -59,9 +65,7 @@ def image_behind_a_link(own: Path) -> None:
 def test_a_change_of_the_table_or_of_an_image_is_noticed(own: Path, change: Any) -> None:
     chosen = of_table(own, table=str(own / "t.csv"), image="photo")
     assert not catalog.own_table_has_changed(chosen)  # nothing was prepared
-    raw_folder("user_table").mkdir(parents=True)
-    catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
-    assert not catalog.own_table_has_changed(chosen)
+    obtain(chosen, own)
     change(own)
     assert catalog.own_table_has_changed(chosen)
     (own / "t.csv").unlink()
@@ -73,9 +77,7 @@ def test_a_part_of_a_folder_of_parquet_files_is_noticed_too(own: Path) -> None:
     for k in range(2):
         pd.DataFrame({"a": [k], "y": [k]}).to_parquet(own / f"rows/{k}.parquet")
     chosen = of_table(own, table=str(own / "rows"))
-    raw_folder("user_table").mkdir(parents=True)
-    catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
-    assert not catalog.own_table_has_changed(chosen)
+    obtain(chosen, own)
     pd.DataFrame({"a": [1], "y": [0]}).to_parquet(own / "rows/1.parquet")
     assert catalog.own_table_has_changed(chosen)
 

@@ -1,6 +1,5 @@
 """What decides a fit of the pipeline: boosted features are those of the fit's own seed."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from tasks import settings
 from tasks.fits import models
 from tasks.fits.models import features_fingerprint, plan
 from tasks.settings import Settings
-from usboost.datasets import store
+from tests.workspaces import with_cards
 from usboost.models.methods.boosted_features import BoostedFeatures
 
 LOADED = settings.load(Path(__file__).parents[2] / "params.yaml")
@@ -19,10 +18,7 @@ SEEDS = (0, 1, 2)
 
 @pytest.fixture(autouse=True)
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("data/prepared/ci_a").mkdir(parents=True)
-    card = {"format": store.FORMAT, "profile": "demo", "dataset": "ci_a", "splits": {}, "views": {}}
-    Path("data/prepared/ci_a/card.json").write_text(json.dumps({**card, "encoders": {}}))
+    monkeypatch.chdir(with_cards(tmp_path, "ci_a"))
 
 
 def identities(chosen: Settings = LOADED) -> list[dict[str, Any]]:
@@ -32,9 +28,8 @@ def identities(chosen: Settings = LOADED) -> list[dict[str, Any]]:
 def test_features_are_those_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     before = identities()
     assert [each["seed"] for each in before] == list(SEEDS)
-    assert [each["features"] for each in before] == [
-        features_fingerprint("ci_a", seed, LOADED) for seed in SEEDS
-    ]
+    features = [features_fingerprint("ci_a", seed, LOADED) for seed in SEEDS]
+    assert [each["features"] for each in before] == features
     assert len({each["features"] for each in before}) == len({repr(each["model"]) for each in before})
     assert [models.features_learner("ci_a", seed, LOADED).random_state for seed in SEEDS] == list(SEEDS)
     made = models.features_learner

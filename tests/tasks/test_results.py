@@ -11,7 +11,7 @@ import yaml
 from tasks import folders, settings
 from tasks.fits.models import Cell
 from tests.conftest import contents
-from usboost.datasets import store
+from tests.workspaces import with_cards
 from usboost.report.results import read_trace
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +23,7 @@ SCORES = {
 
 @pytest.fixture(autouse=True)
 def prepared(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data/prepared/ci_a").mkdir(parents=True)
-    card = {"format": store.FORMAT, "profile": "demo", "splits": {}, "views": {}, "encoders": {}}
-    (tmp_path / "data/prepared/ci_a/card.json").write_text(json.dumps(card))
+    monkeypatch.chdir(with_cards(tmp_path, "ci_a"))
 
 
 def add(seed: int, fingerprint: str = "a", model: str = "2wl", rounds: int = 2) -> None:
@@ -112,9 +109,8 @@ def test_curves_are_those_of_the_models_kind():
     assert pd.read_csv("curves/epsilon/ci_a-2wl.csv")["epsilon"].tolist() == [1.5, 1.5]
     assert list(pd.read_csv("curves/score/ci_a-2wl.csv")) == ["round", "score"]
     plots = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
-    assert {place for plot in plots for place in plot} == {
-        f"reports/curves/{name}" for name in folders.CURVES
-    }
+    curves = {f"reports/curves/{name}" for name in folders.CURVES}
+    assert {place for plot in plots for place in plot} == curves
     for plot in plots:
         for place, drawn in plot.items():
             assert drawn["y"] == [Path(place).name]

@@ -1,19 +1,14 @@
 """Check a table before a model is fitted: what makes scores by random folds better than those of new rows.
 
 A finding needs a null that is improbable and an effect that matters: a table without faults has a chance of
-about 1 in 100 of a finding of each kind.
+about 1 in 100 of a finding of each kind. `neighbours` has the null of near-equal images, `groups` that of
+agreement in groups, `scores` that of labels that look wrong. Of the others,
 
-- Near-equal images (`neighbours`): ratios of successive distances, whose law without copies is known; a false
-  discovery rate of .05, and three pairs at least.
-- Groups that nobody named (`groups`): agreement of labels must be `DEVIATIONS` standard deviations from that
-  of labels exchanged at random, so that some hundred columns may be looked at, and be `SHARED` of all that
-  chance leaves; of numbers, also beyond the nearest row of another group. Then the quick model must be worse
-  by folds that keep groups together (`Flattery.worse`).
-- Groups that decide the label: that agreement is `DECIDED`, of more values than there are classes.
-- Too good: a column alone (`usboost.table.schema.leaks_target`) or the images alone; and with half of all
-  skill, `TELLS`, what no model should learn from: whether a value is missing, files' size, format and names.
-- Labels that look wrong (`scores.wrong_labels`): more rows out of fold lie among those of other classes than
-  hard rows of classes that overlap do.
+- groups share the label where agreement is `DEVIATIONS` standard deviations from chance, so that some hundred
+  columns may be looked at, and the quick model is worse by folds that keep them together (`Flattery.worse`);
+- they decide it where agreement is `DECIDED`, of more values than there are classes;
+- too good is a column (`leaks_target`) or the images alone; or, with half of all skill (`TELLS`), what no
+  model should learn from: whether a value is missing, files' size, format and names.
 
 Nothing here changes a row, and no group is used that a person has not named.
 """
@@ -37,15 +32,31 @@ from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupi
 from usboost.check.neighbours import find_twins, whitened
 from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
-from usboost.errors import UsboostError
+from usboost.datasets.store import LABEL, Prepared
+from usboost.errors import UsboostError, warn
 from usboost.evaluation.folds import Related, inner_folds
+from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.embeddings import cache_folder
+from usboost.learners.networks.train import pick_device
+from usboost.shards.collective import world
+from usboost.table.prepared import ROW
 from usboost.table.schema import leaks_target
-from usboost.table.user_table import UserTable
+from usboost.table.source import FrameRows
+from usboost.table.spec import TableSpec
+from usboost.table.user_table import UserTable, read_columns
 
 DEVIATIONS, DECIDED, NEAR = 6.0, 0.98, 0.1
 TELLS, EXACT = 0.5, 0.995
-EXAMPLES = 6
-KINDS = ("twins", "groups", "decides", "leak", "labels", "note")
+EXAMPLES, MOST = 6, 3  # of a finding; findings that are said beside a fit
+KINDS = {
+    "twins": "Near-equal images",
+    "groups": "Rows that belong together",
+    "decides": "Values that decide the label",
+    "leak": "Too good",
+    "labels": "Labels that look wrong",
+    "note": "Beside the columns",
+}
+"""Kinds of findings, in the order in which they are said, and their titles."""
 
 _FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
 _AXES = 64  # of images, for the quick model
@@ -87,7 +98,7 @@ def check_table(
         step()
         if progress:
             progress(done, len(steps))
-    return sorted(check.found, key=lambda each: KINDS.index(each.kind))
+    return sorted(check.found, key=lambda each: list(KINDS).index(each.kind))
 
 
 @dataclass
@@ -288,3 +299,31 @@ def file_facts(table: UserTable, column: str) -> dict[str, np.ndarray]:
                 found.append([np.nan] * 4)  # rows without an image; those not readable are told elsewhere
     named = zip(("number of bytes", "format", "width", "height"), np.array(found)[table.rows].T)
     return {name: values for name, values in named if len(np.unique(values[np.isfinite(values)])) > 1}
+
+
+def embeddings_of(table: UserTable, backbone: Backbone) -> list[np.ndarray]:
+    """Return what a frozen backbone makes of the images of each view, float32 (n, d)."""
+    return [embedded(view, backbone, pick_device("auto")).numeric for view in table.images.values()]
+
+
+def warn_of_prepared(prepared: Prepared) -> None:
+    """Warn of what a quick check of the columns of a prepared user's table finds."""
+    frame = pd.concat(prepared.splits.values()).sort_values(ROW).drop(columns=ROW)
+    spec = TableSpec(LABEL, task="classification" if prepared.classes else "regression")
+    for each in beside_fit(read_columns(FrameRows(frame), spec)):
+        warn(each)
+
+
+def beside_fit(table: UserTable, model: Any = None) -> list[str]:
+    """Check a table quickly as it is fitted; return the findings that are said beside a fit, a sentence each.
+
+    `model`: None, or one that has embedded the images, which are then looked at, too: this costs next to
+    nothing, since embeddings that are kept nowhere are not computed again.
+    """
+    if world().count > 1:
+        return []
+    parts = [] if model is None else model.get_params(deep=True).values()
+    frozen = [each for each in parts if isinstance(each, Backbone) and each.is_frozen]
+    kept = [each for each in frozen if cache_folder(each.cache) is not None]
+    embeddings = embeddings_of(table, kept[0]) if kept and table.images else None
+    return [str(each) for each in check_table(table, embeddings, quick=True)][:MOST]

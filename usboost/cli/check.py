@@ -27,8 +27,7 @@ def check(
     with exit_on_error():
         own = tables.read(table, spec)
         # imported late, so that mistakes are reported without loading torch
-        from usboost.check import check_table
-        from usboost.check.beside import embeddings_of
+        from usboost.check import check_table, embeddings_of
         from usboost.learners.networks.backbones import Backbone
         from usboost.report import blocks
         from usboost.report.check_page import write_check

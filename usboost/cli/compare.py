@@ -75,7 +75,7 @@ def compare(
         names = options.names_of(given, own, others or ())
         check_metric(by or METRICS_OF[own.task][0], RANKING[own.task])
         # imported late, so that mistakes are reported without loading torch
-        from usboost.check.beside import beside_fit
+        from usboost.check import beside_fit
         from usboost.fit import compare_results as results
         from usboost.fit.compare import compare as compare_models
 

@@ -162,7 +162,7 @@ class _Fit:
         catalogue.for_table(name, own.task)
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
-        from usboost.check.beside import beside_fit
+        from usboost.check import beside_fit
         from usboost.fit.build import fit as fit_table
         from usboost.fit.record import unfinished
 

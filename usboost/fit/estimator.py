@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.check.beside import beside_fit
+from usboost.check import beside_fit
 from usboost.data.value import find
 from usboost.errors import UsboostError, warn
 from usboost.fit import bundle as bundles

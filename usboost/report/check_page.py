@@ -4,28 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from usboost.check import Finding
+from usboost.check import KINDS, Finding
 from usboost.check.groups import texts_of
 from usboost.files import write_atomically
 from usboost.report.blocks import Section, html, page
 from usboost.report.rows import image_uri, value_of
 from usboost.table.user_table import UserTable
 
-TITLES = {
-    "twins": "Near-equal images",
-    "groups": "Rows that belong together",
-    "decides": "Values that decide the label",
-    "leak": "Too good",
-    "labels": "Labels that look wrong",
-    "note": "Beside the columns",
-}
 _COLUMNS = 6  # shown of an example
 
 
 def write_check(table: UserTable, findings: Sequence[Finding], out: Path) -> None:
     """Write the page; `out` as of `check_out`."""
     texts, sections = {name: values.to_numpy() for name, values in texts_of(table).items()}, []
-    for kind, title in TITLES.items():
+    for kind, title in KINDS.items():
         of = [each for each in findings if each.kind == kind]
         shown = [(each, [_example(table, texts, each, rows) for rows in each.examples]) for each in of]
         sections.append(Section(kind, title, html("check", findings=shown) if shown else "", title))

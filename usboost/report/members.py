@@ -41,7 +41,7 @@ def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
             "fits": _fits(each),
             "seconds": f"{each.seconds:,.1f}" if each.seconds else "–",
             "predicting": _seconds(each.predicting) if each.predicting else "–",
-            "size": _size(sizes.get(name, 0)),
+            "size": f"{sizes[name] / 1e6:,.1f} MB" if sizes.get(name) else "–",
         }
         for name, each in [*ranked, (BLEND, blend)]
     ]
@@ -84,7 +84,3 @@ def _loss(model: Any, loss: float | None) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.2g} s" if value < 10 else f"{value:,.0f} s"
-
-
-def _size(value: int) -> str:
-    return f"{value / 1e6:,.1f} MB" if value else "–"

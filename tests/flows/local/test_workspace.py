@@ -85,11 +85,8 @@ def test_a_workspace_for_a_persons_table(tmp_path):
     assert (made.profile, made.run.datasets, made.run.models_of) == ("user", ["user_table"], {})
     assert set(made.run.models) == set(catalogue.compared(one_table=False))
     assert made.user_table.table == str(tmp_path / "parts/table.csv")
-    assert (made.user_table.label, made.user_table.image, made.user_table.drop) == (
-        "batch",
-        "image",
-        ["line"],
-    )
+    table = made.user_table
+    assert (table.label, table.image, table.drop) == ("batch", "image", ["line"])
     alone = workspace.changes_for(tmp_path / "parts/table.csv", TableSpec("batch"))
     assert "lgbm_s" not in alone["run.models"] and alone["user_table.image"] is None
     assert alone["user_table.task"] == "classification"
@@ -148,10 +145,8 @@ def test_a_key_that_is_not_there(tmp_path, key):
 
 
 def test_set_needs_a_value():
-    assert workspace._changes(["device=cpu", "user_table.drop=[a, b]"]) == {
-        "device": "cpu",
-        "user_table.drop": ["a", "b"],
-    }
+    changes = workspace._changes(["device=cpu", "user_table.drop=[a, b]"])
+    assert changes == {"device": "cpu", "user_table.drop": ["a", "b"]}
     refuses("gives no value", workspace._changes, ["device"])
 
 

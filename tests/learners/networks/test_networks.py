@@ -1,7 +1,5 @@
 """Networks: the look-up layer, optimizers, two branches, images, and models to files and back."""
 
-import json
-import pickle
 import shutil
 
 import numpy as np
@@ -10,7 +8,7 @@ import torch
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from tests.conftest import contents, encoded, make_views, refuses, reloaded
+from tests.conftest import encoded, make_views, refuses, reloaded
 from tests.tables import bright, sequences
 from usboost import Backbone, NetworkLearner, TreeLearner, UsboostError, Views, load, save
 from usboost.boosting.rounds import STAGES_PER_SHARD
@@ -224,16 +222,6 @@ def test_torchvision_weights_from_its_cache(name, tmp_path, monkeypatch):
         load_backbone(ImageNetwork(spec, []).backbone, other, read_weights(name, True), str(path))
 
 
-def test_weights_that_would_run_code_are_refused(tmp_path):
-    class Bomb:
-        def __reduce__(self):
-            return (print, ("boom",))
-
-    path = tmp_path / "vgg16.pth"
-    path.write_bytes(pickle.dumps(Bomb()))
-    refuses("not a state dict of tensors", read_weights, "vgg16", str(path))
-
-
 NET = NetworkLearner(hidden=(6,), epochs=3, batch_size=32, device="cpu")
 TWO = TwoBranchNetworkClassifier(dnn1=(4,), dnn2=(4,), dnn3=(4,), n_epochs=2, device="cpu")
 MODELS = {
@@ -292,48 +280,6 @@ def test_many_stages_go_to_shards(tmp_path):
     save(model, tmp_path / "model")
     assert len(list((tmp_path / "model").glob("arrays-*.safetensors"))) == 2
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(views), model.predict_proba(views))
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda f: (f / "model.json").unlink(),
-        lambda f: (f / "model.json").write_text("{"),
-        lambda f: (f / "model.json").write_bytes(pickle.dumps({"format": 1})),
-        lambda f: (f / "model.json").write_text(json.dumps({"format": 99})),
-        lambda f: change(f, lambda d: d["settings"].update({"class": "subprocess.Popen"})),
-        lambda f: change(f, lambda d: d["stages"][0]["learners"]["S"].update(kind="pickle")),
-        lambda f: change(f, lambda d: d["stages"][0].update(file="../../secret.safetensors")),
-        lambda f: change(f, lambda d: d.update(stages=[1])),
-        lambda f: (f / "arrays-00000.safetensors").write_bytes(pickle.dumps([1])),
-        lambda f: (f / "arrays-00000.safetensors").write_bytes(
-            (f / "arrays-00000.safetensors").read_bytes()[:-40]
-        ),
-    ],
-)
-def test_spoilt_model_folders_are_refused(spoil, tmp_path):
-    views, y = make_views(n=60)
-    save(TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y), tmp_path / "model")
-    spoil(tmp_path / "model")
-    refuses(".", load, tmp_path / "model")
-
-
-def change(folder, edit):
-    document = json.loads((folder / "model.json").read_text())
-    edit(document)
-    (folder / "model.json").write_text(json.dumps(document))
-
-
-def test_a_failing_save_keeps_the_earlier_model(tmp_path, monkeypatch):
-    views, y = make_views(n=60)
-    model = TwoWeakLearnerClassifier({"S": TreeLearner()}, n_rounds=2).fit(views, y)
-    save(model, tmp_path / "model")
-    before = contents(tmp_path / "model")
-    model.stages_ = [*model.stages_, object()]
-    with pytest.raises(AttributeError):
-        save(model, tmp_path / "model")
-    assert contents(tmp_path / "model") == before
-    assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize(("side", "size"), [(7, None), (40, 4)])

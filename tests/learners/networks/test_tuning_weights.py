@@ -33,10 +33,8 @@ def test_a_row_of_weight_3_is_three_rows(tmp_path: Path) -> None:
     weights = np.where(rows == 0, 3.0, 1.0)
 
     def tuning(*targets: TuningTarget) -> Any:
-        made, generator = (
-            finetuning._Tuning(backbone(tmp_path), *targets, CPU),
-            torch.Generator().manual_seed(0),
-        )
+        made = finetuning._Tuning(backbone(tmp_path), *targets, CPU)
+        generator = torch.Generator().manual_seed(0)
         for part in made._network.parameters():  # whose head says nothing at first
             part.data += 0.3 * torch.randn(part.shape, generator=generator)
         return made
