@@ -43,8 +43,9 @@ from usboost.table.user_table import read_table
 KEPT = Path(__file__).parent / "headline.jsonl"
 PAGES = Path("README.md"), Path("docs/results.md"), Path("docs/results/protocol.md")
 FIGURE = Path("docs/figures/log-loss.png")
-DECIDING = ("usboost.fit.build", "usboost.fit.tune", "usboost.fit.bundle", "usboost.models.catalogue")
-"""Modules whose code, with all that they import, decides a cell."""
+DECIDING, LISTED = ("usboost.fit.build", "usboost.fit.tune", "usboost.fit.bundle"), "usboost.models.catalogue"
+"""Modules whose code, with all that they import, decides a cell; the last one has the settings of each model,
+which a cell has, too, so that another model's do not void it."""
 OTHERS = ("logistic", "forest", "lgbm", "xgboost")
 """CatBoost is not among them: four of its trials on 1,000 rows with images take a quarter of an hour."""
 MODELS = ("default", "best", *OTHERS, "prior")
@@ -109,7 +110,8 @@ def divided(frame: pd.DataFrame, label: str, size: int | None) -> tuple[pd.DataF
 
 def cells(case: str, data: Path, out: Path, models: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield the scores of each fit of a case that is not in `KEPT` by the present code."""
-    code = digest(closure(set(DECIDING), [PACKAGE]))
+    deciding = closure(set(DECIDING), [PACKAGE])
+    code = digest({name: file for name, file in deciding.items() if name != LISTED})
     done = {(row["case"], row["model"], row["seed"]) for row in kept() if row["code"] == code}
     seeds = {name: range(1 if name in SLOW else SEEDS[case.partition("-")[2]]) for name in models}
     wanted = [(name, seed) for name in models for seed in seeds[name] if (case, name, seed) not in done]
@@ -125,7 +127,7 @@ def cells(case: str, data: Path, out: Path, models: tuple[str, ...]) -> Iterator
     for name, seed in wanted:
         named, preset = {"default": (None, None), "best": (None, "best")}.get(name, (name, None))
         chosen = catalogue.resolve_model(named, preset, images=bool(table.images), task=table.task)
-        started, spent, settings = time.perf_counter(), time.process_time(), {}
+        started, spent, settings = time.perf_counter(), time.process_time(), settings_given(chosen)
         if name in OTHERS:
             build = partial(by_name, (name,), images=images, image_views=tuple(table.images) or ("U",))
             searched = tune(table, build(task=table.task), out=folder / name, plan=Plan(trials=TRIALS))
@@ -151,6 +153,11 @@ def cells(case: str, data: Path, out: Path, models: tuple[str, ...]) -> Iterator
             "settings": {key: repr(value) for key, value in settings.items()},
             **{"commit": commit, "code": code},
         }
+
+
+def settings_given(name: str) -> dict[str, Any]:
+    """Return the settings that the catalogue gives a model of its own; none of another package's."""
+    return {} if name in OTHERS else dict(catalogue.find(name).settings)
 
 
 def kept() -> list[dict[str, Any]]:

@@ -31,6 +31,12 @@ def test_cells_of_two_versions_of_the_code_are_refused(
         table()
 
 
+def test_cells_of_our_models_have_the_settings_that_the_catalogue_gives_now() -> None:
+    for row in kept():
+        now = {key: repr(value) for key, value in headline.settings_given(row["fits"]).items()}
+        assert row["model"] in headline.OTHERS or row["settings"] == now
+
+
 def test_every_case_has_all_models_and_seeds() -> None:
     fits = pd.DataFrame(kept())
     assert not fits.duplicated(["case", "model", "seed"]).any()
