@@ -303,7 +303,7 @@ def canvas(title: str, panels: int = 1, **layout: Any) -> Figure:
     fig = Figure(figsize=_SIZE[panels])
     place(fig)
     axes = fig.subplots(**{"nrows": panels, "sharex": True, **layout})
-    np.ravel(axes)[0].set_title(plain(title), pad=9)
+    np.ravel(axes)[0].set_title(plain(title), pad=9, y=1.0)
     return fig
 
 
