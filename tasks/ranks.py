@@ -103,7 +103,7 @@ class _RoundsOnDisk:
 
     def log_rest(self, card: Card) -> None:
         """Log what the saved model's card has of rounds that were too quick to be read."""
-        names = card.history.keys() - {"round"}
+        names = card.history.keys() - {"round", "member"}
         for at, index in enumerate(card.history.get("round", [])):
             if index > self._last:
                 metrics = {name: card.history[name][at] for name in names}

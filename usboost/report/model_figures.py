@@ -1,7 +1,7 @@
 """Draw one fitted model: importance, calibration, predictions, learning curve, heat over an image."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -216,10 +216,10 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
     return fig
 
 
-def learning_curve(history: Mapping[str, Sequence[float]], best_round: int) -> Figure:
+def learning_curve(history: pd.DataFrame, best_round: int) -> Figure:
     """Draw the risk, and one score of the validation rows if there is one, per round; the used one is marked.
 
-    `history`: ``round``, and measures whose names end in ``_train`` and ``_val``, of equal lengths.
+    `history`: a column ``round``, and measures whose names end in ``_train`` and ``_val``.
     """
     risks = [name for name in ("risk_train", "risk_val") if name in history]
     scores = [name for name in history if name.endswith("_val") and name not in risks]

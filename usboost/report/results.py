@@ -237,7 +237,7 @@ def behind_prior(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, str]
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
-    """Read every seed's `trace.parquet` of one model, long over rounds; None if there is none.
+    """Read every seed's `trace.parquet` of one model, long over rounds; None if it has no rounds of its own.
 
     Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round, and the
     boolean ``best`` marks the round each seed's scores come from: ``best_round`` of its record, or the
@@ -253,6 +253,8 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
             traces.append(pd.read_parquet(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+        if "member" in traces[-1]:
+            return None
         if absent := [name for name in ("seed", "round") if name not in traces[-1]]:
             raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
         for name in TRACE_COLUMNS:
