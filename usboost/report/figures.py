@@ -327,8 +327,6 @@ def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _Look) -> None:
 
 def _thin(frame: pd.DataFrame) -> pd.DataFrame:
     """Return at most `_POINTS` rows, evenly, the first and the last among them."""
-    if len(frame) <= _POINTS:
-        return frame
     return frame.iloc[np.unique(np.linspace(0, len(frame) - 1, _POINTS).round().astype(int))]
 
 

@@ -230,15 +230,13 @@ def learning_curve(history: pd.DataFrame, best_round: int) -> Figure:
         shown: dict[str, Line2D] = {}
         for ax, (names, what) in zip(axes, panels, strict=True):
             for name in names:
-                rows = "training" if name.endswith("_train") else "validation"
-                color = MUTED if name.endswith("_train") else BLUE
-                ax.plot(history["round"], history[name], color=color, linewidth=1.6, label=f"{rows} rows")
+                rows, color = ("training", MUTED) if name.endswith("_train") else ("validation", BLUE)
+                line: dict[str, Any] = {"color": color, "linewidth": 1.6, "label": f"{rows} rows"}
+                (shown[rows],) = ax.plot(history["round"], history[name], **line)
             ax.axvline(best_round, color=INK, linewidth=1, linestyle=(0, (4, 2)))
             measured = what or metric_name(names[0].removesuffix("_val"))
             ax.set(xlabel="round", ylabel=measured)
             ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            for line in ax.get_lines()[: len(names)]:
-                shown[str(line.get_label())] = line
         fig.legend(handles=list(shown.values()), loc="outside lower left", ncols=2)
     return fig
 

@@ -145,9 +145,7 @@ def render(
         measured = history[history["member"] == name] if "member" in history else history
         if len(measured):
             curves[name] = best, data_uri(to_svg(model_figures.learning_curve(measured, best)))
-    rounds = ""
-    if curves or learners:
-        rounds = html("learning", curves=curves, contributions=learners, start=start)
+    rounds = html("learning", curves=curves, contributions=learners, start=start)
     shuffled = importance.permutation_block(bundle, views, scored.labels[rows])
     mistakes = worst_block(bundle, scored, maps)
     single = explained_block(bundle, scored, with_note=not mistakes)
