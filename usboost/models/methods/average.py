@@ -96,7 +96,8 @@ class Average(Blend):
         if held is not None:
             self._score(told, seen, held.y, held.weights)
         self.losses_ = {name: each.loss for name, each in self.members_.items() if each.loss is not None}
-        self.history_ = [{"member": name, **row} for name, fit in fits.items() for row in fit.history_]
+        rounds = [(name, row) for name, fit in fits.items() for row in fit.history_]
+        self.history_ = [dict[str, Any](row, member=name) for name, row in rounds]
         self.full_refits_, self.bytes_ = {}, {}
 
     def _keep(self, weights: dict[str, float]) -> None:
