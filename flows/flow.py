@@ -3,6 +3,7 @@
 Flows import this before anything else of ours: Prefect and MLflow read their settings when imported.
 """
 
+import gc
 import re
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, Signature, cleandoc, signature
@@ -90,5 +91,6 @@ def command(
     app = typer.Typer(add_completion=False)
     app.command()(main)
     if module == "__main__":
+        gc.freeze()  # what was imported stays: at its end Python would look through all of it for two seconds
         app()
     return app

@@ -28,7 +28,10 @@ def report() -> Path:
     write_pages(RESULTS, prepared, REPORTS, datasets=main, models=models, cells=cells, origins=origins(fits))
     folders.write_curves(REPORTS / "curves", fits, settings)
     page.log(f"written {(REPORTS / 'index.html').resolve()}")
-    page.show_table("report", test_scores(REPORTS / "results.csv"), "Test scores, the mean over the seeds")
+    scores = pd.read_csv(REPORTS / "results.csv").query("split == 'test'")
+    table = scores.pivot_table("value", ["dataset", "model"], "metric", aggfunc="mean", sort=False)
+    rows: Any = table.round(4).reset_index().to_dict("records")
+    page.show_table("report", rows, "Test scores, the mean over the seeds")
     return runtime.finished(REPORTS)
 
 
@@ -44,14 +47,6 @@ def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
             runs.append(RunLink("Prefect", flow_run, page.prefect(flow_run)))
         found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
     return found
-
-
-def test_scores(path: Path) -> list[dict[str, Any]]:
-    """Return a row for each dataset and model of results.csv, a column for each score."""
-    frame = pd.read_csv(path).query("split == 'test'")
-    cells = ["dataset", "model"]
-    table = frame.pivot_table("value", cells, "metric", aggfunc="mean", sort=False).round(4).reset_index()
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 app = command(__name__, report)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -103,10 +104,10 @@ class _RoundsOnDisk:
 
     def log_rest(self, card: Card) -> None:
         """Log what the saved model's card has of rounds that were too quick to be read."""
-        names = card.history.keys() - {"round"}
-        for at, index in enumerate(card.history.get("round", [])):
+        history: dict[str, Any] = card.history
+        for at, index in enumerate(history.get("round", [])):
             if index > self._last:
-                metrics = {name: card.history[name][at] for name in names}
+                metrics = {name: history[name][at] for name in history.keys() - {"round", "member"}}
                 self._logger.on_round(Round(int(index), None, metrics, {}))
         self._logger.on_fit_end()
 

@@ -162,10 +162,10 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, kept)
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
-        # an average has a row for each member, and all their rounds
-        made = max(len(rounds), best)
-        cost = {"rounds": made, "best_round": best, "fit_seconds": seconds}
-        page.log(f"best round {best} of {made}, {seconds:.1f} s")
+        cost = {"fit_seconds": seconds}
+        if not hasattr(fitted.model, "members_"):  # each of which has a best round of its own
+            cost |= {"rounds": max(len(rounds), best), "best_round": best}
+        page.log(", ".join(f"{name.replace('_', ' ')} {value:,.4g}" for name, value in cost.items()))
         # once each, however often the fit is resumed
         with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
             if first:

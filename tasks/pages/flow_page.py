@@ -105,7 +105,7 @@ def show_scores(name: str, records: Iterable[Mapping[str, Any]], description: st
     """Show the scores of records (`tasks.folders`), a row for each split."""
     rows: list[dict[str, Any]] = []
     for record in records:
-        took = {"best round": record["best_round"], "rounds": record["rounds"]}
+        took = {"best round": record.get("best_round", "–"), "rounds": record.get("rounds", "–")}
         took["fit, s"] = round(record["fit_seconds"], 1)
         for split, values in record["scores"].items():
             scores = {metric_name(metric): round(value, 4) for metric, value in values.items()}

@@ -3,6 +3,7 @@
 import html
 import re
 
+import pandas as pd
 import pytest
 
 from tests.conftest import refuses
@@ -24,8 +25,8 @@ def test_fit_and_report_show_the_members(table, tmp_path):
     out = tmp_path / "model"
     options = ("--label", "kind", "--rounds", 5, "--out", out)
     done = accepted("fit", table, *options)
-    model = bundle.load(out).model
-    assert bundle.load(out).card.model == "average"
+    model, card = bundle.load(out).model, bundle.load(out).card
+    assert card.model == "average"
     assert set(model.members_) == {"linear_trees", "crossed", "forest"}
     accepted("report", out, table, "--out", tmp_path / "r.html")
     page = html.unescape(re.sub("<[^>]+>", " ", (tmp_path / "r.html").read_text()))
@@ -39,6 +40,12 @@ def test_fit_and_report_show_the_members(table, tmp_path):
         assert re.search(rf"{name}\s+\S+\s+{member.loss:.4f}", page)
     assert f"{model.blend_loss_:.4f}" in done.stdout and f"{model.blend_loss_:.4f}" in page
     assert "best round" not in done.stdout
+    history = pd.DataFrame(card.history)  # the forest has none
+    assert set(history["member"]) == {"linear_trees", "crossed"} and history.notna().all(axis=None)
+    for name, fit in model.boosted().items():
+        assert {0, *history.loc[history["member"] == name, "round"]} >= {fit.best_round_}
+        curve = (tmp_path / "r.html").read_text().partition(f"each round of the fit of {name}")[2]
+        assert f"round {fit.best_round_}, which is kept" in curve.partition("</p>")[0]
 
 
 def test_what_cannot_be_asked_for(table, tmp_path):

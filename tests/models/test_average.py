@@ -37,6 +37,8 @@ def test_the_answer_is_a_geometric_mean(classes: int, tmp_path: Path) -> None:
     model.fit(ALL, np.minimum(Y, classes - 1))
     assert model.weights_ == {"start": 0.5, "both": 0.25, "forest": 0.25}
     assert set(model.losses_) == set(model.fits_) and model.blend_loss_ > 0 and model.n_estimators_ == 3
+    rounds = [row for row in model.history_ if row.pop("member") == "both"]
+    assert rounds == model.fits_["both"][0].history_
     logs = sum(model.weights_[name] * np.log(fit.predict_proba(ALL)) for name, (fit,) in model.fits_.items())
     expected = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(model.predict_proba(ALL), expected, rtol=1e-9)

@@ -173,7 +173,7 @@ def test_trace_marks_the_best_round_and_fills_columns(tmp_path: Path) -> None:
     write_trace(tmp_path, "ct", "2wl", trace)
     read = read_trace(tmp_path, "ct", "2wl")
     assert read[["seed", "round"]].to_numpy().tolist() == [[s, r] for s in (0, 1) for r in (1, 2, 3)]
-    assert read.loc[read["best"], ["seed", "round"]].to_numpy().tolist() == [[0, 2], [1, 2]]
+    assert read.loc[read["best"], ["seed", "round"]].to_numpy().tolist() == [[0, 2]]
     assert read["epsilon"].isna().all()
     assert read_trace(tmp_path, "ct", "1wl_u") is None
 

@@ -98,7 +98,8 @@ class Card(CardPart):
         then fitted to these, too, they are counted as training rows, and none as validation rows.
     prior : of the training rows, the shares of the classes or the mean, which any model has to beat; none of
         a prepared dataset whose card does not say it.
-    history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned.
+    history : of the fit's rounds, ``round`` and what was measured of training and validation rows, thinned;
+        of those of an average's members also ``member``.
     parameters : what an estimator was given, or what stands for it of a command's options, for another fit.
     seed, table, sha256 : of the fit; the digest is that of the table, "" where it is no single file.
     """
@@ -134,7 +135,7 @@ class Card(CardPart):
     rows: dict[str, _Count]
     scores: dict[str, FiniteFloat | None]
     prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
-    history: dict[str, list[FiniteFloat]] = Field(default_factory=dict, exclude_if=not_)
+    history: dict[str, list[FiniteFloat] | list[str]] = Field(default_factory=dict, exclude_if=not_)
     parameters: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
     seed: int
     table: str

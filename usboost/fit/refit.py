@@ -143,7 +143,7 @@ class FoldsResult:
     ----------
     model : unfitted, knows how far to go.
     best_round_ : the round of the best mean over the folds.
-    history_ : the mean over the folds of what was measured of each round.
+    history_ : the mean over the folds of what was measured of each round; of an average, of its members'.
     rows : those that were left out of one of the fits.
     predicted : of these, each by such a fit that did not see it: probabilities float64 (n, M), or
         numbers float64 (n,).
@@ -153,7 +153,7 @@ class FoldsResult:
 
     model: Any
     best_round_: int
-    history_: list[dict[str, float]]
+    history_: list[dict[str, Any]]
     rows: WeightedRows
     predicted: np.ndarray
     seconds: float
@@ -187,7 +187,8 @@ def choose_rounds(
         mixed = model.choose_again(predicted, table.labels[judged.rows], judged.in_fit)
         again = model.for_all_rows()
         again.set_params(members={name: own[name].model for name in model.weights_})
-        found = _ByFolds(again, mixed, model.best_round_)
+        rounds = [{"member": name, **row} for name, each in own.items() for row in each.history]
+        found = _ByFolds(again, mixed, model.best_round_, rounds)
     else:
         found = _by_folds(model, task, folds, recorder)
         found = replace(found, predicted=found.predicted[order])
@@ -206,7 +207,7 @@ class _ByFolds:
     model: Any
     predicted: np.ndarray
     best_round: int
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _by_folds(model: Any, task: Task, folds: Sequence[FitData], recorder: StopRecorder) -> _ByFolds:
@@ -217,7 +218,7 @@ def _by_folds(model: Any, task: Task, folds: Sequence[FitData], recorder: StopRe
     is the best; fits up to it predict. Another one goes as far as `model` went.
     """
     known = again = model.for_all_rows()
-    best, history = model.best_round_, list[dict[str, float]]()
+    best, history = model.best_round_, model.history_
     if _quick(model):
         base = model.unfitted()
         first = fit_folds(base, folds, recorder)
@@ -225,13 +226,13 @@ def _by_folds(model: Any, task: Task, folds: Sequence[FitData], recorder: StopRe
         if (penalty := best_penalty(first)) is not None:
             for each in (base, again):
                 each.set_params(start__penalties=(penalty,))
-        history = means(fit_folds(clone(base).set_params(**enough), folds, recorder), folds)
-        best = best_round(history, model.monitor)
+        measured = means(fit_folds(clone(base).set_params(**enough), folds, recorder), folds)
+        best, history = best_round(measured, model.monitor), measured[1:]
         again.set_params(n_rounds=best)
         known = base.set_params(n_rounds=best, validation_fraction=0.0)
     fits = fit_folds(known, folds, recorder, stops=False)
     predicted = [task.predict(each, fold.test[0]) for each, fold in zip(fits, folds, strict=True)]
-    return _ByFolds(again, np.concatenate(predicted), best, history[1:])
+    return _ByFolds(again, np.concatenate(predicted), best, history)
 
 
 def round_folds(

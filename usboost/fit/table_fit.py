@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from usboost.boosting.callbacks import Callback
 from usboost.data.views import Views
@@ -205,27 +206,29 @@ def calibration_folds(table: UserTable, val: np.ndarray, seed: int) -> list[Spli
 MOST = 200
 """Rounds kept; of more, evenly spaced ones, the best and the last among them."""
 
-_MEASURED = ("_train", "_val")
 
-
-def history_of(model: Any) -> dict[str, list[float]]:
+def history_of(model: Any) -> dict[str, list[Any]]:
     """Return the rounds of a fit, and what was measured of training and validation rows after each of them.
 
     Returns
     -------
     ``round``, from 1, and ``risk_train``, ``risk_val``, ``f1_val`` and the like, each as long; a measure that
-    some round does not have is left out. Empty where the steps of a fit are settings that were tried, or one.
+    some round does not have is left out. Of an average also ``member``, the one whose round it is. Empty
+    where the steps of a fit are settings that were tried, or one.
     """
-    rows = list(getattr(model, "history_", []))
-    names = [name for name in (rows[0] if rows else ()) if str(name).endswith(_MEASURED)]
-    names = [name for name in names if all(np.isfinite(row.get(name, np.nan)) for row in rows)]
-    if len(rows) < 2 or not names or any(name in rows[0] for name in ("penalty", "leaf_size")):
-        return {}
-    chosen = np.unique(np.linspace(0, len(rows) - 1, MOST).round().astype(int))
-    best = int(getattr(model, "best_round_", len(rows))) - 1
-    chosen = np.unique([*chosen, *([best] if 0 <= best < len(rows) else [])]).astype(int)
-    found = {str(name): [float(rows[k][name]) for k in chosen] for name in names}
-    return {"round": [float(k + 1) for k in chosen], **found}
+    fits, found = dict[str | None, list[Any]](), list[pd.DataFrame]()
+    for row in getattr(model, "history_", []):
+        fits.setdefault(row.get("member"), []).append(row)
+    for member, rows in fits.items():
+        every = pd.DataFrame(rows, index=np.arange(1.0, len(rows) + 1))
+        measured = every.filter(regex="_(train|val)$")
+        measured = measured.loc[:, np.isfinite(measured).all()]
+        if len(rows) < 2 or measured.empty or {"penalty", "leaf_size"} & {*every}:
+            continue
+        kept = [*np.linspace(1, len(rows), MOST).round(), getattr(model, "best_round_", 1)]
+        own = measured[measured.index.isin(kept)].reset_index(names="round")
+        found.append(own if member is None else own.assign(member=member))
+    return pd.concat(found, join="inner").to_dict("list") if found else {}
 
 
 def images_help(

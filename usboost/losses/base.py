@@ -7,7 +7,6 @@ margins are exponentiated. Papers and their misprints: docs/methods.md.
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
-from scipy.linalg import helmert
 
 from usboost.errors import UsboostError
 
@@ -115,6 +114,8 @@ def simplex_codewords(n_classes: int) -> np.ndarray:
     M − 1 dimensions; these rows are the unit vectors of R^M in an orthonormal basis of it. For two
     classes they are −1/√2 and 1/√2: one scalar regression instead of two.
     """
+    from scipy.linalg import helmert  # here, because what only reads settings needs no SciPy
+
     # turned round: for two classes −1/√2 comes first, so that f > 0 is the second class
     return np.ascontiguousarray(-helmert(n_classes).T)
 

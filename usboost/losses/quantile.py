@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import qr
 
 from usboost.errors import UsboostError
 from usboost.losses.base import Expansion, mean, relative
@@ -117,6 +116,8 @@ class _PolygonalLine:
         found exactly (Barrodale and Roberts 1973); where no edge leads down, the convex risk is lowest.
         Directions that depend on others get the step 0.
         """
+        from scipy.linalg import qr  # as in `usboost.losses.base`
+
         steps = np.zeros(self._directions.shape[1])
         triangle, order = qr(self._directions, mode="r", pivoting=True)
         size = np.abs(np.diag(triangle))

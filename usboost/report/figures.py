@@ -303,7 +303,7 @@ def canvas(title: str, panels: int = 1, **layout: Any) -> Figure:
     fig = Figure(figsize=_SIZE[panels])
     place(fig)
     axes = fig.subplots(**{"nrows": panels, "sharex": True, **layout})
-    np.ravel(axes)[0].set_title(plain(title), pad=9)
+    np.ravel(axes)[0].set_title(plain(title), pad=9, y=1.0)
     return fig
 
 
@@ -327,8 +327,6 @@ def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _Look) -> None:
 
 def _thin(frame: pd.DataFrame) -> pd.DataFrame:
     """Return at most `_POINTS` rows, evenly, the first and the last among them."""
-    if len(frame) <= _POINTS:
-        return frame
     return frame.iloc[np.unique(np.linspace(0, len(frame) - 1, _POINTS).round().astype(int))]
 
 

@@ -1,7 +1,7 @@
 """Draw one fitted model: importance, calibration, predictions, learning curve, heat over an image."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -216,10 +216,10 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
     return fig
 
 
-def learning_curve(history: Mapping[str, Sequence[float]], best_round: int) -> Figure:
+def learning_curve(history: pd.DataFrame, best_round: int) -> Figure:
     """Draw the risk, and one score of the validation rows if there is one, per round; the used one is marked.
 
-    `history`: ``round``, and measures whose names end in ``_train`` and ``_val``, of equal lengths.
+    `history`: a column ``round``, and measures whose names end in ``_train`` and ``_val``.
     """
     risks = [name for name in ("risk_train", "risk_val") if name in history]
     scores = [name for name in history if name.endswith("_val") and name not in risks]
@@ -230,15 +230,13 @@ def learning_curve(history: Mapping[str, Sequence[float]], best_round: int) -> F
         shown: dict[str, Line2D] = {}
         for ax, (names, what) in zip(axes, panels, strict=True):
             for name in names:
-                rows = "training" if name.endswith("_train") else "validation"
-                color = MUTED if name.endswith("_train") else BLUE
-                ax.plot(history["round"], history[name], color=color, linewidth=1.6, label=f"{rows} rows")
+                rows, color = ("training", MUTED) if name.endswith("_train") else ("validation", BLUE)
+                line: dict[str, Any] = {"color": color, "linewidth": 1.6, "label": f"{rows} rows"}
+                (shown[rows],) = ax.plot(history["round"], history[name], **line)
             ax.axvline(best_round, color=INK, linewidth=1, linestyle=(0, (4, 2)))
             measured = what or metric_name(names[0].removesuffix("_val"))
             ax.set(xlabel="round", ylabel=measured)
             ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            for line in ax.get_lines()[: len(names)]:
-                shown[str(line.get_label())] = line
         fig.legend(handles=list(shown.values()), loc="outside lower left", ncols=2)
     return fig
 

@@ -87,7 +87,7 @@ def render(
     bundle: Bundle, scored: Scored, table: Path, label: str, maps: Maps, by_column: str | None = None
 ) -> str:
     """Return the page: HTML that loads nothing from the network and runs no script; as `write_report`."""
-    card, best_round = bundle.card, getattr(bundle.model, "best_round_", 0)
+    card, history = bundle.card, pd.DataFrame(bundle.card.history)
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
     held = {
@@ -134,18 +134,18 @@ def render(
         sections.append(Section("members", "Members", shown, "Members"))
     boosted = bundle.model.boosted() if isinstance(bundle.model, Average) else {"": bundle.model}
     start = any(getattr(each, "start_", None) is not None for each in boosted.values())
-    curve, learners = "", []
+    curves, learners = dict[str, tuple[int, str]](), []
     for name, each in boosted.items():
         frame = view_contributions(each, views) if isinstance(each, BoostedWeakLearners) else pd.DataFrame()
         if len(frame) and frame["view"].nunique() > 1:
             named = frame.assign(view=frame["view"].map(importance.learner_titles(bundle, each)))
             title = "Contribution of each learner" + (f" of {name}" if name else "")
             learners.append(data_uri(to_svg(model_figures.contributions(named, title))))
-    if card.history:
-        curve = data_uri(to_svg(model_figures.learning_curve(card.history, best_round)))
-    rounds = ""
-    if curve or learners:
-        rounds = html("learning", curve=curve, contributions=learners, best_round=best_round, start=start)
+        best = getattr(each, "best_round_", 0)
+        measured = history[history["member"] == name] if "member" in history else history
+        if len(measured):
+            curves[name] = best, data_uri(to_svg(model_figures.learning_curve(measured, best)))
+    rounds = html("learning", curves=curves, contributions=learners, start=start)
     shuffled = importance.permutation_block(bundle, views, scored.labels[rows])
     mistakes = worst_block(bundle, scored, maps)
     single = explained_block(bundle, scored, with_note=not mistakes)

@@ -237,12 +237,11 @@ def behind_prior(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, str]
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
-    """Read every seed's `trace.parquet` of one model, long over rounds; None if there is none.
+    """Read every seed's `trace.parquet` of one model, long over rounds; None if it has no rounds of its own.
 
     Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round, and the
-    boolean ``best`` marks the round each seed's scores come from: ``best_round`` of its record, or the
-    highest ``f1_val`` where that is not given. Raises `UsboostError` if the file cannot be read or has no
-    seed and round.
+    boolean ``best`` marks the round each seed's scores come from: ``best_round`` of its record. Raises
+    `UsboostError` if the file cannot be read or has no seed and round.
     """
     paths = sorted(Path(results, dataset, model).glob("seed-*/trace.parquet"))
     if not paths:
@@ -253,6 +252,8 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
             traces.append(pd.read_parquet(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsboostError(f"{path} is not a Parquet file; train this model again") from error
+        if "member" in traces[-1]:
+            return None
         if absent := [name for name in ("seed", "round") if name not in traces[-1]]:
             raise UsboostError(f"{path} has no column {absent[0]!r}; train this model again")
         for name in TRACE_COLUMNS:
@@ -262,13 +263,7 @@ def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
                 raise UsboostError(f"{path}: {name!r} is not a number; train this model again") from None
     trace = pd.concat(traces, ignore_index=True).sort_values(["seed", "round"], ignore_index=True)
     rounds = {fit.seed: fit.best_round for fit in read_cell(results, dataset, model)}
-    trace["best"] = False
-    for seed, one in trace.groupby("seed"):
-        best = one.index[one["round"] == rounds[seed]] if rounds.get(seed) is not None else one.index[:0]
-        if best.empty and one["f1_val"].notna().any():
-            best = pd.Index([one["f1_val"].idxmax()])
-        trace.loc[best, "best"] = True
-    return trace
+    return trace.assign(best=trace["round"] == trace["seed"].map(rounds))
 
 
 TestRows = tuple[np.ndarray, np.ndarray]  # labels (n,), and probabilities (n, M) or predicted numbers (n,)

@@ -96,7 +96,8 @@ class Average(Blend):
         if held is not None:
             self._score(told, seen, held.y, held.weights)
         self.losses_ = {name: each.loss for name, each in self.members_.items() if each.loss is not None}
-        self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
+        rounds = [(name, row) for name, fit in fits.items() for row in fit.history_]
+        self.history_ = [dict[str, Any](row, member=name) for name, row in rounds]
         self.full_refits_, self.bytes_ = {}, {}
 
     def _keep(self, weights: dict[str, float]) -> None:
@@ -224,8 +225,8 @@ class AverageClassifier(Average, ViewsClassifier):
     Attributes
     ----------
     weights_ : of the members kept, by name, of sum 1; fits_ : by name, a list of the fitted one
-    losses_ : log-loss of every member on the validation rows; blend_loss_ : of the average; history_ : the
-        losses as rows
+    losses_ : log-loss of every member on the validation rows; blend_loss_ : of the average
+    history_ : the rounds of every member, whose name is their "member"
     members_ : a `Member` of each, by name, also of those that are not kept
     classes_ ; n_estimators_
     """

@@ -43,7 +43,7 @@ class InnerFits:
     def fit_or_load(self, model: Any, name: str, train: Samples, stop: Samples | None) -> Any:
         """Fit `model` with the outer fit's callbacks, or load it as an earlier run saved it.
 
-        One that was saved has no ``history_``.
+        One that was saved has no rounds in its ``history_``.
 
         Parameters
         ----------
@@ -59,6 +59,7 @@ class InnerFits:
         elif self.checkpoint is not None:
             store = Store(self.checkpoint.folder)
             if (saved := store.get(name, persistence.load)) is not None:
+                saved.history_ = []
                 return saved
         model.set_params(callbacks=list(self.callbacks) if store is None else [recorder])
         fit_weighted(model, train.weighted, None if stop is None else stop.weighted, train.related)
