@@ -92,11 +92,14 @@ def test_weights_are_equal_within_noise_and_else_those_of_the_largest_gain() -> 
     assert model.choose_weights({"a": good, "b": good}, y, None) == {"a": 0.5, "b": 0.5}
     found = model.choose_weights({"a": good, "blind": knowing(0.0), "b": knowing(0.9)}, y, None)
     assert set(found) == {"a", "b"} and sum(found.values()) == pytest.approx(1.0)
-    rng = np.random.default_rng(4)
-    few, alike = np.arange(40), {"a": knowing(0.8), "b": knowing(0.8)}
-    losses = [-np.log(each[few, y[few]]).mean() for each in alike.values()]
+    few = np.arange(99)  # so few choose none, were one ever so bad
+    same = model.choose_weights({"a": good[few], "blind": knowing(0.0)[few]}, y[few], None)
+    assert same == {"a": 0.5, "blind": 0.5}
+    rng, more = np.random.default_rng(4), np.arange(120)
+    alike = {"a": knowing(0.8), "b": knowing(0.8)}
+    losses = [-np.log(each[more, y[more]]).mean() for each in alike.values()]
     assert losses[0] != losses[1]  # by chance
-    same = model.choose_weights({name: each[few] for name, each in alike.items()}, y[few], None)
+    same = model.choose_weights({name: each[more] for name, each in alike.items()}, y[more], None)
     assert same == {"a": 0.5, "b": 0.5}
     # a row of weight 0 says nothing: with the first hundred alone the blind one is as good
     blind = np.where(np.arange(300)[:, None] < 100, good, knowing(0.0))

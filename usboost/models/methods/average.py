@@ -38,8 +38,8 @@ from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.models.sharded import not_sharded
 from usboost.shards.collective import world
 
-SHARES = 3
-"""A weight is so many parts at most before weights are divided by their sum."""
+SHARES, FEWEST = 3, 100
+"""A weight is so many parts at most before weights are divided by their sum; rows that choose weights."""
 _TINY = 1e-300  # no logarithm of 0, where a margin is beyond what float64 holds
 
 
@@ -120,8 +120,8 @@ class Average(Blend):
     ) -> dict[str, float]:
         """Choose weights by n rows that no member was fitted to: of those beyond 0, which sum to 1.
 
-        They are equal, unless others lose less by more than the standard error of the gain: then those of
-        the largest gain less its standard error.
+        They are equal, unless there are `FEWEST` rows and others lose less by more than the standard error of
+        the gain: then those of the largest gain less its standard error.
 
         Parameters
         ----------
@@ -131,6 +131,8 @@ class Average(Blend):
         margins = {name: self._margins(each) for name, each in predicted.items()}
         names = list(margins)
         chosen = dict.fromkeys(names, 1 / len(names))
+        if len(y) < FEWEST:  # of many weights some gain by chance
+            return chosen
         equal, most = self._losses(blended(margins, chosen), y), 0.0
         for shares in product(range(SHARES + 1), repeat=len(names)):
             if gcd(*shares) == 1:  # else another one has the same proportions
