@@ -78,10 +78,7 @@ class Shares:
 
 
 def digits_of(shares: ArrayLike) -> int:
-    """Count the digits after the point that a row's shares are written with.
-
-    The largest has three figures from 1 on, and two below: 412, 39.9, 5.77, 0.83, 0.012.
-    """
+    """Count the digits after the point that give the largest share three figures, or two below 1."""
     largest = float(np.max(np.abs(shares), initial=0.0))
     return max(0, 2 - (largest < 1) - math.floor(math.log10(largest))) if largest else 2
 

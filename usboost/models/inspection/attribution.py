@@ -213,10 +213,7 @@ def _add_estimates(
     owners: np.ndarray,
     alone: int | None,
 ) -> None:
-    """Add the mean over reference rows of what each owner changes, in random orders and their reverses.
-
-    Of one owner `alone` two predictions tell it, instead of one for each owner.
-    """
+    """Add the mean over reference rows of what each owner changes, in random orders and their reverses."""
     rng = np.random.default_rng(0)
     players, n, m = np.array(sorted(set(owners.tolist()))), len(read), len(reference)
     orders = [rng.permutation(players) for _ in range((m + 1) // 2)]
@@ -230,7 +227,7 @@ def _add_estimates(
         for j, order in enumerate(orders):
             place[j, order] = np.arange(len(players))
         of_column = np.tile(place[:, owners], (len(rows), 1))
-        if alone is not None:
+        if alone is not None:  # two predictions are enough
             turn = np.tile(place[:, alone], len(rows))[:, None]
             turns = of_column < turn, of_column <= turn
             without, with_it = (output(_mixed(other, own, each)) for each in turns)

@@ -263,16 +263,10 @@ class AverageClassifier(Average, ViewsClassifier):
 
 
 class AverageRegressor(Average, ViewsRegressor):
-    """Several regressors, each fitted once, their predictions averaged; see `AverageClassifier`.
+    """Several regressors, each fitted once, their predictions averaged.
 
-    Parameters
-    ----------
-    As of `AverageClassifier`.
-
-    Attributes
-    ----------
-    As of `AverageClassifier`; losses_ : mean squared errors of standardised targets
-    target_centre_, target_scale_ : of the training targets
+    Parameters and attributes are those of `AverageClassifier`; losses_ are mean squared errors of
+    standardised targets, target_centre_ and target_scale_ of the training targets.
     """
 
     def _n_outputs(self) -> int:

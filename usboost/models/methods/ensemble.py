@@ -269,15 +269,8 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
 class EnsembleRegressor(Ensemble, ViewsRegressor):
     """Several regressors, each fitted once for each fold, their predictions averaged by greedy weights.
 
-    Parameters
-    ----------
-    As of `EnsembleClassifier`.
-
-    Attributes
-    ----------
-    As of `EnsembleClassifier`; losses_ : mean squared errors of standardised targets
-    out_of_fold_ : standardised, too, float64 (n,)
-    target_centre_, target_scale_ : of the training targets
+    Parameters and attributes are those of `EnsembleClassifier`; losses_ are mean squared errors of
+    standardised targets, as out_of_fold_, float64 (n,); target_centre_ and target_scale_ are their units.
     """
 
     def _predict(self, views: Views) -> np.ndarray:

@@ -391,10 +391,7 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
 class TwoBranchNetworkRegressor(TwoBranches, ViewsRegressor):
     """The same network with one output and the squared error, on standardised targets.
 
-    Parameters
-    ----------
-    As of `TwoBranchNetworkClassifier`, but
-    monitor : {"risk_val", "rmse_val", "mae_val"}
+    Parameters are those of `TwoBranchNetworkClassifier`; `monitor` is "risk_val", "rmse_val" or "mae_val".
 
     Attributes
     ----------
