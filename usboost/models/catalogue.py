@@ -210,6 +210,7 @@ _ENTRIES = (
         "the weighted mean of the scores of linear_trees, crossed and, of a small table, a random forest",
         "average",
         changes={"members": ("linear_trees", "crossed", "forest"), "most_rows": {"forest": 20_000}},
+        settings={"members__forest__max_features": 1 / 3},
         rounds_factor=10,
         compared=True,
     ),
