@@ -118,7 +118,7 @@ def number(value: float) -> str:
     """Write a score: four digits after the point, four in all where it is large, three where it is tiny."""
     size = abs(value)
     shown = f"{value:.4f}" if size < 100 else f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}"
-    shown = f"{value:.3g}" if 0 < size < 0.001 else shown
+    shown = f"{value:.3g}" if 1e-12 < size < 0.001 else shown  # below is rounding
     return shown.replace("-", "−", int(value < 0))
 
 
