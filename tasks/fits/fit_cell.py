@@ -162,10 +162,11 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, kept)
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
-        cost = {"fit_seconds": seconds}
+        cost, took = {"fit_seconds": seconds}, f"{seconds:.1f} s"
         if not hasattr(fitted.model, "members_"):  # each of which has a best round of its own
             cost |= {"rounds": max(len(rounds), best), "best_round": best}
-        page.log(", ".join(f"{name.replace('_', ' ')} {value:,.4g}" for name, value in cost.items()))
+            took = f"best round {best} of {cost['rounds']}, {took}"
+        page.log(took)
         # once each, however often the fit is resumed
         with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
             if first:
