@@ -7,7 +7,8 @@ table of them, and that of docs/results.md. ``make headline`` is both. Hours on 
 A case is a table and its test rows, drawn once. Every model gets the other rows, as a file of a person's, and
 is fitted as `usboost fit` does it: validation rows, images tuned where the default tunes them, a second fit
 to all rows. The default and the preset ``best`` have their own settings; the others the best of `TRIALS` by
-`usboost tune`.
+`usboost tune`. Where the code or the default's settings have changed, empty that file first, as all
+differences are from the default's cells.
 """
 
 from __future__ import annotations

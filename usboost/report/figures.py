@@ -327,7 +327,7 @@ def _curves(ax: Axes, trace: pd.DataFrame, x: str, y: str, look: _Look) -> None:
 
 def _thin(frame: pd.DataFrame) -> pd.DataFrame:
     """Return at most `_POINTS` rows, evenly, the first and the last among them."""
-    return frame.iloc[np.unique(np.linspace(0, len(frame) - 1, _POINTS).round().astype(int))]
+    return frame.iloc[np.linspace(0, len(frame) - 1, min(len(frame), _POINTS)).round().astype(int)]
 
 
 def _legend(fig: Figure, shown: Traces, extra: Mapping[str, Line2D]) -> None:

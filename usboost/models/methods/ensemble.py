@@ -269,8 +269,8 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
 class EnsembleRegressor(Ensemble, ViewsRegressor):
     """Several regressors, each fitted once for each fold, their predictions averaged by greedy weights.
 
-    Parameters and attributes are those of `EnsembleClassifier`; losses_ are mean squared errors of
-    standardised targets, as out_of_fold_, float64 (n,); target_centre_ and target_scale_ are their units.
+    Parameters and attributes are those of `EnsembleClassifier`; losses_ are mean squared errors of targets
+    standardised by target_centre_ and target_scale_, as out_of_fold_ is, float64 (n,).
     """
 
     def _predict(self, views: Views) -> np.ndarray:
