@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.fit.conftest import accepted, environment, numbers, run, table_of, un
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
 from usboost.evaluation.ranking import RANKING
+from usboost.files import write_atomically
 from usboost.fit.build import build, fit
 from usboost.fit.compare import compare
 from usboost.fit.evaluate import folds_of
@@ -330,3 +332,12 @@ def test_a_member_whose_file_is_damaged_is_fitted_again(tmp_path):
         found = EnsembleClassifier(members("classification"), folds=2, checkpoint=tmp_path).fit(x, y)
     np.testing.assert_array_equal(found.predict_proba(x), whole.predict_proba(x))
     assert file.read_bytes() == good
+
+
+def test_two_fits_of_one_process_write_the_same_file(tmp_path):
+    content = bytes(range(256)) * 4096
+    with ThreadPoolExecutor(8) as threads:
+        for path in [tmp_path / f"{k}.safetensors" for k in range(20)]:
+            list(threads.map(write_atomically, [path] * 8, [content] * 8))
+            assert path.read_bytes() == content
+    assert len(list(tmp_path.iterdir())) == 20

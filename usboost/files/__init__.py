@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
 from usboost.errors import UsboostError
 
@@ -67,8 +68,7 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file under another name, then put it in place; what cannot be written is a UsboostError."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.tmp")  # two fits may be two threads
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
