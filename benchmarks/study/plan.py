@@ -170,6 +170,7 @@ PLAN |= {
             Planned(["ci_b"], ["lgbm_s", "logistic_s", "1wl_s", *_WHOLE_B], 1),
             Planned(["ci_a"], _WHOLE_A, 3),
             Planned(["ci_b"], _WHOLE_B, 3),
+            Planned(["ci_a", "ci_b"], ["bfv_dnn"], 5),
         ],
     ),
     "mi_whole": Part(WHOLE_MI, PLAN["mi"].fits),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 from sklearn.datasets import load_diabetes, load_wine
 
 from tests.conftest import refuses, reloaded, rewritten
@@ -50,6 +51,11 @@ def members() -> dict:
         "lgbm": LightGBMBaseline(("S",), n_trees=30),
         "prior": PriorBaseline(),
     }
+
+
+def logs(fit, x):
+    """Return log p, and 0 has one, too."""
+    return np.log(np.maximum(fit.predict_proba(x), 1e-300))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,16 +137,16 @@ def test_classes(tmp_path):
     assert np.allclose(found.sum(axis=1), 1) and (model.predict(WINE) == names).mean() > 0.97
     assert set(model.full_refits_) == set(model.weights_)
     expected = sum(
-        weight * np.mean([each.predict_proba(WINE) for each in model.fits_[name]], axis=0) / 2
-        + weight * model.full_refits_[name][0].predict_proba(WINE) / 2
+        weight * np.mean([logs(each, WINE) for each in model.fits_[name]], axis=0) / 2
+        + weight * logs(model.full_refits_[name][0], WINE) / 2
         for name, weight in model.weights_.items()
     )
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(found, softmax(expected, axis=1))
     assert model.members_["prior"].without is None
     assert row_losses(Y, model.out_of_fold_).mean() == pytest.approx(model.blend_loss_, rel=1e-12)
     held = inner_folds(Y, 3, 0)[0][1]
-    seen = blended({m: fits[0].predict_proba(WINE[held]) for m, fits in model.fits_.items()}, model.weights_)
-    np.testing.assert_allclose(model.out_of_fold_[held], seen)
+    seen = blended({m: logs(fits[0], WINE[held]) for m, fits in model.fits_.items()}, model.weights_)
+    np.testing.assert_allclose(model.out_of_fold_[held], softmax(seen, axis=1))
     weighed = {name: each.weight for name, each in model.members_.items() if each.weight}
     assert weighed == model.weights_ and model.blend_loss_ <= min(model.losses_.values())
     again = reloaded(model, tmp_path / "model")
@@ -258,13 +264,13 @@ def test_several_fits_to_all_rows_have_seeds_of_their_own(tmp_path):
         np.testing.assert_array_equal(drawn[-1], alone.predict_proba(NOISY))
     assert not np.array_equal(drawn[0], drawn[1]) and not np.array_equal(drawn[1], drawn[2])
     parts = {
-        "lgbm": np.mean([fit.predict_proba(NOISY) for fit in model.fits_["lgbm"]], axis=0) / 4
-        + sum(drawn) / 4,
-        "linear": np.mean([fit.predict_proba(NOISY) for fit in model.fits_["linear"]], axis=0) / 2
-        + model.full_refits_["linear"][0].predict_proba(NOISY) / 2,
+        "lgbm": np.mean([logs(fit, NOISY) for fit in model.fits_["lgbm"]], axis=0) / 4
+        + np.log(drawn).sum(axis=0) / 4,
+        "linear": np.mean([logs(fit, NOISY) for fit in model.fits_["linear"]], axis=0) / 2
+        + logs(model.full_refits_["linear"][0], NOISY) / 2,
     }
     found = model.predict_proba(NOISY)
-    np.testing.assert_allclose(found, blended(parts, model.weights_))
+    np.testing.assert_allclose(found, softmax(blended(parts, model.weights_), axis=1))
     again = reloaded(model, tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(NOISY), found)
     assert again.members_ == model.members_ and again.n_estimators_ == 10
@@ -306,6 +312,13 @@ def test_a_file_that_says_less_is_refused(gone, tmp_path):
         assert document["whole"] == {"lgbm": 1, "linear": 1}
         del document[gone]
     refuses(f"is not a usboost model: KeyError\\('{gone}'\\)", persistence.load, tmp_path / "model")
+
+
+def test_a_mean_of_probabilities_is_not_read_as_one_of_scores(tmp_path):
+    persistence.save(EnsembleClassifier(several(), folds=2).fit(NOISY, Z), tmp_path / "model")
+    with rewritten(tmp_path / "model/model.json") as document:
+        assert document.pop("mean_of") == "scores"
+    refuses("fit it again", persistence.load, tmp_path / "model")
 
 
 def test_members_of_before_are_read(tmp_path):
@@ -353,8 +366,9 @@ def test_fits_to_other_rows_too_are_added_later():
     name = next(iter(weights))
     assert set(model.full_refits_) == set(weights) and all(model.members_[m].full_refits for m in weights)
     (added,) = model.full_refits_[name]
-    halves = sum(w * model.full_refits_[m][0].predict_proba(WINE) for m, w in weights.items())
-    np.testing.assert_allclose(model.predict_proba(WINE), (found + halves) / 2)
+    halves = sum(w * logs(model.full_refits_[m][0], WINE) for m, w in weights.items())
+    expected = softmax((np.log(found) + halves) / 2, axis=1)
+    np.testing.assert_allclose(model.predict_proba(WINE), expected, rtol=1e-5, atol=1e-12)
     again = sorted(model.fits_[name], key=lambda fit: fit.best_round_)[1].for_all_rows()
     again.fit(WINE, Y)
     np.testing.assert_array_equal(added.predict_proba(WINE), again.predict_proba(WINE))

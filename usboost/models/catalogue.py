@@ -25,14 +25,15 @@ _BOTH = {"U": _NETWORK, "S": _TREE}
 _BNN = {"hidden": (16,), "optimizer": "adam", "learning_rate": 0.01, "batch_size": 32, "epochs": 30}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
 _LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
-_MEMBERS = {
+_FOREST = {"members__forest__max_features": 1 / 3}
+_MEMBERS = _FOREST | {
     "members__lgbm__feature_fraction": 0.5,
     "members__lgbm__lambda_l2": 1.0,
     "members__lgbm__learning_rate": 0.025,
     "members__lgbm__num_leaves": 64,
 }
-"""What members of an ensemble have other than alone: the first two help on all tables tried, the others where
-there are many rows, see docs/results.md."""
+"""What members of an ensemble have other than alone: the first three help on all tables tried, the others
+where there are many rows, see docs/results.md."""
 
 _ENTRIES = (
     _other("baseline", "Baseline", "two-branch network", "two_branch", line=LineStyle("#7a828e", "s")),
@@ -210,7 +211,7 @@ _ENTRIES = (
         "the weighted mean of the scores of linear_trees, crossed and, of a small table, a random forest",
         "average",
         changes={"members": ("linear_trees", "crossed", "forest"), "most_rows": {"forest": 20_000}},
-        settings={"members__forest__max_features": 1 / 3},
+        settings=_FOREST,
         rounds_factor=10,
         compared=True,
     ),

@@ -1,18 +1,11 @@
-"""The mean of a few models' margins: of a boosted model with a linear start, one with networks, and a forest.
-
-f = Σ_m w_m · f_m, with f_m the scores of a classifier, log p_m up to a constant, or a regressor's prediction.
-The probabilities are so a geometric mean of the members', and what a column adds to f is the weighted sum of
-what it adds to each member's.
-"""
+"""The mean of a few models' scores: trees from a linear start, boosting with networks, and a forest."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import reduce
 from itertools import product
 from math import gcd, inf
-from operator import add
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -20,19 +13,12 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
-from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
-from usboost.files.onnx_graph import Value
-from usboost.learners.networks import embeddings
 from usboost.learners.tree import Tree
-from usboost.losses.base import ClassLoss, from_scores
-from usboost.models.base import ViewsClassifier, ViewsRegressor
-from usboost.models.estimator import Samples, as_views
-from usboost.models.losses import LOSSES
-from usboost.models.methods.blend import Blend
+from usboost.models.estimator import Samples
+from usboost.models.methods.blend import Blend, BlendClassifier, BlendRegressor
 from usboost.models.methods.fold_fits import InnerFits, Member, blended
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 from usboost.models.sharded import not_sharded
@@ -55,9 +41,6 @@ class Average(Blend):
     random_state: int = 0
     callbacks: Sequence[Callback] | None = None
     checkpoint: Checkpoint | Path | str | None = None
-
-    _margins: ClassVar[Any]  # (predicted): a member's predictions, as `_of` gives them, as f, float64 (n, D)
-    _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, M), or of numbers (n,)
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
         if not self.members:
@@ -133,29 +116,20 @@ class Average(Blend):
         chosen = dict.fromkeys(names, 1 / len(names))
         if len(y) < FEWEST:  # of many weights some gain by chance
             return chosen
-        equal, most = self._losses(blended(margins, chosen), y), 0.0
+        equal, most = self._losses(y, blended(margins, chosen)), 0.0
         for shares in product(range(SHARES + 1), repeat=len(names)):
             if gcd(*shares) == 1:  # else another one has the same proportions
                 tried = {name: k / sum(shares) for name, k in zip(names, shares, strict=True) if k}
-                gains = equal - self._losses(blended(margins, tried), y)
+                gains = equal - self._losses(y, blended(margins, tried))
                 gain = mean(gains, weights) - error_of_mean(gains, weights)
                 if gain > most:
                     chosen, most = tried, gain
         return chosen
 
-    def _losses(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return row_losses(y, self._of_f(f) if self.n_outputs > 1 else f[:, 0])
-
     def boosted(self) -> dict[str, Any]:
         """Return the fitted members that are boosted, by name."""
         fits = {name: fit for name, (fit,) in self.fits_.items()}
         return {name: fit for name, fit in fits.items() if isinstance(fit, BoostedWeakLearners)}
-
-    def _f(self, views: Views) -> np.ndarray:
-        """f, float64 (n, D)."""
-        self._check_fitted()
-        with embeddings.shared_in_memory():
-            return self.combined({name: self._of(fit, views) for name, (fit,) in self.fits_.items()})
 
     def combined(self, predicted: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return f, float64 (n, D), of what each member predicts of n rows."""
@@ -175,13 +149,13 @@ class Average(Blend):
     ) -> None:
         """Describe each member by its loss of rows that it was not fitted to; see `choose_weights`."""
         losses = {
-            name: mean(self._losses(self._margins(each), y), weights) for name, each in predicted.items()
+            name: mean(self._losses(y, self._margins(each)), weights) for name, each in predicted.items()
         }
         self.members_ = {
             name: replace(each, weight=self.weights_.get(name, 0.0), loss=losses.get(name))
             for name, each in told.items()
         }
-        self.blend_loss_ = mean(self._losses(self.combined(predicted), y), weights)
+        self.blend_loss_ = mean(self._losses(y, self.combined(predicted)), weights)
 
     def choose_again(
         self, predicted: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray | None
@@ -209,7 +183,7 @@ class Average(Blend):
         return {"members": members, "weights": dict(self.weights_)}
 
 
-class AverageClassifier(Average, ViewsClassifier):
+class AverageClassifier(Average, BlendClassifier):
     """Several classifiers, each fitted once; their scores averaged.
 
     The answer is softmax(Σ_m w_m log p_m). Weights are equal, unless the validation rows say otherwise beyond
@@ -233,53 +207,10 @@ class AverageClassifier(Average, ViewsClassifier):
     classes_ ; n_estimators_
     """
 
-    def _loss(self) -> ClassLoss:
-        m = len(self.classes_)
-        loss: ClassLoss = LOSSES["cross_entropy"].of_classes(m, per_class=m > 2)
-        return loss
 
-    def _n_outputs(self) -> int:
-        return self._loss().n_outputs
-
-    def _margins(self, predicted: np.ndarray) -> np.ndarray:
-        scores = np.log(np.maximum(predicted, _TINY))
-        return from_scores(self._loss(), scores - scores.mean(axis=1, keepdims=True))
-
-    def _of_f(self, f: np.ndarray) -> np.ndarray:
-        return self._loss().probabilities(f)
-
-    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Return softmax(Σ_m w_m log p_m), float64 (n, M)."""
-        return self._of_f(self._f(as_views(X)))
-
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        m = len(self.classes_)
-        logs = [
-            fit.to_onnx(views).Max(_TINY).Log() * self.weights_[name] for name, (fit,) in self.fits_.items()
-        ]
-        loss: Any = self._loss()
-        found: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
-        return found
-
-
-class AverageRegressor(Average, ViewsRegressor):
+class AverageRegressor(Average, BlendRegressor):
     """Several regressors, each fitted once, their predictions averaged.
 
     Parameters and attributes are those of `AverageClassifier`; losses_ are mean squared errors of
     standardised targets, target_centre_ and target_scale_ of the training targets.
     """
-
-    def _n_outputs(self) -> int:
-        return 1
-
-    def _margins(self, predicted: np.ndarray) -> np.ndarray:
-        return predicted[:, None]
-
-    def _of_f(self, f: np.ndarray) -> np.ndarray:
-        return self._in_units(f[:, 0])
-
-    def _predict(self, views: Views) -> np.ndarray:
-        return self._f(views)[:, 0]
-
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return reduce(add, (fit.to_onnx(views) * self.weights_[name] for name, (fit,) in self.fits_.items()))

@@ -1,20 +1,35 @@
-"""Weigh, write and read fitted members: the base of the ensemble and of the average."""
+"""The weighted mean of fitted models' scores: the base of the ensemble and of the average.
+
+f = Σ_m w_m · f_m, with f_m the scores of a classifier, log p_m up to a constant, or a regressor's prediction.
+The probabilities are so a geometric mean of the members', and what a column adds to f is the weighted sum of
+what it adds to each member's.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.evaluation.metrics import row_losses
 from usboost.files.arrays import digest_of
+from usboost.files.onnx_graph import Value
+from usboost.learners.networks import embeddings
+from usboost.losses.base import ClassLoss, from_scores
 from usboost.models import persistence
-from usboost.models.base import MODELS
-from usboost.models.estimator import ViewsEstimator
+from usboost.models.base import MODELS, ViewsClassifier, ViewsRegressor
+from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.losses import LOSSES
 from usboost.models.methods.fold_fits import Member
+
+_TINY = 1e-300  # no logarithm of 0, where a margin is beyond what float64 holds
 
 
 class Blend(ViewsEstimator):
@@ -38,10 +53,40 @@ class Blend(ViewsEstimator):
     bytes_: dict[str, int]
     blend_loss_: float | None
 
+    _margins: ClassVar[Any]  # (predicted): a member's predictions, as `_of` gives them, as f, float64 (n, D)
+    _of_f: ClassVar[Any]  # (f): its predictions, float64 (n, M), or of numbers (n,)
+
     def _of(self, model: Any, views: Views) -> np.ndarray:
         """Predict by a member, as encoded: probabilities (n, M) or numbers (n,)."""
         found: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
         return found
+
+    def _f_of(self, model: Any, views: Views) -> np.ndarray:
+        """f_m, float64 (n, D)."""
+        margins: np.ndarray = self._margins(self._of(model, views))
+        return margins
+
+    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Return the loss of each row, y as encoded, float64 (n,)."""
+        return row_losses(y, self._as_encoded(f))
+
+    def _as_encoded(self, f: np.ndarray) -> np.ndarray:
+        """Return probabilities (n, M), or numbers (n,) in the units that members are fitted to."""
+        return np.asarray(self._of_f(f) if self.n_outputs > 1 else f[:, 0])
+
+    def _weighted(self) -> Iterator[tuple[Any, float]]:
+        """Yield each fit and its weight; a member's to folds count together as much as one to all rows."""
+        for name, fits in self.fits_.items():
+            whole = self.full_refits_.get(name, [])
+            own = self.weights_[name] / (1 + len(whole))
+            yield from ((fit, own / len(fits)) for fit in fits)
+            yield from ((fit, own) for fit in whole)
+
+    def _f(self, views: Views) -> np.ndarray:
+        """f, float64 (n, D)."""
+        self._check_fitted()
+        with embeddings.shared_in_memory():
+            return reduce(add, (weight * self._f_of(fit, views) for fit, weight in self._weighted()))
 
     @property
     def n_estimators_(self) -> int:
@@ -110,3 +155,52 @@ class Blend(ViewsEstimator):
         for index, (name, fits) in enumerate(self.fits_.items()):
             for k, fit in enumerate([*fits, *self.full_refits_.get(name, [])]):
                 yield f"m{index}-{k}", name, fit
+
+
+class BlendClassifier(Blend, ViewsClassifier):
+    """Base of blends of classifiers: the answer is softmax(Σ_m w_m log p_m)."""
+
+    def _loss(self) -> ClassLoss:
+        m = len(self.classes_)
+        loss: ClassLoss = LOSSES["cross_entropy"].of_classes(m, per_class=m > 2)
+        return loss
+
+    def _n_outputs(self) -> int:
+        return self._loss().n_outputs
+
+    def _margins(self, predicted: np.ndarray) -> np.ndarray:
+        scores = np.log(np.maximum(predicted, _TINY))
+        return from_scores(self._loss(), scores - scores.mean(axis=1, keepdims=True))
+
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._loss().probabilities(f)
+
+    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
+        """Return softmax(Σ_m w_m log p_m), float64 (n, M)."""
+        return self._of_f(self._f(as_views(X)))
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        m = len(self.classes_)
+        logs = [fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self._weighted()]
+        loss: Any = self._loss()
+        found: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
+        return found
+
+
+class BlendRegressor(Blend, ViewsRegressor):
+    """Base of blends of regressors: the answer is Σ_m w_m f_m."""
+
+    def _n_outputs(self) -> int:
+        return 1
+
+    def _margins(self, predicted: np.ndarray) -> np.ndarray:
+        return predicted[:, None]
+
+    def _of_f(self, f: np.ndarray) -> np.ndarray:
+        return self._in_units(f[:, 0])
+
+    def _predict(self, views: Views) -> np.ndarray:
+        return self._as_encoded(self._f(views))
+
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        return reduce(add, (fit.to_onnx(views) * weight for fit, weight in self._weighted()))

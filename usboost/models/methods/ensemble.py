@@ -1,10 +1,8 @@
-"""Bagged folds of several models, weighted by what they predict of rows that they have not seen."""
+"""Fits of several models to folds, their scores weighted by what they say of rows not seen."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,16 +11,13 @@ import numpy as np
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
 from usboost.evaluation.folds import Related, Split, inner_folds
-from usboost.files.onnx_graph import Value
-from usboost.learners.networks import embeddings
-from usboost.models.base import ViewsClassifier, ViewsRegressor
+from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import Samples, as_views
 from usboost.models.inputs import embed
-from usboost.models.methods.blend import Blend
+from usboost.models.methods.blend import Blend, BlendClassifier, BlendRegressor
 from usboost.models.methods.fold_fits import (
     FoldFits,
     InnerFits,
@@ -66,8 +61,8 @@ class Ensemble(Blend):
         held = np.cumsum([len(rows) for _, rows in splits])
         # the first splits that hold out enough rows; all where they hold out fewer
         splits = splits[: 1 if held[0] >= PLENTY else max(LEAST, 1 + int(np.searchsorted(held, ENOUGH)))]
-        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
-        fold_fits = {name: FoldFits(each, self._of, np.zeros(shape)) for name, each in self.members.items()}
+        shape = len(y), self._n_outputs()
+        fold_fits = {name: FoldFits(each, self._f_of, np.zeros(shape)) for name, each in self.members.items()}
         ahead = 0 if context.validation is None else len(context.validation[0])
         given = (member.get_params(deep=False) for member in self.members.values())
         reader = next((each for each in given if each.get("backbone") is not None), None)
@@ -97,7 +92,7 @@ class Ensemble(Blend):
             seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if not fold and each.fits}
             if len(seen) < 2:
                 continue
-            judge = _judge(samples, split[1])
+            judge = self._judge(samples, split[1])
             best, weighted = min(seen, key=lambda name: judge.loss(seen[name])), judge.greedy_weights(seen)
             for name in seen.keys() - weighted.keys():
                 if judge.better_than_noise(seen[best], seen[name], BEHIND):
@@ -158,20 +153,25 @@ class Ensemble(Blend):
     ) -> dict[str, float]:
         """Choose the weights; return the blend's loss without each member that has one."""
         rows, seen = seen_by_all(fold_fits, splits)
-        judge = _judge(samples, rows)
+        judge = self._judge(samples, rows)
         self.losses_ = {name: judge.loss(each) for name, each in seen.items()}
         best = min(self.losses_, key=self.losses_.__getitem__)
         self.weights_ = judge.greedy_weights(seen)
         if not judge.better_than_noise(blended(seen, self.weights_), seen[best]):
             self.weights_ = {best: 1.0}
-        blend = blended(seen, self.weights_)
-        self.blend_loss_: float | None = judge.loss(blend)
-        self.out_of_fold_ = np.full((len(samples.y), *blend.shape[1:]), np.nan)
-        self.out_of_fold_[rows] = blend
+        f = blended(seen, self.weights_)
+        self.blend_loss_: float | None = judge.loss(f)
+        predicted = self._as_encoded(f)
+        self.out_of_fold_ = np.full((len(samples.y), *predicted.shape[1:]), np.nan)
+        self.out_of_fold_[rows] = predicted
         self.fits_ = {name: fold_fits[name].fits for name in self.weights_}
         self.full_refits_: dict[str, list[Any]] = {}
         self.bytes_: dict[str, int] = {}
         return judge.without_each(seen, self.weights_)
+
+    def _judge(self, samples: Samples, rows: np.ndarray) -> Unseen:
+        weights = None if samples.weights is None else samples.weights[rows]
+        return Unseen(samples.y[rows], weights, self._losses)
 
     def _complete(
         self, fold_fits: Mapping[str, FoldFits], samples: Samples, inner: InnerFits, left: Callable[[], float]
@@ -188,43 +188,26 @@ class Ensemble(Blend):
             name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
         }
 
+    def _write(self, folder: Path) -> dict[str, Any]:
+        return {**super()._write(folder), "mean_of": "scores"}
+
+    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
+        if document.get("mean_of") != "scores":
+            raise UsboostError("an earlier version made it, as a mean of probabilities; fit it again")
+        super()._read(document, folder)
+
     @property
     def n_rounds(self) -> int:
         """Count the fits, under the name that callbacks know."""
         return len(self.members or ()) * self.folds
-
-    def _blend(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Return Σ_m w_m · (f + Σ_k g_k) / (1 + K), f the mean of its fits to folds, g its K to all rows."""
-        self._check_fitted()
-        views = as_views(X)
-        with embeddings.shared_in_memory():
-            means = {}
-            for name, fits in self.fits_.items():
-                folds = np.mean([self._of(each, views) for each in fits], axis=0)
-                whole = [self._of(each, views) for each in self.full_refits_.get(name, [])]
-                means[name] = np.mean([folds, *whole], axis=0)
-        return blended(means, self.weights_)
-
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        parts = []
-        for name, fits in self.fits_.items():
-            whole = self.full_refits_.get(name, [])
-            own = self.weights_[name] / (1 + len(whole))
-            parts += [fit.to_onnx(views) * (own / len(fits)) for fit in fits]
-            parts += [fit.to_onnx(views) * own for fit in whole]
-        return reduce(add, parts)
-
-
-def _judge(samples: Samples, rows: np.ndarray) -> Unseen:
-    return Unseen(samples.y[rows], None if samples.weights is None else samples.weights[rows])
 
 
 def _time_left(callbacks: Sequence[Callback]) -> float:
     return min((each.time_left() for each in callbacks), default=math.inf)
 
 
-class EnsembleClassifier(Ensemble, ViewsClassifier):
-    """Several classifiers, each fitted once for each fold, their probabilities averaged by greedy weights.
+class EnsembleClassifier(Ensemble, BlendClassifier):
+    """Several classifiers, each fitted once for each fold, their scores averaged by greedy weights.
 
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
     rows best (Caruana et al., 2004), which flatters members that stop early a little. Once three folds have
@@ -261,17 +244,10 @@ class EnsembleClassifier(Ensemble, ViewsClassifier):
     classes_ ; n_estimators_ ; history_ : "loss" of each member
     """
 
-    def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
-        """Average the members' probabilities by their weights, float64 (n, M)."""
-        return self._blend(X)
 
-
-class EnsembleRegressor(Ensemble, ViewsRegressor):
+class EnsembleRegressor(Ensemble, BlendRegressor):
     """Several regressors, each fitted once for each fold, their predictions averaged by greedy weights.
 
     Parameters and attributes are those of `EnsembleClassifier`; losses_ are mean squared errors of targets
     standardised by target_centre_ and target_scale_, as out_of_fold_ is, float64 (n,).
     """
-
-    def _predict(self, views: Views) -> np.ndarray:
-        return self._blend(views)

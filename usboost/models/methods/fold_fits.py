@@ -290,21 +290,23 @@ PICKS = 50
 class Unseen:
     """n rows that no model was fitted to, by which models are judged.
 
-    In all methods `predicted` holds what each model says of these rows, by its name: probabilities (n, M) or
-    numbers (n,).
+    In all methods `predicted` holds what `losses` reads of these rows: of each model, by its name, or of one.
 
     Attributes
     ----------
     y : int (n,), classes 0..M−1, or float (n,)
     weights : float (n,), how many rows each stands for; by default 1
+    losses : (y, predicted) to the loss of each row, float64 (n,); by default of probabilities (n, M) or
+        numbers (n,)
     """
 
     y: np.ndarray
     weights: np.ndarray | None = None
+    losses: Callable[[np.ndarray, np.ndarray], np.ndarray] = row_losses
 
     def loss(self, predicted: np.ndarray) -> float:
         """Return the mean loss of one model's predictions, or of a blend's."""
-        return mean(row_losses(self.y, predicted), self.weights)
+        return mean(self.losses(self.y, predicted), self.weights)
 
     def greedy_weights(self, predicted: Mapping[str, np.ndarray], picks: int = PICKS) -> dict[str, float]:
         """Choose weights of models, each a whole number of `picks`, that sum to 1; models may have none.
@@ -312,21 +314,15 @@ class Unseen:
         The best model is picked first, then again and again the one that makes the mean of all picks best.
         The mean of the lowest loss on the way is taken; of equal losses, the one of fewer picks.
         """
-        names, n = list(predicted), len(self.y)
-        own, codes = dict(predicted), self.y
-        if predicted[names[0]].ndim > 1:
-            # of probabilities the loss reads those of the rows' own classes only
-            own = {name: each[np.arange(n), self.y][:, None] for name, each in predicted.items()}
-            codes = np.zeros(n, dtype=np.intp)
-        rows = Unseen(codes, self.weights)
-        total = np.zeros_like(own[names[0]], dtype=np.float64)
+        names = list(predicted)
+        total = np.zeros_like(predicted[names[0]], dtype=np.float64)
         chosen: list[str] = []
         best, kept = np.inf, 0
         for count in range(1, picks + 1):
-            risks = [rows.loss((total + own[name]) / count) for name in names]
+            risks = [self.loss((total + predicted[name]) / count) for name in names]
             k = int(np.argmin(risks))
             chosen.append(names[k])
-            total = total + own[names[k]]
+            total = total + predicted[names[k]]
             if risks[k] < best:
                 best, kept = risks[k], count
         found = chosen[:kept]
@@ -351,7 +347,7 @@ class Unseen:
     def better_than_noise(self, one: np.ndarray, other: np.ndarray, errors: float = 1.0) -> bool:
         """Tell if one model, or a blend, loses less than another, by more than so many standard errors of the
         gain."""
-        gains = row_losses(self.y, other) - row_losses(self.y, one)
+        gains = self.losses(self.y, other) - self.losses(self.y, one)
         return bool(mean(gains, self.weights) > errors * error_of_mean(gains, self.weights))
 
 
