@@ -155,10 +155,7 @@ class Ensemble(Blend):
         rows, seen = seen_by_all(fold_fits, splits)
         judge = self._judge(samples, rows)
         self.losses_ = {name: judge.loss(each) for name, each in seen.items()}
-        best = min(self.losses_, key=self.losses_.__getitem__)
         self.weights_ = judge.greedy_weights(seen)
-        if not judge.better_than_noise(blended(seen, self.weights_), seen[best]):
-            self.weights_ = {best: 1.0}
         f = blended(seen, self.weights_)
         self.blend_loss_: float | None = judge.loss(f)
         predicted = self._as_encoded(f)
@@ -211,8 +208,7 @@ class EnsembleClassifier(Ensemble, BlendClassifier):
 
     Each fold's fit stops early on the fold that it is not fitted to; the weights are those that predict these
     rows best (Caruana et al., 2004), which flatters members that stop early a little. Once three folds have
-    held out 2,000 rows, or the first one 10,000, no other is fitted. Where the blend is not better than the
-    best member beyond the standard error, that member alone is kept. Members that are kept are fitted to all
+    held out 2,000 rows, or the first one 10,000, no other is fitted. Members with a weight are fitted to all
     rows, too, as far as their fits to folds went; in a member's mean those to folds count together as much as
     one of these. Validation samples are not looked at. Related rows are divided as
     `usboost.evaluation.folds.Related.folds` says: by whole groups, or so that later rows judge each fit;
