@@ -68,7 +68,6 @@ def make(folder: Path, part: str) -> Path:
         folder / part,
         profile="paper",
         datasets=chosen.datasets,
-        rounds=chosen.rounds,
         changes={**chosen.changes, "models": VARIANTS},
     )
     environment = os.environ | {"PYTHONPATH": str(workspace.ROOT)}

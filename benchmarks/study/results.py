@@ -29,11 +29,9 @@ from usboost.report import paper
 from usboost.report.results import dataset_name
 
 PAGE = Path("docs/results/papers.md")
-ROUNDS_FIGURE = Path("docs/figures/papers-rounds.png")
+FIGURE = Path("docs/figures/papers-minutes.png")
 SCORES, LUCK = Path("benchmarks/study/papers/cells.csv"), Path("benchmarks/study/papers/rows.csv")
 """Every fit's scores, and the headlines' differences with their intervals."""
-WHOLE = ("census_whole", "mi_whole")
-"""Parts with all rows, of which files of their own have the cells that are there, one seed each."""
 DATASETS = ("ci_a", "ci_b", "ct", "mi")
 CLAIMED = ("bfv_dnn", "2wl", "2wl_fix", "2wl2o", "2wl2o_fix", "1wl_s", "1wl_u")
 """The rows of the paper's Tables 3 and 4."""
@@ -42,12 +40,15 @@ VARIATION = {"ci_a": 0.005, "ci_b": 0.005, "ct": 0.0001, "mi": 0.0001}
 NEEDED = {catalogue.BASELINE, "2wl", "2wl2o"}
 """A part without fits of these is not shown yet."""
 CUT = "†"
-_ROUNDS_SHOWN = {
+_DRAWN = {
     "2wl": "#1f5f8b",
-    "2wl_shrunk": "#3f9b6c",
-    "2wl2o": "#8a5aa8",
     "2wl_fix": "#b2561a",
-    "2wl2o_fix": "#777777",
+    "2wl2o": "#8a5aa8",
+    "2wl2o_fix": "#c994c7",
+    "1wl_s": "#777777",
+    "1wl_u": "#3f9b6c",
+    "baseline": "#222222",
+    "bfv_dnn": "#cc8a00",
 }
 _CELL = ["part", "dataset", "model", "seed"]
 
@@ -157,47 +158,29 @@ def claims(frame: pd.DataFrame) -> str:
 
 
 def scores(frame: pd.DataFrame) -> str:
-    """Return log-loss and F1 of every model, stopped by log-loss; F1 at its own threshold for two classes."""
+    """Return log-loss, F1 and seconds of every model, stopped by log-loss.
+
+    F1 is at the threshold that validation chose, of three classes at none; seconds are of a core, for a seed.
+    """
     parts = {dataset: own[own["stop"] == "log_loss"] for dataset, own in shown(frame).items()}
     models = list(dict.fromkeys(model for own in parts.values() for model in own["model"]))
     names = [named(model) for model in sorted(catalogue.ordered(models), key=is_external)]
-    heads = ["", *(text for d in parts for text in (f"{dataset_name(d)}: log-loss", "F1"))]
+    heads = ["", *(text for d in parts for text in (f"{dataset_name(d)}: log-loss", "F1", "s"))]
     table = {name: [name] for name in dict.fromkeys(names)}
     for own in parts.values():
         by_name = dict(list(own.groupby(own["model"].map(named))))
         for name, line in table.items():
             if name not in by_name:
-                line += ["", ""]
+                line += ["", "", ""]
                 continue
             of = by_name[name]
             cut = (of["best_round"] == of["rounds"]).all() and of["rounds"].min() >= 10
             metric = "f1" if of["f1_tuned"].isna().all() else "f1_tuned"
-            line += [number(of["log_loss"].mean(), 3) + (CUT if cut else ""), number(of[metric].mean(), 3)]
+            line += [printed(of["log_loss"], 4) + (CUT if cut else ""), printed(of[metric], 3)]
+            line.append(
+                number(of["cpu_seconds" if of["cpu_seconds"].notna().any() else "fit_seconds"].mean(), 0)
+            )
     return table_of(heads, table.values())
-
-
-def whole() -> str:
-    """Return the cells with all rows and the papers' rounds: log-loss, F1 stopped by F1, CPU seconds."""
-    frame = pd.concat(pd.read_csv(SCORES.with_name(f"{part}.csv")) for part in WHOLE)
-    frame, lines = frame[frame["seed"] == 0], dict[str, dict[str, list[str]]]()
-    for dataset, own in frame.groupby("dataset", sort=False):
-        by = {rule: of.set_index("model") for rule, of in own.groupby("stop")}
-        base = by["f1"].loc[catalogue.BASELINE, "f1"]
-        for model, row in by["log_loss"].iterrows():
-            f1 = by["f1"]["f1"].get(model, row["f1"])
-            over = f"{number(f1, 3)} ({number(100 * (f1 / base - 1), 1, '+')})" if f1 else ""
-            cells = [
-                f"{number(row['log_loss'], 4)} ({row['best_round']})",
-                over,
-                number(row["cpu_seconds"], 0),
-            ]
-            lines.setdefault(named(str(model)), {})[str(dataset)] = cells
-    datasets = list(frame["dataset"].unique())
-    heads = [text for each in datasets for text in (f"{dataset_name(each)}: log-loss", "F1 (%)", "s")]
-    rows = [
-        [name, *(cell for each in datasets for cell in of.get(each, [""] * 3))] for name, of in lines.items()
-    ]
-    return table_of(["", *heads], rows)
 
 
 def luck(folder: Path, frame: pd.DataFrame) -> pd.DataFrame:
@@ -239,32 +222,27 @@ def rows(found: pd.DataFrame, frame: pd.DataFrame) -> str:
     return table_of(["log-loss", *map(dataset_name, parts)], lines)
 
 
-def rounds_figure(place: Path, path: Path) -> None:
-    """Draw validation risk and F1 over the rounds of CI-A's models on the exponential loss, a line a seed."""
+def minutes_figure(folder: Path, frame: pd.DataFrame) -> None:
+    """Draw F1 on the validation rows against minutes of a core, of one seed: the paper's figures 3 to 5."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    fig, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    for model, colour in _ROUNDS_SHOWN.items():
-        own = place.name, "ci_a", model
-        seeds = [cell.seed for cell in cells() if (cell.part, cell.dataset, cell.model) == own]
-        paths = [fitting.kept_at(place, "ci_a", model, seed) for seed in seeds]
-        for k, file in enumerate(file for file in paths if file.is_file()):
-            trace = pd.read_parquet(file.with_suffix(".parquet"))
-            for ax, column in zip(axes, ("risk_val", "f1_val")):
-                label = named(model) if k == 0 else None
-                round_ = 1 + np.arange(len(trace))
-                ax.plot(round_, trace[column], color=colour, linewidth=1.1, alpha=0.8, label=label)
-    axes[0].set_ylim(1.2, 1.6)
-    axes[1].set_ylim(0.3, 0.62)
-    for ax, name in zip(axes, ("Risk on validation", "F1 at ½ on validation")):
-        ax.set(xlabel="round", xscale="log")
-        ax.set_title(name, loc="left")
+    drawn = {d: own["part"].iloc[0] for d, own in shown(frame).items() if own["cpu_seconds"].notna().any()}
+    fig, axes = plt.subplots(1, len(drawn), figsize=(4.6 * len(drawn), 4.2), layout="constrained")
+    for ax, (dataset, part) in zip(axes, drawn.items(), strict=True):
+        for model, colour in _DRAWN.items():
+            file = fitting.kept_at(folder / part, dataset, model, 0).with_suffix(".parquet")
+            if file.is_file():
+                trace = pd.read_parquet(file)
+                ax.plot(trace["cpu_seconds"] / 60, trace["f1_val"], color=colour, lw=1.1, label=named(model))
+        ax.set(xlabel="minutes of a core", xscale="log")
+        ax.set_title(dataset_name(dataset), loc="left")
         ax.grid(alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.xaxis.set_major_formatter("{x:.0f}")
-    fig.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    fig.savefig(path, dpi=110)
+        ax.xaxis.set_major_formatter("{x:g}")
+    axes[0].set_ylabel("F1 at ½ on validation rows")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
+    fig.savefig(FIGURE, dpi=110)
     plt.close(fig)
 
 
@@ -272,24 +250,18 @@ def with_tables(text: str, frame: pd.DataFrame, found: pd.DataFrame) -> str:
     """Return the page's text with the tables of the scores."""
     text = between_marks(text, "claims", claims(frame))
     text = between_marks(text, "scores", scores(frame))
-    text = between_marks(text, "whole", whole())
     return between_marks(text, "rows", rows(found, frame))
 
 
 def write(folder: Path | None) -> None:
     """Take the folder's scores into the repository; make the page's tables of those that are there."""
     if folder is not None:
-        for part in WHOLE:
-            own = collect(folder, pd.read_csv(file := SCORES.with_name(f"{part}.csv")), [part])
-            own.to_csv(file, index=False, float_format="%.6g")
-        frame = collect(folder, pd.read_csv(SCORES), [part for part in PLAN if part not in WHOLE])
+        frame = collect(folder, pd.read_csv(SCORES), list(PLAN))
         frame.to_csv(SCORES, index=False, float_format="%.6g")
         found = pd.concat([pd.read_csv(LUCK, keep_default_na=False), luck(folder, frame)])
         found = found.drop_duplicates(["part", "dataset", "model", "against"], keep="last")
         found.sort_values(["part", "dataset"], kind="stable").to_csv(LUCK, index=False)
-        part = shown(frame)["ci_a"]["part"].iloc[0]
-        if fitting.kept_at(folder / part, "ci_a", "2wl", 0).is_file():
-            rounds_figure(folder / part, ROUNDS_FIGURE)
+        minutes_figure(folder, frame)
     frame = pd.read_csv(SCORES)
     PAGE.write_text(with_tables(PAGE.read_text(), frame, pd.read_csv(LUCK, keep_default_na=False)))
 

@@ -98,12 +98,12 @@ def test_a_variant_differs_in_one_thing() -> None:
     assert one == other
 
 
-@pytest.mark.parametrize(("dataset", "name"), [("ci_a", "baseline_paper"), ("ci_b", "baseline_paper_b")])
+@pytest.mark.parametrize(("dataset", "name"), [("ci_a", "baseline_settled"), ("ci_b", "baseline_settled_b")])
 def test_the_papers_baseline_is_that_of_table_1(dataset: str, name: str) -> None:
     """params.yaml has Table 1 as it is printed; the study changes what the tuned baseline has of it."""
     found = models.build(name, dataset, PAPER.model_copy(update=changed(CENSUS)), seed=0).get_params()
     literal = models.build("baseline", dataset, PAPER, seed=0).get_params()
-    for key in ("dnn1", "dnn2", "dnn3", "fusion", "optimizer", "learning_rate", "batch_size", "n_epochs"):
+    for key in ("dnn1", "dnn2", "dnn3", "fusion", "optimizer", "learning_rate", "batch_size"):
         assert np.array_equal(found[key], literal[key]), key
 
 
