@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-# What differs from params.yaml's `paper` profile, which has every row and Table 2's rounds: exact steps instead
-# of 30 evaluations of a surrogate, networks tuned on CI-A's validation half, rest only after 300 rounds.
+# What differs from params.yaml's `paper` profile, which has every row and Table 2's rounds: exact steps
+# instead of 30 evaluations of a surrogate, networks tuned on CI-A's validation half, patience.
 CENSUS: dict[str, Any] = {
     "boosting.patience": 300,
     "profiles.paper.boosting.step": "newton",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from tests.conftest import refuses, reloaded
 from tests.learners.trees.test_shapley import brute_force
@@ -12,9 +13,10 @@ from usboost import NetworkLearner, TreeLearner
 from usboost.boosting.callbacks import Callback
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline
-from usboost.models.baselines.trees import ForestBaseline, ForestBaselineRegressor
+from usboost.models.baselines.trees import ForestBaseline, ForestBaselineRegressor, LightGBMBaseline
 from usboost.models.inspection.attribution import direction, shapley
 from usboost.models.methods.average import AverageClassifier, AverageRegressor
+from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 
 Y = np.digitize(SCORE, [-0.4, 0.9])
@@ -47,14 +49,22 @@ def test_the_answer_is_a_geometric_mean(classes: int, tmp_path: Path) -> None:
     assert again.members_ == model.members_ and (again.feature_names_ == model.feature_names_).all()
 
 
-def test_what_columns_add_is_what_they_add_to_the_members() -> None:
-    model = AverageClassifier(members(), weights=dict.fromkeys(members(), 1.0)).fit(ALL, Y)
+BLENDS = {
+    "average": AverageClassifier(members(), weights=dict.fromkeys(members(), 1.0)),
+    "ensemble": EnsembleClassifier(members() | {"lgbm": LightGBMBaseline(("S",), n_trees=20)}, folds=2),
+}
+
+
+@pytest.mark.parametrize(("blend", "tolerance"), [("average", 0.05), ("ensemble", 0.1)])
+def test_what_columns_add_is_what_they_add_to_the_members(blend: str, tolerance: float) -> None:
+    model = clone(BLENDS[blend]).fit(ALL, Y)
+    assert len(model.weights_) > 1
     given = model, views(ROWS), views(REFERENCE), lambda name: OWNERS[name.removeprefix("S__")], 3, 0
     found = shapley(*given)
     owner = np.array([OWNERS[name] for name in NAMES])
     expected = brute_force(lambda each: model._f(views(each)), ROWS, REFERENCE, owner, 3)
-    # the network's and the forest's are estimated
-    assert np.abs(found.values - expected).max() < 0.05 * np.abs(expected).max()
+    # those of networks, forests and LightGBM are estimated
+    assert np.abs(found.values - expected).max() < tolerance * np.abs(expected).max()
     for each in range(3):
         alone = shapley(*given, alone=each)
         np.testing.assert_allclose(alone.values[:, each], found.values[:, each], rtol=0, atol=1e-6)

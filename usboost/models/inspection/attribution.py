@@ -26,7 +26,7 @@ from usboost.learners.tree import shapley_values
 from usboost.models.base import ViewsClassifier
 from usboost.models.baselines.wrapper import NAME
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.methods.average import Average
+from usboost.models.methods.blend import Blend
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 
 _CELLS = 1 << 22  # numbers of mixed rows that are predicted at a time
@@ -105,7 +105,7 @@ def shapley(
                 values[:, each] += part.output(_mixed(fixed, read, own)) - change
         else:
             _add_estimates(values, part.output, read, against, owners, alone)
-    if isinstance(model, Average) and values.shape[2] > 1:  # whose f sums to 0 over the classes
+    if isinstance(model, Blend) and values.shape[2] > 1:  # whose f sums to 0 over the classes
         return Contributions(values - values.mean(axis=2, keepdims=True), mean - mean.mean())
     return Contributions(values, mean)
 
@@ -140,25 +140,25 @@ def unlikeness(
 
 def left_out(model: Any) -> tuple[str, ...]:
     """Return the views that a model was given and does not read, since they did not help."""
-    if isinstance(model, Average):  # those that no member reads
-        own = [set(left_out(fit)) for (fit,) in model.fits_.values()]
+    if isinstance(model, Blend):  # those that no member reads
+        own = [set(left_out(fit)) for fit, _ in model.weighted_fits()]
         return tuple(sorted(set.intersection(*own)))
     return tuple(getattr(model, "left_out_", ()))
 
 
 def check_explainable(model: Any, name: str) -> None:
     """Refuse a model that is no sum of what is known. Raises UsboostError; `name` is what it is called."""
-    if not isinstance(model, BoostedWeakLearners | Average):
+    if not isinstance(model, BoostedWeakLearners | Blend):
         raise UsboostError(
             f"single rows of {name} cannot be explained, only those of models that are boosted, such as "
-            "average, linear_trees and crossed; its report says which columns matter over all rows"
+            "average, best and crossed; its report says which columns matter over all rows"
         )
 
 
-def _parts(model: BoostedWeakLearners | Average, views: Views, reference: Views) -> Iterator[_Term]:
-    if isinstance(model, Average):
-        for name, (fit,) in model.fits_.items():
-            yield from _parts_of_member(model, name, fit, views, reference)
+def _parts(model: BoostedWeakLearners | Blend, views: Views, reference: Views) -> Iterator[_Term]:
+    if isinstance(model, Blend):
+        for fit, weight in model.weighted_fits():
+            yield from _parts_of_fit(model, fit, weight, views, reference)
         return
     if (start := model.start_) is not None:
         read, against = (start.reading_(each)[NAME] for each in (views, reference))
@@ -181,11 +181,11 @@ def _parts(model: BoostedWeakLearners | Average, views: Views, reference: Views)
         yield _Term(tables[name], references[name], of_learner, learner.kind in _ADDITIVE, fitted)
 
 
-def _parts_of_member(model: Average, name: str, fit: Any, views: Views, reference: Views) -> Iterator[_Term]:
-    """Yield what a member adds to the f of an average, times its weight."""
-    # a regressor has scaled its targets, which are those of the average, once more
-    weight = model.weights_[name] * getattr(fit, "target_scale_", 1.0)
-    constant = model.weights_[name] * getattr(fit, "target_centre_", 0.0)
+def _parts_of_fit(model: Blend, fit: Any, weight: float, views: Views, reference: Views) -> Iterator[_Term]:
+    """Yield what a fit adds to the f of a blend, times its weight."""
+    # a regressor has scaled its targets, which are those of the blend, once more
+    constant = weight * getattr(fit, "target_centre_", 0.0)
+    weight *= getattr(fit, "target_scale_", 1.0)
 
     def of_package(table: Table) -> np.ndarray:
         predicted = fit._entry.predict(fit, fit._columns_of(table))

@@ -151,13 +151,13 @@ def predictor(model: Any, views: Views, predict: Callable[[Views], np.ndarray]) 
     predict : the model's answers to any views.
     """
     from usboost.boosting.loop import ensemble_scores
-    from usboost.models.methods.average import Average
+    from usboost.models.methods.blend import Blend
     from usboost.models.methods.weak_learners import BoostedWeakLearners
 
-    if isinstance(model, Average):
-        parts = {name: predictor(fit, views, partial(model._of, fit)) for name, (fit,) in model.fits_.items()}
+    if isinstance(model, Blend):
+        fits = [(predictor(fit, views, partial(model._of, fit)), w) for fit, w in model.weighted_fits()]
         return lambda group, order: model._of_f(
-            model.combined({name: part(group, order) for name, part in parts.items()})
+            reduce(np.add, (w * model._margins(one(group, order)) for one, w in fits))
         )
     if not isinstance(model, BoostedWeakLearners):
         return lambda group, order: predict(shuffled(views, group, order))

@@ -74,8 +74,8 @@ class Blend(ViewsEstimator):
         """Return probabilities (n, M), or numbers (n,) in the units that members are fitted to."""
         return np.asarray(self._of_f(f) if self.n_outputs > 1 else f[:, 0])
 
-    def _weighted(self) -> Iterator[tuple[Any, float]]:
-        """Yield each fit and its weight; a member's to folds count together as much as one to all rows."""
+    def weighted_fits(self) -> Iterator[tuple[Any, float]]:
+        """Yield each fit and its weight in f; a member's to folds together have that of one to all rows."""
         for name, fits in self.fits_.items():
             whole = self.full_refits_.get(name, [])
             own = self.weights_[name] / (1 + len(whole))
@@ -86,7 +86,7 @@ class Blend(ViewsEstimator):
         """f, float64 (n, D)."""
         self._check_fitted()
         with embeddings.shared_in_memory():
-            return reduce(add, (weight * self._f_of(fit, views) for fit, weight in self._weighted()))
+            return reduce(add, (weight * self._f_of(fit, views) for fit, weight in self.weighted_fits()))
 
     @property
     def n_estimators_(self) -> int:
@@ -181,7 +181,7 @@ class BlendClassifier(Blend, ViewsClassifier):
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         m = len(self.classes_)
-        logs = [fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self._weighted()]
+        logs = [fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self.weighted_fits()]
         loss: Any = self._loss()
         found: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
         return found
@@ -203,4 +203,4 @@ class BlendRegressor(Blend, ViewsRegressor):
         return self._as_encoded(self._f(views))
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return reduce(add, (fit.to_onnx(views) * weight for fit, weight in self._weighted()))
+        return reduce(add, (fit.to_onnx(views) * weight for fit, weight in self.weighted_fits()))
