@@ -27,7 +27,7 @@ from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, 
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
-from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
@@ -96,19 +96,16 @@ class _Check:
     def __init__(self, table: UserTable, embeddings: list[np.ndarray], quick: bool) -> None:
         self.table, self.quick, self.label = table, quick, table.spec.label
         self.found, self.said = list[Finding](), list[np.ndarray]()
-        self.texts, self.y = texts_of(table), table.labels
-        if not table.classes:
-            self.y = zscore(rankdata(table.labels))
-        named = (table.groups, table.split)
-        self.named = [codes_of(pd.Series(each)) for each in named if each is not None]
-        views = table.images.values()
-        self.units = [whitened(each, view.absent) for each, view in zip(embeddings, views)]
+        self.texts = texts_of(table)
+        self.y = table.labels if table.classes else zscore(rankdata(table.labels))
+        self.named = [codes_of(pd.Series(each)) for each in (table.groups, table.split) if each is not None]
+        self.units = [whitened(each, view.absent) for each, view in zip(embeddings, table.images.values())]
 
     @cached_property
     def x(self) -> np.ndarray:
         """Return what the quick model reads, columns and axes of the images, float32 (n, p)."""
-        table = self.table
-        columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
+        encoding = self.table.fit_encoding(np.arange(len(self.table)))
+        columns = encoding.views(self.table.features, {})["S"].matrix()
         return np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
@@ -137,15 +134,14 @@ class _Check:
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
             if len(pairs) >= _PAIRS:
-                equal = float((self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean())
+                equal = (self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean()
                 how = f"{equal:.0%} of the pairs have the same {self.label!r}"
                 sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}, and {how}"
                 advice = "keep them together: number them in a column and name it with `group`"
                 graph = coo_array((np.ones(len(every)), every.T), shape=(n, n))
-                together = connected_components(graph, directed=False)[1].astype(np.int64)
-                measured = self.measured(together)
+                self.said.append(connected_components(graph, directed=False)[1].astype(np.int64))
+                measured = self.measured(self.said[-1])
                 self.add("twins", sentence, advice, pairs, columns=(name,), flattery=measured)
-                self.said.append(together)
 
     def groups(self) -> None:
         """Find groups that decide or share the label, and rows that are alike as they are near."""
@@ -174,13 +170,13 @@ class _Check:
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
             sets = [rows for rows in every if len(rows) > 1]
-            what = "are more alike than others" if is_near else f"share {self.label!r}"
-            what = f"have one {self.label!r}" if decides else what
+            agree = f"{'have one' if decides else 'share'} {self.label!r}"
+            what = "are more alike than others" if is_near else agree
             sentence = f"{each.what} {what} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
-            columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
             advice = "put the group of each row in a column and name it with `group`"
             if each.kind in ("column", "number", "time"):
                 advice = f"use `{'time' if each.kind == 'time' else 'group'}={each.column!r}`"
+            columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
             self.add(kind, sentence, advice, sets, columns=columns, flattery=measured)
             self.said.append(each.codes)
 
@@ -192,7 +188,7 @@ class _Check:
             self.add(kind, sentence, advice, rows, columns=names)
 
     def leaks(self) -> None:
-        """Find what tells the label: missing values, files, names, the order of rows; and too good columns."""
+        """Find what tells the label: missing values, files, names, the order of rows, and columns alone."""
         table, n = self.table, len(self.table)
         lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
         views = zip(table.spec.image, table.images.values())
@@ -247,11 +243,11 @@ class _Check:
                 advice = "look for a mark, a frame or a background that tells it"
                 self.add("leak", f"the images alone give {self.label!r} away", advice, rows)
         several = len(table.classes) > 1 and y.any()  # of a sample, too
-        wrong = wrong_labels(out_of_fold(self.x[rows], y, splits), y) if several else rows[:0]
+        wrong = rows[wrong_labels(out_of_fold(self.x[rows], y, splits), y)] if several else ()
         if len(wrong):
             sentence = f"{len(wrong)} labels look wrong: rows like them are of another class"
-            shown = tuple((int(row),) for row in rows[wrong])
-            self.add("labels", sentence, "look at these; none was changed", rows[wrong], examples=shown)
+            shown = tuple((int(row),) for row in wrong)
+            self.add("labels", sentence, "look at these; none was changed", wrong, examples=shown)
 
 
 def file_facts(table: UserTable, column: str) -> pd.DataFrame:
@@ -266,14 +262,14 @@ def file_facts(table: UserTable, column: str) -> pd.DataFrame:
                     found.append([len(data), formats.setdefault(image.format, len(formats)), *image.size])
             except (OSError, ValueError, TypeError, Image.DecompressionBombError):
                 found.append([np.nan] * 4)  # rows without an image; those not readable are told elsewhere
-    facts = pd.DataFrame(found, columns=["number of bytes", "format", "width", "height"], dtype=float)
-    facts = facts.iloc[table.rows]
+    names = ["number of bytes", "format", "width", "height"]
+    facts = pd.DataFrame(found, columns=names, dtype=float).iloc[table.rows]
     return facts.loc[:, facts.nunique() > 1]
 
 
 def embeddings_of(table: UserTable, backbone: Backbone) -> list[np.ndarray]:
     """Return what a frozen backbone makes of the images of each view, float32 (n, d)."""
-    return [embedded(view, backbone, pick_device("auto")).numeric for view in table.images.values()]
+    return [backbone.embed(view, pick_device("auto")) for view in table.images.values()]
 
 
 def beside_fit(table: UserTable, model: Any = None) -> list[str]:
@@ -285,7 +281,6 @@ def beside_fit(table: UserTable, model: Any = None) -> list[str]:
     if world().count > 1:
         return []
     parts = model.get_params(deep=True).values() if model is not None and table.images else ()
-    frozen = [each for each in parts if isinstance(each, Backbone) and each.is_frozen]
-    kept = [each for each in frozen if cache_folder(each.cache) is not None]
+    kept = [one for one in parts if isinstance(one, Backbone) and one.is_frozen and cache_folder(one.cache)]
     found = check_table(table, embeddings_of(table, kept[0]) if kept else None, quick=True)
     return [str(each) for each in found][:MOST]

@@ -1,8 +1,7 @@
 """Groupings of rows that nobody named, and whether the rows of a group share the label.
 
-A grouping is a column, two columns together, the stem of a path or an identifier, all numbers of a row, or
-stretches of rows in the file or in time. Agreement is compared with labels exchanged at random, and that of
-equal numbers, which may tell of the label by their size, with the nearest row of another group.
+Agreement is compared with labels exchanged at random, and that of equal numbers, which may tell of the label
+by their size, with the nearest row of another group.
 """
 
 import re
@@ -56,10 +55,8 @@ class Grouping:
 
 
 def texts_of(table: UserTable) -> dict[str, pd.Series]:
-    """Return the values of n rows as text, NaN where missing, of all columns but the label and those named.
-
-    Also of columns that were dropped or are no features, and of paths of images.
-    """
+    """Return the values of n rows as text, NaN where missing, of all columns but the label and those named,
+    also of columns that were dropped or are no features, and of paths of images."""
     file, named = table.file, {*table.spec.named} - {*table.spec.image}
     names = [name for name in file.names if name not in named and is_usable(plain_type(file.type_of(name)))]
     raw = load(file, names)
@@ -108,10 +105,8 @@ def together(codes: np.ndarray) -> float:
 
 
 def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield what values of paths and identifiers have in common, in words, and its codes.
-
-    Their folder; and their names without an end: the letter behind a number, or the last part or two.
-    """
+    """Yield what values of paths and identifiers have in common, in words, and its codes: their folder; their
+    names without an end, which is the letter behind a number, or the last part or two."""
     texts = values.fillna("").astype(str).str.replace("\\", "/")
     names = texts.str.rpartition("/")[2].str.replace(r"\.[A-Za-z]{2,4}$", "", regex=True)
     part = r"(?:[_\-. ]+[^_\-. ]+)"
@@ -138,9 +133,7 @@ def stretches(table: UserTable) -> Iterator[Grouping]:
     label has stretches of all.
     """
     n, is_sorted = len(table), False
-    for name, kind in table.kinds.items():
-        if kind == "text":
-            continue
+    for name, kind in ((name, kind) for name, kind in table.kinds.items() if kind != "text"):
         column = table.features[name]
         values = column.cat.codes if kind == "category" else column
         ranks = values.rank(method="dense", na_option="bottom").to_numpy()
@@ -166,14 +159,16 @@ def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
     The mean of 1 where they are equal, or of numbers of variance 1, of 1 − (difference)² / 2; NaN for a row
     alone. `y`: class codes, int64, or numbers, float64, (n,).
     """
-    labels = pd.Series(y)
-    groups = labels.groupby(codes)
-    others = (groups.transform("size") - 1).replace(0, np.nan)
+    sizes = np.bincount(codes)[codes]
     if y.dtype.kind == "f":
-        # the mean of (difference)² to the others: what the group varies, and the row's own place in it
-        own = (labels - groups.transform("mean")) ** 2 * (1 + 1 / others)
-        return (1 - (groups.transform("var") + own) / 2).to_numpy()
-    return ((labels.groupby([codes, y]).transform("size") - 1) / others).to_numpy()
+        sums, squares = np.bincount(codes, weights=y)[codes], np.bincount(codes, weights=y**2)[codes]
+        agreed = sizes - 1 - (sizes * y**2 - 2 * y * sums + squares) / 2
+    else:
+        _, inverse, counts = np.unique(
+            codes * (int(y.max()) + 1) + y, return_inverse=True, return_counts=True
+        )
+        agreed = counts[inverse] - 1
+    return np.where(sizes > 1, agreed / np.maximum(sizes - 1, 1), np.nan)
 
 
 def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:

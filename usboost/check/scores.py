@@ -117,7 +117,7 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     margins that labels exchanged at random would have. Of exchanged labels, ranks are uniform. Of others they
     follow the binormal ROC curve through their lower quartile, which falls faster: up to a rank `reach` fewer
     than `_SHARE` of those uniform ones are expected. Labels are named where an exact test at 1 in 100 finds
-    more than both: as many as are exchanged by that count. Those of classes that are told badly from others
+    more than both, as many as are exchanged by that count; those of classes that are told badly from others
     have no say. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
     """
     rows, is_own = np.flatnonzero(~np.isnan(predicted[:, 0])), np.eye(predicted.shape[1], dtype=bool)[y]
