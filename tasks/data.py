@@ -17,6 +17,7 @@ from tasks.settings import Settings
 from usboost.boosting.code import digest
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
+from usboost.errors import warn
 from usboost.files import replacing, write_atomically
 from usboost.files.arrays import key_of
 
@@ -51,10 +52,11 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
                 raw, settings, work, lambda done, total: bar.update(shown, completed=done, total=total)
             )
         store.write(prepared, folder)
-        if dataset == "user_table":
-            from usboost.check import warn_of_prepared  # here, because torch takes seconds to import
+        if prepared.table is not None:
+            from usboost.check import beside_fit  # here, because torch takes seconds to import
 
-            warn_of_prepared(prepared)
+            for each in beside_fit(prepared.table):
+                warn(each)
         write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.conftest import refuses
 from usboost import MultimodalClassifier
-from usboost.check import Finding, beside_fit, check_table, groups, warn_of_prepared
+from usboost.check import Finding, beside_fit, check_table, groups
 from usboost.check.groups import beyond_chance, shared, stems
 from usboost.check.scores import flattery, tells, wrong_labels
 from usboost.cli.app import app
@@ -167,8 +167,8 @@ def test_a_fit_and_a_prepared_table_say_it(tmp_path: Path) -> None:
     with pytest.warns(UsboostWarning, match="'thing'"):
         MultimodalClassifier("prior").fit(frame.drop(columns="y"), frame["y"])
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.warns(UsboostWarning, match="'thing'"):
-        warn_of_prepared(prepare(tmp_path / "rows.csv", TableSpec("y"), seed=0))
+    prepared = prepare(tmp_path / "rows.csv", TableSpec("y"), seed=0)
+    assert beside_fit(prepared.table) == beside_fit(table_of(frame, shuffled=False))
 
 
 @pytest.mark.parametrize("is_number", [False, True])

@@ -2,22 +2,14 @@
 
 A finding needs a null that is improbable and an effect that matters: a table without faults has a chance of
 about 1 in 100 of a finding of each kind. `neighbours` has the null of near-equal images, `groups` that of
-agreement in groups, `scores` that of labels that look wrong. Of the others,
-
-- groups share the label where agreement is `DEVIATIONS` standard deviations from chance, so that some hundred
-  columns may be looked at, and the quick model is worse by folds that keep them together (`Flattery.worse`);
-- they decide it where agreement is `DECIDED`, of more values than there are classes;
-- too good is a column (`leaks_target`) or the images alone; or, with half of all skill (`TELLS`), what no
-  model should learn from: whether a value is missing, files' size, format and names.
-
-Nothing here changes a row, and no group is used that a person has not named.
+agreement in groups, `scores` that of labels that look wrong. Groups share the label where agreement is
+`DEVIATIONS` standard deviations from chance, so that some hundred columns may be looked at, and the quick
+model is worse by folds that keep them together; they decide it where agreement is `DECIDED`, of more values
+than there are classes. Nothing here changes a row, and no group is used that a person has not named.
 """
 
-from __future__ import annotations
-
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,23 +19,20 @@ import pandas as pd
 from PIL import Image
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.stats import rankdata, zscore
 
 from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupings, stretches, texts_of
 from usboost.check.neighbours import find_twins, whitened
 from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
-from usboost.datasets.store import LABEL, Prepared
-from usboost.errors import UsboostError, warn
+from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
-from usboost.learners.networks.backbones import Backbone, embedded
+from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
-from usboost.table.prepared import ROW
 from usboost.table.schema import leaks_target
-from usboost.table.source import FrameRows
-from usboost.table.spec import TableSpec
-from usboost.table.user_table import UserTable, read_columns
+from usboost.table.user_table import UserTable
 
 DEVIATIONS, DECIDED, NEAR = 6.0, 0.98, 0.1
 TELLS, EXACT = 0.5, 0.995
@@ -92,7 +81,7 @@ def check_table(
     """
     if len(table) < _FEWEST:
         return []
-    check = _Check(table, quick, embeddings or [])
+    check = _Check(table, embeddings or [], quick)
     steps = [check.twins, check.groups, check.leaks, *([] if quick else [check.labels])]
     for done, step in enumerate(steps, start=1):
         step()
@@ -101,35 +90,22 @@ def check_table(
     return sorted(check.found, key=lambda each: list(KINDS).index(each.kind))
 
 
-@dataclass
 class _Check:
     """A table while it is checked; `said` are the groups among what was found."""
 
-    table: UserTable
-    quick: bool
-    embeddings: list[np.ndarray]
-    found: list[Finding] = field(default_factory=list)
-    said: list[np.ndarray] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.texts, self.y, self.label = texts_of(self.table), self.table.labels, self.table.spec.label
-        if not self.table.classes:
-            ranks = pd.Series(self.y).rank().to_numpy()
-            self.y = (ranks - ranks.mean()) / ranks.std()
-        named = (self.table.groups, self.table.split)
-        self.named = [codes_of(pd.Series(each)) for each in named if each is not None]
-
-    @cached_property
-    def units(self) -> list[np.ndarray]:
-        """Embeddings of each view as unit vectors."""
-        views = self.table.images.values()
-        return [whitened(each, view.absent) for each, view in zip(self.embeddings, views)]
+    def __init__(self, table: UserTable, embeddings: list[np.ndarray], quick: bool) -> None:
+        self.table, self.quick, self.label = table, quick, table.spec.label
+        self.found, self.said = list[Finding](), list[np.ndarray]()
+        self.texts = texts_of(table)
+        self.y = table.labels if table.classes else zscore(rankdata(table.labels))
+        self.named = [codes_of(pd.Series(each)) for each in (table.groups, table.split) if each is not None]
+        self.units = [whitened(each, view.absent) for each, view in zip(embeddings, table.images.values())]
 
     @cached_property
     def x(self) -> np.ndarray:
         """Return what the quick model reads, columns and axes of the images, float32 (n, p)."""
-        table = self.table
-        columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
+        encoding = self.table.fit_encoding(np.arange(len(self.table)))
+        columns = encoding.views(self.table.features, {})["S"].matrix()
         return np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
@@ -152,33 +128,29 @@ class _Check:
     def twins(self) -> None:
         """Find near-equal images of rows that a random fold may divide."""
         table, n = self.table, len(self.table)
-        columns = (pd.Series(self.y), *dict(table.features).values()) if self.units else ()
-        codes = [codes_of(each) for each in columns]
         for name, units, view in zip(table.spec.image, self.units, table.images.values()):
+            codes = [codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())]
             every = pairs = find_twins(units, None if self.quick else view, codes)
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
             if len(pairs) >= _PAIRS:
-                equal = float((self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean())
+                equal = (self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean()
                 how = f"{equal:.0%} of the pairs have the same {self.label!r}"
                 sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}, and {how}"
                 advice = "keep them together: number them in a column and name it with `group`"
                 graph = coo_array((np.ones(len(every)), every.T), shape=(n, n))
-                together = connected_components(graph, directed=False)[1].astype(np.int64)
-                measured = self.measured(together)
+                self.said.append(connected_components(graph, directed=False)[1].astype(np.int64))
+                measured = self.measured(self.said[-1])
                 self.add("twins", sentence, advice, pairs, columns=(name,), flattery=measured)
-                self.said.append(together)
 
     def groups(self) -> None:
         """Find groups that decide or share the label, and rows that are alike as they are near."""
         table, found = self.table, []
         fewest = len(table.classes) + 1 if table.classes else 5
-        numbers = [name for name, kind in table.kinds.items() if kind == "number"]
         for each in groupings(table, self.texts):
             more, deviations = beyond_chance(self.y, each.codes)
-            if deviations >= DEVIATIONS and each.kind.startswith("number"):
-                values = table.features[[each.column] if each.column else numbers].to_numpy()
-                deviations = beyond_nearest(self.y, each.codes, values)
+            if deviations >= DEVIATIONS and each.numbers is not None:
+                deviations = beyond_nearest(self.y, each.codes, each.numbers)
             decides = more >= DECIDED and each.count >= fewest and each.kind != "stem"
             if deviations >= DEVIATIONS and (decides or each.is_entity):
                 found.append((more, decides, each))
@@ -198,77 +170,70 @@ class _Check:
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
             sets = [rows for rows in every if len(rows) > 1]
-            what = "are more alike than others" if is_near else f"share {self.label!r}"
-            what = f"have one {self.label!r}" if decides else what
+            agree = f"{'have one' if decides else 'share'} {self.label!r}"
+            what = "are more alike than others" if is_near else agree
             sentence = f"{each.what} {what} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
-            columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
             advice = "put the group of each row in a column and name it with `group`"
             if each.kind in ("column", "number", "time"):
                 advice = f"use `{'time' if each.kind == 'time' else 'group'}={each.column!r}`"
+            columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
             self.add(kind, sentence, advice, sets, columns=columns, flattery=measured)
             self.said.append(each.codes)
 
+    def tell(self, kind: str, what: str, values: np.ndarray, advice: str, *names: str) -> None:
+        """Add what no model should learn from, one number of each row, if it tells the label."""
+        if (skill := tells(values, self.table.labels)) >= TELLS:
+            rows = np.flatnonzero(values) if values.dtype == bool else np.arange(len(values))
+            sentence = f"{what} tells {self.label!r} (skill {skill:.2f} of 1)"
+            self.add(kind, sentence, advice, rows, columns=names)
+
     def leaks(self) -> None:
-        """Find columns that give the label away, and what no model should learn from that tells it."""
-        table = self.table
-        for kind, what, values, rows, advice, *names in self.secrets():
-            if (skill := tells(values, table.labels)) >= TELLS:
-                sentence = f"{what} tells {self.label!r} (skill {skill:.2f} of 1)"
-                self.add(kind, sentence, advice, rows, columns=tuple(names))
+        """Find what tells the label: missing values, files, names, the order of rows, and columns alone."""
+        table, n = self.table, len(self.table)
+        lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
+        views = zip(table.spec.image, table.images.values())
+        lacking |= {name: view.absent for name, view in views if view.absent is not None}
+        for name, absent in lacking.items():
+            often = 5 <= absent.sum() <= n - 5
+            if often and beyond_chance(self.y, absent.astype(np.int64))[1] >= DEVIATIONS:
+                advice = "find out why; drop the column unless new rows lack it for the same reason"
+                self.tell("leak", f"whether {name!r} is missing", absent, advice, name)
         if self.quick:
             return  # a fit says the rest already
+        for name in table.spec.image:
+            for what, values in file_facts(table, name).items():
+                advice = "write all images in one size and format, or find out why they differ"
+                self.tell("leak", f"the {what} of the files in {name!r}", values.to_numpy(), advice, name)
+        for name, column in self.texts.items():
+            if name not in table.features and column.nunique() > n / 2:
+                texts, advice = column.astype("string"), "no model reads it"
+                numbers = texts.str.extract(r"(\d+)[^\d/]*$")[0].astype("float64").to_numpy()
+                self.tell("note", f"the number in {name!r}", numbers, advice, name)
+                starts = codes_of(texts.str.extract(r"^(.*?)[\d_\-. ]*\d")[0])
+                self.tell("note", f"the beginning in {name!r}", starts, advice, name)
+        # of a file that is sorted, by a column or by the label, the order is no secret
+        in_runs = np.count_nonzero(np.diff(table.labels)) <= 2 * len(table.classes) + 0.02 * n
+        is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
+        if not is_sorted and any(each.kind == "order" for each in stretches(table)):
+            advice = "no model reads it; name what belongs together, or its time"
+            self.tell("note", "the order of the rows", np.arange(n), advice)
         known = {name for each in self.found if each.kind in ("decides", "leak") for name in each.columns}
         new = [(str(name), column) for name, column in table.features.items() if name not in known]
         away = [name for name, column in new if leaks_target(column, table.labels)]
         if away := [name for name in away if not self.is_known(codes_of(table.features[name]))]:
             what = "column {} alone gives" if len(away) == 1 else "each of the columns {} gives"
             sentence = f"{what.format(', '.join(map(repr, away)))} {self.label!r} away"
-            advice, rows = "`drop` what is not known before the label", np.arange(len(table))
-            self.add("leak", sentence, advice, rows, columns=tuple(away))
-
-    def secrets(self) -> Iterator[Any]:
-        """Yield what tells nothing of the label in a table without faults: missing values, files, names.
-
-        Each as a kind of finding, what it is in words, a number of each row, the rows, an advice, its column.
-        """
-        table, rows = self.table, np.arange(len(self.table))
-        lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
-        views = zip(table.spec.image, table.images.values())
-        lacking |= {name: view.absent for name, view in views if view.absent is not None}
-        for name, absent in lacking.items():
-            often = 5 <= absent.sum() <= len(table) - 5
-            if often and beyond_chance(self.y, absent.astype(np.int64))[1] >= DEVIATIONS:
-                advice = "find out why; drop the column unless new rows lack it for the same reason"
-                yield "leak", f"whether {name!r} is missing", absent, np.flatnonzero(absent), advice, name
-        if self.quick:
-            return
-        for name in table.spec.image:
-            for what, values in file_facts(table, name).items():
-                advice = "write all images in one size and format, or find out why they differ"
-                yield "leak", f"the {what} of the files in {name!r}", values, rows, advice, name
-        for name, column in self.texts.items():
-            if name not in table.features and column.nunique() > len(table) / 2:
-                texts, advice = column.astype("string"), "no model reads it"
-                numbers = texts.str.extract(r"(\d+)[^\d/]*$")[0].astype("float64").to_numpy()
-                yield "note", f"the number in {name!r}", numbers, rows, advice, name
-                starts = codes_of(texts.str.extract(r"^(.*?)[\d_\-. ]*\d")[0])
-                yield "note", f"the beginning in {name!r}", starts, rows, advice, name
-        # of a file that is sorted, by a column or by the label, the order is no secret
-        runs = int((np.diff(table.labels) != 0).sum())
-        in_runs = runs <= 2 * len(table.classes) + 0.02 * len(rows)
-        is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
-        if not is_sorted and any(each.kind == "order" for each in stretches(table)):
-            advice = "no model reads it; name what belongs together, or its time"
-            yield "note", "the order of the rows", rows, rows, advice
+            advice = "`drop` what is not known before the label"
+            self.add("leak", sentence, advice, np.arange(n), columns=tuple(away))
 
     def labels(self) -> None:
         """Find labels that look wrong out of fold, and images that alone are too good."""
-        table, codes = self.table, self.said[0] if self.said else None
+        table = self.table
         rows = np.sort(np.random.default_rng(0).permutation(len(table))[:_ROWS])
         y = table.labels[rows]
         try:
-            related = None if codes is None else Related.of(codes[rows], None, len(rows))
-            splits = inner_folds(y, 5, 0, related)
+            together = self.said[0][rows] if self.said else None
+            splits = inner_folds(y, 5, 0, Related.of(together, None, len(rows)))
         except UsboostError:
             return
         if self.units and len(y) >= _ENOUGH:
@@ -278,40 +243,33 @@ class _Check:
                 advice = "look for a mark, a frame or a background that tells it"
                 self.add("leak", f"the images alone give {self.label!r} away", advice, rows)
         several = len(table.classes) > 1 and y.any()  # of a sample, too
-        wrong = wrong_labels(out_of_fold(self.x[rows], y, splits), y) if several else rows[:0]
+        wrong = rows[wrong_labels(out_of_fold(self.x[rows], y, splits), y)] if several else ()
         if len(wrong):
             sentence = f"{len(wrong)} labels look wrong: rows like them are of another class"
-            shown = tuple((int(row),) for row in rows[wrong])
-            self.add("labels", sentence, "look at these; none was changed", rows[wrong], examples=shown)
+            shown = tuple((int(row),) for row in wrong)
+            self.add("labels", sentence, "look at these; none was changed", wrong, examples=shown)
 
 
-def file_facts(table: UserTable, column: str) -> dict[str, np.ndarray]:
-    """Return what differs among bytes, format, width and height of files: float64 (n,), NaN without one."""
-    found, formats, folder = list[list[float]](), dict[str | None, int](), table.file.folder
+def file_facts(table: UserTable, column: str) -> pd.DataFrame:
+    """Return what differs of files' bytes, format, width and height: float64 (n, …), NaN without one."""
+    found, formats, folder = list[Any](), dict[str | None, int](), Path(table.file.folder or "")
     for batch in table.file.batches([column], 256):
         for cell in batch[column].to_pylist():
             given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
             try:
-                data = (Path(folder or "") / given).read_bytes() if isinstance(given, str) else given
+                data = (folder / given).read_bytes() if isinstance(given, str) else given
                 with Image.open(io.BytesIO(data)) as image:
                     found.append([len(data), formats.setdefault(image.format, len(formats)), *image.size])
             except (OSError, ValueError, TypeError, Image.DecompressionBombError):
                 found.append([np.nan] * 4)  # rows without an image; those not readable are told elsewhere
-    named = zip(("number of bytes", "format", "width", "height"), np.array(found)[table.rows].T)
-    return {name: values for name, values in named if len(np.unique(values[np.isfinite(values)])) > 1}
+    names = ["number of bytes", "format", "width", "height"]
+    facts = pd.DataFrame(found, columns=names, dtype=float).iloc[table.rows]
+    return facts.loc[:, facts.nunique() > 1]
 
 
 def embeddings_of(table: UserTable, backbone: Backbone) -> list[np.ndarray]:
     """Return what a frozen backbone makes of the images of each view, float32 (n, d)."""
-    return [embedded(view, backbone, pick_device("auto")).numeric for view in table.images.values()]
-
-
-def warn_of_prepared(prepared: Prepared) -> None:
-    """Warn of what a quick check of the columns of a prepared user's table finds."""
-    frame = pd.concat(prepared.splits.values()).sort_values(ROW).drop(columns=ROW)
-    spec = TableSpec(LABEL, task="classification" if prepared.classes else "regression")
-    for each in beside_fit(read_columns(FrameRows(frame), spec)):
-        warn(each)
+    return [backbone.embed(view, pick_device("auto")) for view in table.images.values()]
 
 
 def beside_fit(table: UserTable, model: Any = None) -> list[str]:
@@ -322,8 +280,7 @@ def beside_fit(table: UserTable, model: Any = None) -> list[str]:
     """
     if world().count > 1:
         return []
-    parts = [] if model is None else model.get_params(deep=True).values()
-    frozen = [each for each in parts if isinstance(each, Backbone) and each.is_frozen]
-    kept = [each for each in frozen if cache_folder(each.cache) is not None]
-    embeddings = embeddings_of(table, kept[0]) if kept and table.images else None
-    return [str(each) for each in check_table(table, embeddings, quick=True)][:MOST]
+    parts = model.get_params(deep=True).values() if model is not None and table.images else ()
+    kept = [one for one in parts if isinstance(one, Backbone) and one.is_frozen and cache_folder(one.cache)]
+    found = check_table(table, embeddings_of(table, kept[0]) if kept else None, quick=True)
+    return [str(each) for each in found][:MOST]

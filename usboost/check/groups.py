@@ -1,11 +1,8 @@
 """Groupings of rows that nobody named, and whether the rows of a group share the label.
 
-A grouping is a column, two columns together, the stem of a path or an identifier, all numbers of a row, or
-stretches of rows in the file or in time. Agreement is compared with labels exchanged at random, and that of
-equal numbers, which may tell of the label by their size, with the nearest row of another group.
+Agreement is compared with labels exchanged at random, and that of equal numbers, which may tell of the label
+by their size, with the nearest row of another group.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterator
@@ -14,16 +11,14 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy.spatial import cKDTree
 
-from usboost.table.columns.column import Column, is_text, is_usable, plain_type
+from usboost.table.columns.column import Column, is_usable, plain_type
 from usboost.table.user_table import UserTable, load
 
-LARGEST = 50
-"""Mean rows of a group of a column that is a feature; of larger ones a model learns as of any category."""
-
-STRETCHES, SHARED = 10, 0.2
-"""Parts of the rows in the order of the file, of each class, or in time; the least share beyond chance."""
-
+LARGEST = 50  # mean rows of a group of a feature; of larger ones a model learns as of any category
+STRETCHES = 10  # parts of the rows in the order of the file, of each class, or in time
+SHARED = 0.2  # the least share beyond chance
 _DRAWS, _ROWS = 40, 5000
 _NAMED = re.compile(
     r"(?i)(.*[_\W])?(id|uid|key|subject|patient|person|user|customer|owner|family|house(hold)?|group|firm|company"
@@ -36,14 +31,15 @@ _TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|qua
 @dataclass(frozen=True)
 class Grouping:
     """Groups of n rows: what they are in words, the column that they are of ("" of none), their codes, int64
-    (n,), equal in a group, whether a model reads the column, and their kind: "column", "columns", "stem",
-    "number", "numbers", "order" or "time"."""
+    (n,), equal in a group, their kind ("column", "columns", "stem", "number", "numbers", "order" or "time"),
+    whether a model reads the column, and the numbers of a "number" or of "numbers", (n, p)."""
 
     what: str
     column: str
     codes: np.ndarray
     kind: str
     is_read: bool = False
+    numbers: np.ndarray | None = None
 
     @property
     def count(self) -> int:
@@ -59,45 +55,41 @@ class Grouping:
 
 
 def texts_of(table: UserTable) -> dict[str, pd.Series]:
-    """Return the values of n rows as text, NaN where missing, of all columns but the label and those named.
-
-    Also of columns that were dropped or are no features, and of paths of images.
-    """
-    file, spec = table.file, table.spec
-    named = {spec.label, spec.split, spec.weight, spec.group, spec.time}
-    kinds = {name: plain_type(file.type_of(name)) for name in file.names if name not in named}
-    names = [
-        name for name, kind in kinds.items() if is_text(kind) or (name not in spec.image and is_usable(kind))
-    ]
+    """Return the values of n rows as text, NaN where missing, of all columns but the label and those named,
+    also of columns that were dropped or are no features, and of paths of images."""
+    file, named = table.file, {*table.spec.named} - {*table.spec.image}
+    names = [name for name in file.names if name not in named and is_usable(plain_type(file.type_of(name)))]
     raw = load(file, names)
-    columns = (Column(file, name, raw[name], missing=spec.missing) for name in names)
+    columns = (Column(file, name, raw[name], missing=table.spec.missing) for name in names)
     return {each.name: each.texts().iloc[table.rows].reset_index(drop=True) for each in columns}
 
 
 def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Grouping]:
     """Yield what may be groups: not of one row each, nor few."""
-    numbers = [name for name, kind in table.kinds.items() if kind == "number"]
+    numbers = table.features[[name for name, kind in table.kinds.items() if kind == "number"]]
     few: dict[str, np.ndarray] = {}
     for name, values in texts.items():
-        is_read, kind = name in table.features, "number" if name in numbers else "column"
-        each = Grouping(f"rows with the same {name!r}", name, codes_of(values), kind, is_read)
-        if each.count < 3 or (kind == "number" and together(each.codes) < 0.2):
-            continue
-        if kind == "number" or each.count <= len(table) / 2:
-            yield each
-            if kind == "column" and each.count <= len(table) / 8:
-                few[name] = each.codes
-        else:
+        codes, is_read, what = codes_of(values), name in table.features, f"rows with the same {name!r}"
+        count = codes.max(initial=-1) + 1
+        if name in numbers:
+            if count >= 3 and together(codes) >= 0.2:
+                yield Grouping(what, name, codes, "number", True, numbers[[name]].to_numpy())
+        elif count > len(table) / 2:
             for stem, codes in stems(values):
                 yield Grouping(f"rows with {stem} of {name!r}", name, codes, "stem", is_read)
+        elif count >= 3:
+            yield Grouping(what, name, codes, "column", is_read)
+            if count <= len(table) / 8:
+                few[name] = codes
     for first, second in combinations(list(few)[:8], 2):
         codes = codes_of(pd.Series(few[first] * (few[second].max() + 1) + few[second]))
         if codes.max() < len(table) / 8:
             yield Grouping(f"rows with the same {first!r} and {second!r}", "", codes, "columns", True)
-    if len(numbers) > 1:
-        codes = codes_of(table.features[numbers].apply(tuple, axis=1))
+    if numbers.shape[1] > 1:
+        codes = codes_of(numbers.apply(tuple, axis=1))
         if together(codes) >= 0.005:
-            yield Grouping("rows whose numbers are all the same", "", codes, "numbers", True)
+            what = "rows whose numbers are all the same"
+            yield Grouping(what, "", codes, "numbers", True, numbers.to_numpy())
 
 
 def codes_of(values: pd.Series) -> np.ndarray:
@@ -113,19 +105,16 @@ def together(codes: np.ndarray) -> float:
 
 
 def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield what values of paths and identifiers have in common, in words, and its codes.
-
-    Their folder; and their names without an end: the letter behind a number, or the last part or two.
-    """
+    """Yield what values of paths and identifiers have in common, in words, and its codes: their folder; their
+    names without an end, which is the letter behind a number, or the last part or two."""
     texts = values.fillna("").astype(str).str.replace("\\", "/")
     names = texts.str.rpartition("/")[2].str.replace(r"\.[A-Za-z]{2,4}$", "", regex=True)
-    part = r"[_\-. ]+[^_\-. ]+$"
-    cut = names.str.replace(part, "", regex=True)
+    part = r"(?:[_\-. ]+[^_\-. ]+)"
     found = {
         "the folder": texts.str.rpartition("/")[0],
         "the number": names.str.replace(r"(?<=\d)[A-Za-z]$", "", regex=True),
-        "the beginning": cut,
-        "the first parts": cut.str.replace(part, "", regex=True),
+        "the beginning": names.str.replace(part + "$", "", regex=True),
+        "the first parts": names.str.replace(part + "{1,2}$", "", regex=True),
     }
     before: list[np.ndarray] = []
     for what, stem in found.items():
@@ -144,15 +133,13 @@ def stretches(table: UserTable) -> Iterator[Grouping]:
     label has stretches of all.
     """
     n, is_sorted = len(table), False
-    for name, kind in table.kinds.items():
-        if kind == "text":
-            continue
+    for name, kind in ((name, kind) for name, kind in table.kinds.items() if kind != "text"):
         column = table.features[name]
         values = column.cat.codes if kind == "category" else column
         ranks = values.rank(method="dense", na_option="bottom").to_numpy()
         steps = np.diff(ranks)[np.diff(ranks) != 0]
         # nearly all steps lead one way, or each value stands in about one run
-        one_way = len(steps) and max((steps > 0).mean(), (steps < 0).mean()) > 0.95
+        one_way = abs(np.sign(steps).sum()) > 0.9 * len(steps)
         is_sorted |= bool(one_way or len(steps) <= 1.5 * ranks.max() < n / 2)
         if kind == "date" or (_TIMES.fullmatch(name) and ranks.max() >= 2 * STRETCHES):
             whole = (ranks - 1) * STRETCHES // ranks.max()
@@ -173,14 +160,15 @@ def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
     alone. `y`: class codes, int64, or numbers, float64, (n,).
     """
     sizes = np.bincount(codes)[codes]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if y.dtype.kind == "f":
-            sums, squares = np.bincount(codes, weights=y)[codes], np.bincount(codes, weights=y**2)[codes]
-            apart = sizes * y**2 - 2 * y * sums + squares
-            return np.where(sizes > 1, 1 - apart / 2 / (sizes - 1), np.nan)
-        both = codes * (int(y.max()) + 1) + y
-        _, inverse, counts = np.unique(both, return_inverse=True, return_counts=True)
-        return np.where(sizes > 1, (counts[inverse] - 1) / (sizes - 1), np.nan)
+    if y.dtype.kind == "f":
+        sums, squares = np.bincount(codes, weights=y)[codes], np.bincount(codes, weights=y**2)[codes]
+        agreed = sizes - 1 - (sizes * y**2 - 2 * y * sums + squares) / 2
+    else:
+        _, inverse, counts = np.unique(
+            codes * (int(y.max()) + 1) + y, return_inverse=True, return_counts=True
+        )
+        agreed = counts[inverse] - 1
+    return np.where(sizes > 1, agreed / np.maximum(sizes - 1, 1), np.nan)
 
 
 def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
@@ -199,16 +187,13 @@ def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
 
 def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> float:
     """Return the deviations of `beyond_chance` against the nearest row of another group by numbers (n, p)."""
-    from scipy.spatial import cKDTree
-
     found = shared(y, codes)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(found)))[:_ROWS]
     values = pd.DataFrame(numbers).rank(method="dense", pct=True).fillna(0).to_numpy()
     # of each group one row is enough
     first = np.unique(codes, return_index=True)[1]
-    near = cKDTree(values[first]).query(values[rows], k=2)[1]
-    at = np.where(codes[first[near[:, 0]]] == codes[rows], first[near[:, 1]], first[near[:, 0]])
+    near, next_near = cKDTree(values[first]).query(values[rows], k=2)[1].T
+    at = first[np.where(near == codes[rows], next_near, near)]
     more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
     means = pd.Series(more).groupby(codes[rows]).mean()
-    error = float(means.std(ddof=1)) / np.sqrt(len(means)) if len(means) > 1 else np.inf
-    return float(means.mean()) / max(error, 1e-9) if more.mean() >= SHARED else 0.0
+    return float(means.mean()) / max(float(means.sem()), 1e-9) if more.mean() >= SHARED else 0.0

@@ -16,12 +16,16 @@ Distances are those of embeddings, and, among the neighbours by these, of small 
 by quarters, mirrored, or cut to their middle: a network sees a re-encoded picture as another one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.stats import false_discovery_control
+from sklearn.decomposition import PCA
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
+from torch.nn.functional import adaptive_avg_pool2d
 
 NEIGHBOURS, LEVEL = 40, 0.05
 """Neighbours of each image that are looked at, and the share of the pairs found that may be wrong."""
@@ -38,13 +42,10 @@ def whitened(values: np.ndarray, absent: np.ndarray | None = None) -> np.ndarray
 
     `absent`: bool (n,), True where there is no image; those are 0.
     """
-    from sklearn.decomposition import PCA
-    from sklearn.preprocessing import normalize
-
     there = np.arange(len(values)) if absent is None else np.flatnonzero(~absent)
-    rows = there[np.sort(np.random.default_rng(0).permutation(len(there))[:_FITTED])]
     if len(there) < _LEAST:
         return np.zeros((len(values), 1), dtype=np.float32)
+    rows = there[np.sort(np.random.default_rng(0).permutation(len(there))[:_FITTED])]
     made = PCA(min(_AXES, len(rows) // 4, values.shape[1]), whiten=True, random_state=0).fit(values[rows])
     out = np.zeros((len(values), made.n_components_), dtype=np.float32)
     out[there] = normalize(made.transform(values[there]))
@@ -57,8 +58,6 @@ def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarr
     `units`: of `whitened`; `images`: these, to compare small pictures, too; `columns`: codes of the label and
     of columns, int64 (n,) each, which are equal for shots of one thing.
     """
-    from sklearn.neighbors import NearestNeighbors
-
     there = np.flatnonzero(units.any(axis=1))
     if len(there) < _LEAST:
         return np.zeros((0, 2), dtype=np.int64)
@@ -68,12 +67,12 @@ def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarr
     equal = np.zeros(nearest.shape, dtype=np.int16)
     for codes in columns:
         equal += codes[there[nearest]] == codes[there, None]
-    pairs = _mutual(distances, nearest, equal)
+    pairs = _copies(distances, nearest, equal)
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
         order = np.argsort(apart, axis=1)
         apart, nearest, equal = (np.take_along_axis(each, order, 1) for each in (apart, nearest, equal))
-        pairs = np.unique(np.concatenate([pairs, _mutual(apart, nearest, equal, _NEAREST)]), axis=0)
+        pairs = np.unique(np.concatenate([pairs, _copies(apart[:, :_NEAREST], nearest, equal)]), axis=0)
     return there[pairs]
 
 
@@ -82,15 +81,12 @@ def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
 
     Each channel's mean is 0, so that brightness does not count.
     """
-    import torch
-    from torch.nn.functional import interpolate
-
     out = np.empty((len(rows), 2, images.channels, _SIDE, _SIDE), dtype=np.float32)
+    y, x = (round(_MARGIN * side) for side in (images.height, images.width))
     for start in range(0, len(rows), 256):
         pixels = torch.from_numpy(images.decode(rows[start : start + 256])).float()
-        y, x = (round(_MARGIN * side) for side in (images.height, images.width))
         middle = pixels[:, :, y : images.height - y, x : images.width - x]
-        both = torch.stack([interpolate(each, (_SIDE, _SIDE), mode="area") for each in (pixels, middle)], 1)
+        both = torch.stack([adaptive_avg_pool2d(each, _SIDE) for each in (pixels, middle)], 1)
         both = both - both.mean((3, 4), keepdim=True)
         norm = both.square().sum((2, 3, 4), keepdim=True).sqrt()
         out[start : start + 256] = (both / norm.clamp(min=1e-6)).numpy()
@@ -102,38 +98,26 @@ def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
 
     Over quarter turns, mirrored or not, both whole or one of them cut to its middle.
     """
-    import torch
-
     every, best = torch.from_numpy(pictures), np.empty(nearest.shape)
     for start in range(0, len(nearest), 256):
         others = every[torch.from_numpy(nearest[start : start + 256])].flatten(3)
         own, found = every[start : start + 256], []
-        for each in (own, own.flip(4)):
-            for turn in range(4):
-                turned = torch.rot90(each, turn, (3, 4)).flatten(2)
-                found.append(torch.einsum("nzd,nkd->nkz", turned, others[:, :, 0]).amax(2))
-                found.append(torch.einsum("nd,nkd->nk", turned[:, 0], others[:, :, 1]))
+        for turn in range(8):
+            turned = torch.rot90(own if turn < 4 else own.flip(4), turn, (3, 4)).flatten(2)
+            found.append(torch.einsum("nzd,nkd->nkz", turned, others[:, :, 0]).amax(2))
+            found.append(torch.einsum("nd,nkd->nk", turned[:, 0], others[:, :, 1]))
         best[start : start + 256] = torch.stack(found).amax(0).numpy()
     return best
 
 
-def _mutual(
-    distances: np.ndarray, nearest: np.ndarray, equal: np.ndarray, most: int = NEIGHBOURS
-) -> np.ndarray:
-    """Return the pairs (p, 2) of rows that are copies to each other; of distances that rise in each row."""
-    reach = first_gap(np.maximum(distances[:, :most].astype(np.float64), _EPSILON), equal)
-    rows, ranks = np.nonzero(np.arange(nearest.shape[1]) < reach[:, None])
-    ends = np.sort(np.stack([rows, nearest[rows, ranks]], axis=1), axis=1)
-    pairs, times = np.unique(ends, axis=0, return_counts=True)
-    return pairs[times == 2]
+def _copies(distances: np.ndarray, nearest: np.ndarray, equal: np.ndarray) -> np.ndarray:
+    """Return the pairs (p, 2) of rows that are copies to each other.
 
-
-def first_gap(distances: np.ndarray, equal: np.ndarray) -> np.ndarray:
-    """Return how many nearest others are copies of each row, int64 (n,).
-
-    `distances`: rising, (n, k); `equal`: in how many columns these, and others behind, equal the row.
+    `distances`: of the first others of each row, rising; `nearest`: which rows these are, and further ones;
+    `equal`: in how many columns each of them equals the row.
     """
-    n, k = distances.shape
+    distances = np.maximum(distances.astype(np.float64), _EPSILON)
+    k = distances.shape[1]
     half = k // 4
     spread = np.log(distances[:, 2 * half - 1] / distances[:, half - 1])
     degrees = np.log(2) / max(float(np.median(spread)), 1e-6)
@@ -149,8 +133,9 @@ def first_gap(distances: np.ndarray, equal: np.ndarray) -> np.ndarray:
         behind = [(equal[:, j:] >= least[:, j - 1 : j]).sum(axis=1) for j in ranks]
         shares = (1 + np.stack(behind, axis=1)) / (1 + equal.shape[1] - ranks)
         scores += np.maximum(-np.log(shares), 0) - np.log(2)
-    best = np.sort(scores.max(axis=1))[::-1]
-    passed = np.flatnonzero(best >= np.log(n / LEVEL) - np.log(np.arange(1, n + 1)))
-    if not len(passed) or tail > _LONGEST:
-        return np.zeros(n, dtype=np.int64)
-    return np.where(scores.max(axis=1) >= best[passed[-1]], scores.argmax(axis=1) + 1, 0)
+    improbable = false_discovery_control(np.exp(-scores.max(axis=1).clip(0))) <= LEVEL
+    reach = np.where(improbable & (tail <= _LONGEST), scores.argmax(axis=1) + 1, 0)
+    rows, places = np.nonzero(np.arange(k) < reach[:, None])
+    ends = np.sort(np.stack([rows, nearest[rows, places]], axis=1), axis=1)
+    pairs, times = np.unique(ends, axis=0, return_counts=True)
+    return pairs[times == 2]

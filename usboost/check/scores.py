@@ -1,23 +1,21 @@
 """A quick model of a table's rows: what a grouping is worth to it, and which labels it does not believe."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.metrics import balanced_accuracy_score, r2_score
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from usboost.errors import UsboostError, silenced
 from usboost.evaluation.folds import Related, Split, inner_folds
 
 FOLDS, ROWS = 5, 4000  # limits of the quick model; of more rows, a sample of groups is drawn to compare folds
-
-WORSE, ERRORS = 0.03, 3.3
-"""Least difference of folds that matters: in losses of a constant, and in standard errors."""
-
+WORSE, ERRORS = 0.03, 3.3  # least difference of folds that matters: in losses of a constant, standard errors
 MOST = 50  # labels that are said to look wrong
-
 _TREES, _TURN = 60, 20  # trees; rows of a group that are drawn before others of it are
 _SHARE = 0.005  # of exchanged labels, which needs no word
 
@@ -44,8 +42,6 @@ class Flattery:
 
 def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray:
     """Predict each row by a fit to the other folds, float64 (n, M), of numbers (n, 1); NaN in no fold."""
-    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
-
     is_number = y.dtype.kind == "f"
     out = np.full((len(y), 1 if is_number else int(y.max()) + 1), np.nan)
     for train, held in splits:
@@ -102,10 +98,6 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
     By a tree of 32 leaves, out of fold: R² of ranks; or the accuracy, as if classes were equally frequent and
     beyond chance, in all classes, or in one of 20 rows or more against the others. NaN is a value.
     """
-    from sklearn.metrics import balanced_accuracy_score, r2_score
-    from sklearn.model_selection import KFold, cross_val_predict
-    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
     x, folds = np.asarray(values, dtype=np.float64)[:, None], KFold(FOLDS, shuffle=True, random_state=0)
     if y.dtype.kind == "f":
         ranks, number = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
@@ -113,9 +105,8 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
     tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
     often = np.flatnonzero(np.bincount(y) >= 20) if y.max() > 1 else y[:0]
     with silenced("y_pred contains classes"):
-        of = [
-            (each, cross_val_predict(tree, x, each, cv=folds)) for each in (y, *(y == code for code in often))
-        ]
+        each_of = (y, *(y == code for code in often))
+        of = [(each, cross_val_predict(tree, x, each, cv=folds)) for each in each_of]
         return max(float(balanced_accuracy_score(*each, adjusted=True)) for each in of)
 
 
@@ -126,7 +117,7 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     margins that labels exchanged at random would have. Of exchanged labels, ranks are uniform. Of others they
     follow the binormal ROC curve through their lower quartile, which falls faster: up to a rank `reach` fewer
     than `_SHARE` of those uniform ones are expected. Labels are named where an exact test at 1 in 100 finds
-    more than both: as many as are exchanged by that count. Those of classes that are told badly from others
+    more than both, as many as are exchanged by that count; those of classes that are told badly from others
     have no say. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
     """
     rows, is_own = np.flatnonzero(~np.isnan(predicted[:, 0])), np.eye(predicted.shape[1], dtype=bool)[y]
@@ -142,10 +133,10 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     reach, n = np.arange(1, 51) / 100, len(order)
     apart = stats.norm.ppf(np.quantile(ranks, 0.25) if n else 0.5) - stats.norm.ppf(0.25)
     hard = stats.norm.cdf(stats.norm.ppf(reach) - apart)
-    if not (hard <= _SHARE * reach).any():
+    few = np.flatnonzero(hard <= _SHARE * reach)
+    if not len(few):
         return rows[:0]
-    k = np.flatnonzero(hard <= _SHARE * reach)[-1]
-    found = int((ranks <= reach[k]).sum())
-    if stats.binom.sf(found - 1, n, _SHARE * reach[k] + hard[k]) > 0.01:
-        return rows[:0]
-    return rows[: min(MOST, round((found - n * hard[k]) / reach[k]))]
+    reached, hard_ones = reach[few[-1]], hard[few[-1]]
+    found = int((ranks <= reached).sum())
+    is_chance = stats.binom.sf(found - 1, n, _SHARE * reached + hard_ones) > 0.01
+    return rows[: 0 if is_chance else min(MOST, round((found - n * hard_ones) / reached))]

@@ -43,6 +43,7 @@ class Prepared:
     card : what there is to know about the dataset, as JSON (see `describe`). Its entry ``images``, of a
         dataset with images, is one of `image_store.entry`.
     images : folder with a folder of image shards for each split, or None.
+    table : the user's table of which it is, a `UserTable`, or None.
     """
 
     splits: dict[str, pd.DataFrame]
@@ -50,6 +51,7 @@ class Prepared:
     classes: list[str]
     card: dict[str, Any]
     images: Path | None = None
+    table: Any = None
 
 
 class _Split(CardPart):

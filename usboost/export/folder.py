@@ -107,7 +107,11 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
                 for word, truth in TRUTH.items()
                 if truth == own and None not in truths
             ]
-            columns[name] |= {"values": values, "rewrite": rewrite}
+            # what the script makes of values that are decimals, of equal ones the first
+            decimals = (value for value in values[::-1] if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", value))
+            spelt = {str(float(value)).removesuffix(".0"): value for value in decimals if len(value) < 18}
+            spelt = {short: value for short, value in spelt.items() if short not in values}
+            columns[name] |= {"values": values, "rewrite": rewrite, "spelt": spelt}
         elif kind == "number":
             columns[name] |= _written_numbers(form)
             columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None

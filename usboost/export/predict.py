@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import sys
+from contextlib import suppress
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -21,27 +22,15 @@ def seconds(text, about):
     name = about["zone"]  # a name, +02:00, or "": then the clock counts as it is written
     zone = ZoneInfo(name) if name[:1].isalpha() else datetime.strptime(name or "+0000", "%z").tzinfo
     for form in about["forms"]:
-        try:
+        with suppress(ValueError):
             found = datetime.strptime(re.sub("[./]", "-", day), form).date()
             moment = datetime.fromisoformat(f"{found}T{clock.replace(' ', '') or '00:00'}")
             return (moment if name and moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-        except ValueError:
-            continue
     return np.nan
 
 
-def plain(text):
-    """Return one spelling of equal values: 3.0 is 3, 2.50 is 2.5, and midnight is its day."""
-    text = normalize("NFC", text)
-    if len(text) < 18 and re.fullmatch(r"-?(0|[1-9]\d*)\.\d+|-0|-?[1-9](\.\d+)?e\+\d{2,3}", text):
-        return str(float(text)).removesuffix(".0")
-    return re.sub(r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0+)?(Z|\+00:?00)?$", r"\1", text)
-
-
 def pixels(path, size):
-    """Return an image's pixels, upright and on white; none where there is no file."""
-    if not path.is_file():
-        return np.zeros((0, 0, 3), np.uint8)
+    """Return an image's pixels, upright and on white."""
     with Image.open(path) as opened:
         opened.draft(None, (2 * size, 2 * size))
         found = ImageOps.exif_transpose(opened)
@@ -51,18 +40,22 @@ def pixels(path, size):
     return np.asarray(Image.alpha_composite(white, found.convert("RGBA")).convert("RGB"))
 
 
-def column(texts, about, folder):
-    """Return a column of some rows as the model takes it."""
+def value(text, about, table):
+    """Return a value as the model takes it: of a category in the spelling that the model knows."""
     if about["kind"] == "image":
-        return np.stack([pixels(folder / text, about["size"]) for text in texts])
+        path = table.parent / text
+        return pixels(path, about["size"]) if path.is_file() else np.zeros((0, 0, 3), np.uint8)
     if about["kind"] == "date":
-        return np.array([seconds(text, about) for text in texts])
+        return seconds(text, about)
     for pattern, instead in about["rewrite"]:
-        texts = [re.sub(pattern, instead, text) for text in texts]
+        text = re.sub(pattern, instead, text)
     if about["kind"] == "number":
-        return np.array([float(text) / about["divide_by"] for text in texts])
-    known = {plain(each): each for each in about["values"][::-1]} | {each: each for each in about["values"]}
-    return np.array([known.get(text) or known.get(plain(text), plain(text)) for text in texts], object)
+        return float(text) / about["divide_by"]
+    if text not in about["values"]:
+        text = re.sub(r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0+)?(Z|\+00:?00)?$", r"\1", normalize("NFC", text))
+        if len(text) < 18 and re.fullmatch(r"-?(0|[1-9]\d*)\.\d+|-0|-?[1-9](\.\d+)?e\+\d{2,3}", text):
+            text = str(float(text)).removesuffix(".0")  # 3.0 is 3, and 2.50 is 2.5
+    return about["spelt"].get(text, text)
 
 
 def main(table, out):
@@ -78,7 +71,7 @@ def main(table, out):
         while some := list(islice(rows, 1 if card["images"] else 1000)):
             inputs = {}
             for name, about in card["columns"].items():
-                inputs[name] = column([(row[name] or "").strip() for row in some], about, table.parent)
+                inputs[name] = np.array([value((row[name] or "").strip(), about, table) for row in some])
                 if about.get("required") and np.isnan(inputs[name]).any():
                     sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
             for row in np.column_stack(session.run(None, inputs)).tolist():

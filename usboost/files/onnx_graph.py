@@ -97,7 +97,7 @@ class Graph:
         self._onnx = onnx
         self._nodes: list[Any] = []
         self._known: dict[Any, Sequence[Value]] = {}
-        self._made: dict[Any, Any] = {}
+        self.made: dict[Any, Any] = {}  # what parts want to make once, by keys of theirs
         self._constants: dict[str, Any] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -149,12 +149,6 @@ class Graph:
             node.attribute.extend(given.attribute)
             found |= zip(given.output, self._add(node, len(given.output)), strict=True)
         return [found[each.name] for each in model.graph.output]
-
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what `make` returned when it was first called with this key."""
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key]
 
     def model(self, about: Mapping[str, str]) -> Any:
         """Return the model of what was added, checked; `about` is kept in its metadata.

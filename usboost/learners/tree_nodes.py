@@ -25,12 +25,6 @@ SETS_AT_ONCE = 1024
 """Sets of categories that are looked up before memory is free again, unless one tree has more."""
 
 
-def tree_values(table: TableNodes, trees: Sequence[Tree]) -> Value:
-    """Return the value of the leaf that each row falls into, tree by tree: float32 (n, T), for k = 1."""
-    runs = [trees[run] for run in _cut(trees)]
-    return joined([_ensemble(table, run, [1.0] * len(run), range(len(run)), len(run)) for run in runs])
-
-
 def tree_sum(
     table: TableNodes,
     trees: Sequence[Tree],

@@ -115,7 +115,7 @@ def prepare(
         split="as given" if spec.split else made,
         **({"images": images} if images else {}),
     )
-    return Prepared(splits, {}, table.classes, card, work if spec.image else None)
+    return Prepared(splits, {}, table.classes, card, work if spec.image else None, table)
 
 
 def _split(table: UserTable, seed: int) -> dict[str, np.ndarray]:

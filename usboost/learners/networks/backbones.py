@@ -178,14 +178,12 @@ class Backbone(BaseEstimator):
 
     def to_onnx(self, images: ImageNodes) -> TableNodes:
         """Return in the images' graph what `embed` gives, rounded to float16 as in its cache."""
-
-        def embedding() -> TableNodes:
+        made, key = images.pixels.graph.made, (self.name, self.pretrained, self.size, images.pixels)
+        if key not in made:
             network = self._whole(self.spec(images))
             values = image_network(images, network).cast(np.float16).cast(np.float32)
-            return TableNodes(values, None, network.n_features, (), images.absent)
-
-        key = (self.name, self.pretrained, self.size, images.pixels)
-        found: TableNodes = images.pixels.graph.once(key, embedding)
+            made[key] = TableNodes(values, None, network.n_features, (), images.absent)
+        found: TableNodes = made[key]
         return found
 
     def _source(self) -> str | None:

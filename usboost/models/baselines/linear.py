@@ -14,7 +14,7 @@ from scipy.special import log_softmax, softmax
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.nodes import TableNodes, ViewNodes
+from usboost.data.nodes import TableNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
@@ -364,10 +364,6 @@ class LinearBaseline(Classifier):
         """Return the scores of each class, float64 (n, M), each row's sum 0."""
         scores = self._entry.scores(self, self._rows(as_views(X)))
         return np.asarray(scores - scores.mean(axis=1, keepdims=True))
-
-    def scores_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        """Return the scores, not centred, in the views' graph, float64 (n, M)."""
-        return self._nodes(views).affine(self.coefficients_, self.intercepts_)
 
     def decision_function(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Return the scores, float64 (n, M), or (n,) with the margin of class 1 when M = 2."""

@@ -19,7 +19,7 @@ from usboost.evaluation.statistics import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.files.onnx_graph import Value
 from usboost.learners.tree import Tree
-from usboost.learners.tree_nodes import tree_values
+from usboost.learners.tree_nodes import tree_sum
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.methods.boosted_features import (
@@ -135,7 +135,8 @@ class _OnBoostedFeatures(ViewsEstimator):
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         table: Any = views[self.structured]
         trees = self.gbm_.trees
-        scaled = (tree_values(table, trees) - self.mean_[None]) * self.scale_[None]
+        values = tree_sum(table, trees, [1.0] * len(trees), range(len(trees)), len(trees)).cast(np.float32)
+        scaled = (values - self.mean_[None]) * self.scale_[None]
         features = TableNodes(scaled, None, len(trees))
         found: Value = self.network_._to_onnx({**views, BFV: features})
         return found

@@ -114,9 +114,10 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         return from_scores(self._loss(), scores)
 
     def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        m = len(self.classes_)
+        start, m = self.start_, len(self.classes_)
         # centred by a product, too
-        return self.start_.scores_to_onnx(views) @ self._from_scores(np.eye(m) - 1 / m)
+        scores = start._nodes(views).affine(start.coefficients_, start.intercepts_)
+        return scores @ self._from_scores(np.eye(m) - 1 / m)
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         loss: Any = self._loss()
