@@ -167,7 +167,7 @@ def kept() -> list[dict[str, Any]]:
 
 
 def table() -> pd.DataFrame:
-    """Return a line a case, made of its fits. Raises ValueError if a model's are of several versions of the code.
+    """Return a line a case, made of its fits. Raises ValueError if a model's are of several versions.
 
     Log-losses are means over the seeds. `rival` is the other package's model with the lowest, which favours
     it; `gap` is the default's log-loss less the rival's, `half` half its 95 % interval over the test rows,
@@ -175,7 +175,7 @@ def table() -> pd.DataFrame:
     """
     scores = pd.DataFrame(kept())
     if scores.groupby("model")["code"].nunique().gt(1).any():
-        raise ValueError(f"{KEPT} has a model's cells of several versions of the code; run the headline again")
+        raise ValueError(f"{KEPT} has a model's cells of several versions of the code; fit it again")
     found = []
     models = scores.groupby("case")["model"].agg(set)
     for case in [each for each in CASES if models.get(each, set()) >= {*MODELS} - MAY_LACK]:
