@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from usboost.table.columns.column import MISSING
 from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
 from usboost.table.columns.formats import NumberFormat
 from usboost.table.columns.texts import COMPONENTS, holds_text
@@ -133,6 +134,12 @@ _BINS = 64
 
 def warnings_of(table: UserTable) -> Iterator[str]:
     """Return a sentence for each suspect."""
+    spelt: dict[str, str] = {}
+    for each in table.classes:
+        if each in MISSING:
+            yield f"class {each!r} may stand for no label; `missing={each!r}` leaves its rows out"
+        if (other := spelt.setdefault(each.casefold(), each)) != each:
+            yield f"the classes {other!r} and {each!r} differ in case alone; write them alike if they are one"
     first: dict[str, object] = {}
     twice = []
     for name, column in table.features.items():
