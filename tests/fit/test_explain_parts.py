@@ -147,6 +147,11 @@ def test_the_page_shows_bars_squares_and_the_nearest_rows(saved, tmp_path):
         labels = re.findall(r"<figcaption>row [\d,]+, (\w+)</figcaption>", item)
         assert len(labels) == 3 and labels.count(answers["label"][k]) >= 2
     assert ".html" in refused(*given, tmp_path / "r.txt")
+    given = ("predict", model, table, "--out", tmp_path / "p.csv", "--explain-page", tmp_path / "own.html")
+    accepted(*given, "--against", table)
+    first = (tmp_path / "own.html").read_text().split("<li>\n")[1]
+    near = re.findall(r"<figcaption>row ([\d,]+), ", first)
+    assert len(near) == 3 and "1" not in near  # a row is not shown beside itself
     stickers(12, seed=2).to_parquet(tmp_path / "scored.parquet")
     accepted("report", model, tmp_path / "scored.parquet", "--out", tmp_path / "report.html")
     explained = (tmp_path / "report.html").read_text().split("Single rows explained")[-1]

@@ -15,11 +15,13 @@ from PIL import Image
 from tests.conftest import refuses
 from usboost.errors import UsboostError
 from usboost.table import user_table
+from usboost.table.columns.column import Column
 from usboost.table.columns.formats import FORMATS, NumberFormat, number_format
-from usboost.table.schema import describe, leaks_target
+from usboost.table.columns.labels import codes_of
+from usboost.table.schema import describe, leaks_target, warnings_of
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
-from usboost.table.user_table import UserTable, check_learnable, read_columns, read_table
+from usboost.table.user_table import UserTable, check_learnable, load, read_columns, read_table
 
 N = 40
 
@@ -212,6 +214,25 @@ def test_numbers_taken_for_classes_may_be_predicted_where_a_class_has_one_row(tm
     path = from_columns(tmp_path, y=[0, 1, 2] * 13 + [3], x=np.arange(40) % 7 + 0.5)
     refuses(r"'3' of 'y' has 1 row, .* number with `task=regression`", check_learnable, read(path))
     refuses(r"leave its row out with `missing='3'`$", check_learnable, read(path, task="classification"))
+
+
+def test_labels_that_are_none_or_one_of_the_others(tmp_path: Path) -> None:
+    path = from_columns(tmp_path, y=["0", "1", "?", "NA"] * 10)
+    table = read(path)
+    assert sorted(table.classes) == ["0", "1"] and table.unlabelled == 20
+    column = Column(table.file, "y", load(table.file, ["y"])["y"])
+    assert codes_of(column, {"0": 0, "1": 1})[:4].tolist() == [0, 1, -1, -1]
+    table = read(from_columns(tmp_path, y=["herb", "Herb", "NA", "omni"] * 10))
+    said = list(warnings_of(table))
+    assert any("'NA'" in each and "`missing='NA'`" in each for each in said)
+    assert any("'Herb' and 'herb'" in each for each in said) and not any("omni" in each for each in said)
+
+
+@pytest.mark.parametrize("task", [None, "regression"])
+def test_the_first_label_that_is_no_number_is_named(tmp_path: Path, task: Any) -> None:
+    path = from_columns(tmp_path, y=[*(f"{k},5" for k in range(38)), "tbd", "?"])
+    refuses(r"row 39 .*'y' is 'tbd', but most are numbers.*`missing='tbd'`", read, path, task=task)
+    assert read(path, task=task, missing=("tbd",)).unlabelled == 2
 
 
 def test_an_index_that_pandas_wrote_is_none_of_the_columns_to_choose_from(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from usboost.cli.console import begin, console, note, progress, silent
+from usboost.cli.console import as_flag, begin, console, note, progress, silent
+from usboost.errors import rewrite_options
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def show(table: UserTable) -> None:
         shown.add_column(title, justify="right" if title in ("missing", "distinct") else "left")
     for column in schema.columns[:_SHOWN]:
         counts = ("" if each is None else f"{each:,}" for each in (column.missing, column.distinct))
-        shown.add_row(escape(column.name), column.kind, *counts, escape(column.use))
+        shown.add_row(escape(column.name), column.kind, *counts, escape(rewrite_options(column.use, as_flag)))
     stderr = console(err=True)
     stderr.print(f"{schema.rows:,} rows, {len(schema.columns):,} columns")
     stderr.print(shown)

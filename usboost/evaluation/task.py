@@ -66,11 +66,6 @@ class Task:
         return {**self.score(labels, predicted, weight), **self.further(labels, predicted, weight)}
 
 
-def _gain_of_numbers(metric: str, predicted: np.ndarray) -> Gain:
-    scored = {"rmse": rmse, "mae": mae, "r2": r2}[metric]
-    return r2 if metric == "r2" else lambda labels, answers: -scored(labels, answers)
-
-
 TASKS = {
     "classification": Task(
         "classification",
@@ -95,7 +90,9 @@ TASKS = {
         score=score_regression,
         further=extra_regression_metrics,
         answers=lambda predicted: predicted,
-        gain=_gain_of_numbers,
+        gain=lambda metric, predicted: (
+            r2 if metric == "r2" else lambda y, answers: -{"rmse": rmse, "mae": mae}[metric](y, answers)
+        ),
         constant=lambda y: ("these rows’ mean", "rmse", rmse(y, np.full(len(y), y.mean()))),
     ),
 }

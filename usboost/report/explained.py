@@ -60,9 +60,10 @@ def write_page(
 ) -> int:
     """Write a page that explains the first `ROWS` rows of a table; return how many they are.
 
-    `against` is the table whose first rows these are compared with, by default the same; of another one the
-    `NEAREST` rows are shown beside each row. `progress` is called with (rows done, rows). The rest is as of
-    `usboost.fit.predict.predict`, which says what is refused; so is an `out` that is no ``.html`` file.
+    `against` is the table whose first rows these are compared with, by default the same; where it is named,
+    its `NEAREST` other rows are shown beside each row. `progress` is called with (rows done, rows). The rest
+    is as of `usboost.fit.predict.predict`, which says what is refused; so is an `out` that is no ``.html``
+    file.
     """
     blocks.check_out(out)
     check_explainable(bundle.model, bundle.card.model)
@@ -85,6 +86,8 @@ def write_page(
         weights = [*parts.columns.values(), sum(each.sum(axis=(1, 2)) for each in parts.squares.values())]
         weights = np.abs(np.column_stack(np.broadcast_arrays(*weights)))
         far = unlikeness(bundle.model, own.views, compared.views, explain.owner_of(bundle), weights)
+        if against.resolve() == table.resolve():  # a row is not like another one because it is that
+            np.fill_diagonal(far, np.inf)
         near = np.argsort(far, axis=1, kind="stable")[:, :NEAREST]
     labels = compared.raw[bundle.card.label].to_pylist() if label else []
     shown = []

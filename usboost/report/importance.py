@@ -64,7 +64,7 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
         shown = [", ".join(form.columns)] if len(form.names) == 1 else form.columns
         pairs = zip(form.names, shown, strict=True)
         whole = [ColumnGroup(f"images ({names})", (view,)) for view, names in pairs]
-        if bundle.card.columns:
+        if len(bundle.card.columns) > 1:
             whole.append(ColumnGroup(f"all {len(bundle.card.columns)} columns", tuple(encoders)))
     single = [ColumnGroup(name, columns=dict.fromkeys(encoders, of)) for name, of in encoded.items()]
     repeats, metrics = effort(bundle)[1], _METRICS[bundle.card.task]

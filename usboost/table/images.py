@@ -41,7 +41,7 @@ IN_MEMORY = 256 << 20
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold images
-NAMES = "looks like names of images"
+NAMES = "looks like names of images; `image` reads these"
 """The words for a column of which `are_names_of_images` is true."""
 
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")

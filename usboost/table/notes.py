@@ -193,7 +193,8 @@ def notes_of_rows(tally: Tally) -> list[str]:
     """Say of rows that a model reads what it ignores, has not seen, or could not read."""
     found = []
     if tally.ignored:
-        found.append(f"columns ignored, since the model does not know them: {', '.join(tally.ignored)}")
+        names = ", ".join(each or "''" for each in tally.ignored)
+        found.append(f"columns ignored, since the model does not know them: {names}")
     lacking = [str(each) for each in tally.gaps.values() if each.far_more]
     return [*found, *lacking, *sentences(tally.paths, tally.misfits.values())]
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from usboost.table.columns.column import MISSING
 from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
 from usboost.table.columns.formats import NumberFormat
 from usboost.table.columns.texts import COMPONENTS, holds_text
 from usboost.table.images import NAMES, are_names_of_images
 from usboost.table.notes import sentences
-from usboost.table.user_table import LEFT_OUT, UserTable
+from usboost.table.user_table import UserTable
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def describe(table: UserTable) -> Schema:
     if table.weights is not None and (none := int((table.weights == 0).sum())):
         notes.append(f"{none:,} rows have the weight 0 and take no part")
     notes += table.notes
-    notes += [f"column {name!r} is left out: {_with_advice(why)}" for name, why in table.left_out.items()]
+    notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
     columns = filter(None, (_described(table, name) for name in table.file.names))
     return Schema(len(table), tuple(columns), tuple(notes), tuple(warnings_of(table)))
 
@@ -75,13 +76,6 @@ def notes_of_table(table: UserTable, schema: Schema) -> list[str]:
     """Say of a table to be fitted to what was left out or decided, what may be a mistake, and which of its
     images cannot be read. `schema`: of the table, see `describe`."""
     return [*schema.notes, *schema.warnings, *sentences(table.paths, table.misfits)]
-
-
-def _with_advice(why: str) -> str:
-    """Say why a column is left out, and what reads it."""
-    if why == LEFT_OUT["name"]:
-        return f"{why}; `text` takes it as text"
-    return f"{why}; `image` reads these" if NAMES in why else why
 
 
 def _described(table: UserTable, name: str) -> Described | None:
@@ -98,7 +92,7 @@ def _described(table: UserTable, name: str) -> Described | None:
         if name == getattr(spec, role):
             return Described(name, role, 0, None, role)
     if name in table.left_out:
-        return Described(name, "", None, None, f"left out: {_with_advice(table.left_out[name])}")
+        return Described(name, "", None, None, f"left out: {table.left_out[name]}")
     if name in spec.drop:
         return Described(name, "", None, None, "dropped")
     if name not in table.features:
@@ -133,6 +127,12 @@ _BINS = 64
 
 def warnings_of(table: UserTable) -> Iterator[str]:
     """Return a sentence for each suspect."""
+    spelt: dict[str, str] = {}
+    for each in table.classes:
+        if each in MISSING:
+            yield f"class {each!r} may stand for no label; `missing={each!r}` leaves its rows out"
+        if (other := spelt.setdefault(each.casefold(), each)) != each:
+            yield f"the classes {other!r} and {each!r} differ in case alone; write them alike if they are one"
     first: dict[str, object] = {}
     twice = []
     for name, column in table.features.items():
@@ -144,7 +144,7 @@ def warnings_of(table: UserTable) -> Iterator[str]:
                 f"drop it with `drop={name!r}` if it is not known before the label"
             )
         if not isinstance(column.dtype, np.dtype) and are_names_of_images(column):
-            yield f"column {name!r} {NAMES}; `image` reads these"
+            yield f"column {name!r} {NAMES}"
         if isinstance(column.dtype, np.dtype):
             data = (column.astype("int64") if holds_dates(column) else column).to_numpy().tobytes()
         elif holds_text(column):

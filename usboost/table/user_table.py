@@ -37,7 +37,7 @@ FEWEST = 10
 
 LEFT_OUT = {
     "identifier": "each row has its own value",
-    "name": "nearly every row has its own value",
+    "name": "nearly every row has its own value; `text` takes it as text",
     "index": "it counts rows, as an index that was written",
 }
 """Why a column of a kind is no feature."""

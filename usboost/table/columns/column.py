@@ -1,10 +1,10 @@
 """Arrow's types as far as they matter for what a column is."""
 
-import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
+from unicodedata import decimal
 
 import numpy as np
 import pandas as pd
@@ -156,7 +156,9 @@ class Column:
         """
         values = self.plain()
         foreign = values[values.str.contains(r"[^\x00-\x7F]").fillna(False).astype(bool)]
-        foreign = foreign[foreign.str.fullmatch(_NUMERIC).astype(bool)].map(_in_western_digits)
+        foreign = foreign[foreign.str.fullmatch(_NUMERIC).astype(bool)]
+        foreign = foreign.map(lambda text: "".join(str(decimal(each, each)) for each in text))
+        foreign = foreign.str.translate(_SIGNS)
         if len(foreign):
             values = values.where(~values.index.isin(foreign.index), foreign)
         return values.mask(values.isin([*MISSING, *marks]))
@@ -345,11 +347,6 @@ class Column:
 
 _NUMERIC = r"[\d\s.,٫٬．，+\-−－＋/:%'’]+"
 _SIGNS = str.maketrans("٫٬．，－＋", ".,.,-+")
-
-
-def _in_western_digits(text: str) -> str:
-    digits = (str(unicodedata.decimal(each)) if each.isdecimal() else each for each in text)
-    return "".join(digits).translate(_SIGNS)
 
 
 def _named(texts: pd.Series) -> pd.Series:

@@ -10,19 +10,23 @@ import pyarrow as pa
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError, choices
 from usboost.shards.collective import world
-from usboost.table.columns.column import Column, is_date, is_text, is_usable
-from usboost.table.columns.formats import NumberFormat
-from usboost.table.columns.kinds import kind_of
+from usboost.table.columns.column import MARKS, MISSING, Column, is_date, is_text, is_usable
+from usboost.table.columns.formats import NumberFormat, number_format
+from usboost.table.columns.kinds import MOSTLY, kind_of
 from usboost.table.spec import TableSpec
 
 
 def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     """Return the column as labels: codes int64 of shape (n,), −1 where it is missing, and the classes' names.
 
-    Labels of one canonical form are one class; of text, it is called as most of these rows have it. Raises
-    UsboostError if all are missing, they are fractions, all of one class, or nearly all of different ones.
+    Labels of one canonical form are one class; of text, it is called as most of these rows have it. Among
+    numbers, a mark such as ``?`` is missing. Raises UsboostError if all are missing, they are fractions, all
+    of one class, or nearly all of different ones.
     """
     texts = column.plain() if is_text(column.type) else column.texts()
+    marked = texts.isin([*MISSING, *MARKS])
+    if marked.any() and _label_numbers(column) is not None:
+        texts = texts.mask(marked)
     where = f"{column.source}: the label column {column.name!r}"
     if is_text(column.type):
         counts = texts.value_counts(sort=False)
@@ -48,6 +52,7 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     if len(distinct) == 1:
         raise UsboostError(f"{where} holds one class only, {distinct[0]!r}; give rows of another, too")
     if len(distinct) > max(2, len(present) / 2):
+        _check_numbers(column)
         raise UsboostError(
             f"{where} has {len(distinct)} values in {len(present)} rows, but a class needs several rows; "
             "name a column of classes"
@@ -112,6 +117,7 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     """
     found, where = _label_numbers(column), f"{column.source}: the label column {column.name!r}"
     if found is None:
+        _check_numbers(column)
         instead = "predict classes instead (`task=classification`, or `MultimodalClassifier`)"
         raise UsboostError(f"{where} holds something that is no number; {instead}")
     values = found.to_numpy(np.float64)
@@ -138,6 +144,19 @@ def _label_numbers(column: Column) -> pd.Series | None:
         return None
     form = found.form if isinstance(found.form, NumberFormat) else None
     return column.numbers(form) if found.kind in ("number", "identifier", "index") else None
+
+
+def _check_numbers(column: Column) -> None:
+    """Refuse labels of which most are numbers and some are not, naming the first of these."""
+    present = column.written().dropna() if is_text(column.type) else pd.Series(dtype="str")
+    form, share = number_format(present, column.source.decimal) if len(present) else (NumberFormat(), 0.0)
+    if MOSTLY <= share < 1:
+        k = int(form.numbers(present).isna().idxmax())
+        value = column.plain().iloc[k]
+        raise UsboostError(
+            f"{column.row(k)}: the label {column.name!r} is {value!r}, but most are numbers; correct it, or "
+            f"count it as missing with `missing={value!r}`"
+        )
 
 
 def weights_of(column: Column) -> np.ndarray:
@@ -180,7 +199,7 @@ def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
     """
     texts = column.plain() if is_text(column.type) else column.texts()
     codes = texts.map(find(known, texts.dropna().unique()))
-    unknown = codes.isna() & texts.notna()
+    unknown = codes.isna() & texts.notna() & ~texts.isin([*MISSING, *MARKS])
     if unknown.any():
         k = int(unknown.argmax())
         raise UsboostError(

@@ -61,8 +61,13 @@ def read_slices(
             seconds[values.isna()] = np.nan
             names, codes = _of_ordered(seconds, lambda each: str(pd.Timestamp(each, unit="s").date()))
         break
-    else:
-        names, codes = _of_categories(column.texts())
+    else:  # by category, the most frequent first; beyond `MOST` the rarest together
+        counts = (texts := column.texts()).value_counts()
+        order = sorted(counts.index, key=lambda value: (-counts[value], str(value)))
+        shown = len(order) if len(order) <= MOST else MOST - 1
+        rarer = [f"({len(order) - shown:,} rarer values)"] if shown < len(order) else []
+        names = [*map(str, order[:shown]), *rarer]
+        codes = np.minimum(pd.Categorical(texts, categories=order).codes, shown)
     if (codes < 0).any():  # rows that have no value
         codes, names = np.where(codes < 0, len(names), codes), [*names, "(missing)"]
     return Slices(name, tuple(names), codes.astype(np.int64))
@@ -81,14 +86,3 @@ def _of_ordered(values: np.ndarray, written: Callable[[float], str]) -> tuple[li
         low, high = written(values[codes == k].min()), written(values[codes == k].max())
         names.append(low if low == high else f"{low} to {high}")
     return names, codes
-
-
-def _of_categories(texts: pd.Series) -> tuple[list[str], np.ndarray]:
-    """Group by category, the most frequent first; beyond `MOST` the rarest together."""
-    counts = texts.value_counts()
-    order = sorted(counts.index, key=lambda value: (-counts[value], str(value)))
-    shown = len(order) if len(order) <= MOST else MOST - 1
-    names = [str(value) for value in order[:shown]]
-    if shown < len(order):
-        names.append(f"({len(order) - shown:,} rarer values)")
-    return names, np.minimum(pd.Categorical(texts, categories=order).codes, shown)
