@@ -100,6 +100,15 @@ def test_places_that_decide_the_label(as_number: bool) -> None:
     assert [(each.kind, each.columns) for each in found] == [("decides", ("place",))]
 
 
+def test_numbers_of_patients_are_groups() -> None:
+    """Few of them, so that numbers near each other say as much of the label as equal ones by chance."""
+    rng = np.random.default_rng(0)
+    patient, age, sick = rng.integers(0, 30, 150), rng.normal(50, 9, 30).round(1), rng.integers(0, 2, 30)
+    frame = pd.DataFrame({"patient": patient, "age": age[patient], "visit": rng.normal(size=150)})
+    (found,) = check_table(table_of(frame.assign(y=np.where(sick[patient] == 1, "yes", "no"))))[:1]
+    assert found.columns == ("patient",) and "group='patient'" in found.advice
+
+
 def test_rows_near_in_the_file_are_alike() -> None:
     frame = things(25, 500).drop(columns="thing")
     assert "groups" in kinds(check_table(table_of(frame, shuffled=False)))

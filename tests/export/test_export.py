@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -257,6 +258,9 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.Monkey
     table[["age"]].to_csv(tmp_path / "few.csv", index=False)
     with pytest.raises(SystemExit, match="column 'in come' is missing"):
         script(tmp_path / "export").main(tmp_path / "few.csv", tmp_path / "out.csv")
+    table.to_csv(tmp_path / "utf16.csv", encoding="utf-16")
+    words = [sys.executable, tmp_path / "export/predict.py", tmp_path / "utf16.csv", tmp_path / "out.csv"]
+    assert "utf16.csv is no CSV in UTF-8" in subprocess.run(words, capture_output=True, text=True).stderr
     monkeypatch.setitem(sys.modules, "onnx", None)
     refuses(r"usboost\[onnx\]", export, bundle.load(tmp_path / "model"), tmp_path / "other")
 

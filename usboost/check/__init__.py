@@ -134,9 +134,10 @@ class _Check:
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
             if len(pairs) >= _PAIRS:
-                equal = (self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean()
-                how = f"{equal:.0%} of the pairs have the same {self.label!r}"
-                sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}, and {how}"
+                sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}"
+                if table.classes:
+                    equal = (self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean()
+                    sentence += f", and {equal:.0%} of the pairs have the same {self.label!r}"
                 advice = "keep them together: number them in a column and name it with `group`"
                 graph = coo_array((np.ones(len(every)), every.T), shape=(n, n))
                 self.said.append(connected_components(graph, directed=False)[1].astype(np.int64))
@@ -166,7 +167,8 @@ class _Check:
             # what is near is no group that anybody made: more has to depend on it
             is_near = each.kind in ("order", "time")
             matters = measured is not None and measured.worse >= (NEAR if is_near else WORSE)
-            if not (decides or matters or (more >= 0.9 and not each.is_read)):
+            told = more >= 0.9 and not each.is_read and each.kind == "column"
+            if not (decides or matters or told):
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
             sets = [rows for rows in every if len(rows) > 1]

@@ -32,7 +32,8 @@ _TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|qua
 class Grouping:
     """Groups of n rows: what they are in words, the column that they are of ("" of none), their codes, int64
     (n,), equal in a group, their kind ("column", "columns", "stem", "number", "numbers", "order" or "time"),
-    whether a model reads the column, and the numbers of a "number" or of "numbers", (n, p)."""
+    whether a model reads the column, and the numbers of a "number" that is not named as things are, or of
+    "numbers", (n, p)."""
 
     what: str
     column: str
@@ -73,7 +74,8 @@ def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Groupin
         count = codes.max(initial=-1) + 1
         if name in numbers:
             if count >= 3 and together(codes) >= 0.2:
-                yield Grouping(what, name, codes, "number", True, numbers[[name]].to_numpy())
+                size = None if _NAMED.fullmatch(name) else numbers[[name]].to_numpy()
+                yield Grouping(what, name, codes, "number", True, size)
         elif count > len(table) / 2:
             for stem, codes in stems(values):
                 yield Grouping(f"rows with {stem} of {name!r}", name, codes, "stem", is_read)

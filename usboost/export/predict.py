@@ -80,4 +80,7 @@ def main(table, out):
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:])) if len(sys.argv) == 3 else sys.exit(__doc__)
+    try:
+        main(*map(Path, sys.argv[1:])) if len(sys.argv) == 3 else sys.exit(__doc__)
+    except UnicodeDecodeError:
+        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8; save it as one")
