@@ -42,7 +42,12 @@ def frame(seeds: dict[str, list[int]], dataset: str = "ci_a", part: str = "censu
     luck = {seed: 10.0 ** -(seed + 1) for seed in range(6)}
     lines = [
         {"part": part, "dataset": dataset, "model": model, "seed": seed, "stop": stop, "rows": 40_000}
-        | {"best_round": 30, "rounds": 30 if model == "2wl2o" else 40}
+        | {
+            "best_round": 30,
+            "rounds": 30 if model == "2wl2o" else 40,
+            "fit_seconds": 2.0,
+            "cpu_seconds": np.nan,
+        }
         | dict.fromkeys(("f1", "f1_tuned", "log_loss", "auc"), 0.5 + level[model] + luck[seed])
         for model, of in seeds.items()
         for seed in of
@@ -142,13 +147,10 @@ def test_the_page_says_what_was_scored() -> None:
 def test_the_sentences_of_the_page_have_the_numbers_of_the_scores() -> None:
     text = (ROOT / results.PAGE).read_text()
     parts = shown(pd.read_csv(ROOT / results.SCORES))
-    for dataset, said in (("ci_a", "on CI-A by .037 in F1"), ("ci_b", "on CI-B by .015")):
+    for dataset, said in (("ci_a", "on CI-A by .039 in F1"), ("ci_b", "on CI-B by .027")):
         own = parts[dataset][parts[dataset]["stop"] == "log_loss"]
         lead = paired(own, "2wl", "baseline", "f1").mean()
         assert said in text and f"{lead:.3f}"[1:] in said
-    by_f1 = parts["ci_b"][parts["ci_b"]["stop"] == "f1"]
-    gains = [results.gain(by_f1, model, "baseline_paper_b").split()[0][1:] for model in ("2wl", "bfv_dnn")]
-    assert "2WL is {} % ahead of it, BFV+DNN {} %".format(*gains) in text
 
 
 def test_a_folder_with_one_cell_changes_its_lines_alone(tmp_path: Path) -> None:
