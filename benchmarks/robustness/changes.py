@@ -150,12 +150,13 @@ FRAMES: dict[str, Callable[[pd.DataFrame, np.random.Generator], Any]] = {
 
 @contextmanager
 def dtype(kind: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
     torch.set_default_dtype(kind)
     try:
         yield
     finally:
         assert torch.get_default_dtype() == kind, "not given back"
-        torch.set_default_dtype(torch.float32)
+        torch.set_default_dtype(before)
 
 
 @contextmanager
