@@ -240,7 +240,7 @@ def described(part: Any) -> Any:
         digest = hashlib.sha256()
         _digest(part, digest)
         return {type(part).__name__: digest.hexdigest()}
-    return repr(part)
+    return repr(tuple(part) if isinstance(part, list) else part)  # files give tuples back as lists
 
 
 def _digest(part: Any, digest: Any) -> None:

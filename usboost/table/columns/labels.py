@@ -25,7 +25,8 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     """
     texts = column.plain() if is_text(column.type) else column.texts()
     marked = texts.isin([*MISSING, *MARKS])
-    if marked.any() and _label_numbers(column) is not None:
+    numbers = _label_numbers(column) if marked.any() else None
+    if numbers is not None and not np.isinf(numbers).any():  # else classes that are called so
         texts = texts.mask(marked)
     where = f"{column.source}: the label column {column.name!r}"
     if is_text(column.type):
