@@ -98,6 +98,11 @@ def test_images_alone_are_learnt_from(tmp_path: Path) -> None:
     assert MultimodalClassifier.load(tmp_path / "m").score(alone, y) == 1
 
 
+def test_the_separator_that_a_file_names_for_excel_is_no_header(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("sep=;\n" + "x;y\n1;a\n2;b\n" * 9)
+    refuses(r"t.csv .*'sep=;'", read_table, tmp_path / "t.csv", TableSpec("y"))
+
+
 def test_images_behind_links(tmp_path: Path) -> None:
     for part in ("cache", "own/linked", "real"):
         (tmp_path / part).mkdir(parents=True)
