@@ -335,9 +335,7 @@ def test_a_member_whose_file_is_damaged_is_fitted_again(tmp_path):
 
 
 def test_two_fits_of_one_process_write_the_same_file(tmp_path):
-    content = bytes(range(256)) * 4096
     with ThreadPoolExecutor(8) as threads:
         for path in [tmp_path / f"{k}.safetensors" for k in range(20)]:
-            list(threads.map(write_atomically, [path] * 8, [content] * 8))
-            assert path.read_bytes() == content
-    assert len(list(tmp_path.iterdir())) == 20
+            list(threads.map(write_atomically, [path] * 8, [b"rows" * 250_000] * 8))
+            assert path.read_bytes() == b"rows" * 250_000 and list(tmp_path.glob(".*")) == []

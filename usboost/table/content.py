@@ -166,7 +166,7 @@ class Delimited(Content):
             encoding = _encoding(path, head, stream)
         text = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head, final=whole)
         if first := re.match(r"(?i)sep=.(?=\r?\n)", text):
-            raise UsboostError(f"{path} begins with the line {first[0]!r}, which is for Excel; delete that line")
+            raise UsboostError(f"{path} begins with the line {first[0]!r}, which is for Excel; delete it")
 
         def fits(separator: str) -> tuple[bool, int]:
             """Return whether rows have as many fields as the header, two at least, and how many that has."""
