@@ -198,7 +198,7 @@ _ENTRIES = (
     Entry(
         "best",
         "Best",
-        "several models fitted to folds, their predictions weighted by what they tell of unseen rows",
+        "several models fitted to folds, their scores weighted by what they tell of unseen rows",
         "ensemble",
         changes={"members": ("linear_trees", "2wl_ridge", "lgbm", "forest", "crossed"), "folds": 5}
         | {"optional": ("catboost", "tabpfn", "tabicl")},  # where they are installed
