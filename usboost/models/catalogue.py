@@ -32,8 +32,8 @@ _MEMBERS = _FOREST | {
     "members__lgbm__learning_rate": 0.025,
     "members__lgbm__num_leaves": 64,
 }
-"""What members of an ensemble have other than alone: the first three help on all tables tried, the others
-where there are many rows, see docs/results.md."""
+"""Set members of an ensemble otherwise than alone: the first three help on all tables tried, the others where
+there are many rows, see docs/results.md."""
 
 _ENTRIES = (
     _other("baseline", "Baseline", "two-branch network", "two_branch", line=LineStyle("#7a828e", "s")),

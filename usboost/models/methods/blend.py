@@ -62,7 +62,7 @@ class Blend(ViewsEstimator):
         return found
 
     def _f_of(self, model: Any, views: Views) -> np.ndarray:
-        """f_m, float64 (n, D)."""
+        """Return f_m, float64 (n, D)."""
         margins: np.ndarray = self._margins(self._of(model, views))
         return margins
 
@@ -83,7 +83,7 @@ class Blend(ViewsEstimator):
             yield from ((fit, own) for fit in whole)
 
     def _f(self, views: Views) -> np.ndarray:
-        """f, float64 (n, D)."""
+        """Return f, float64 (n, D)."""
         self._check_fitted()
         with embeddings.shared_in_memory():
             return reduce(add, (weight * self._f_of(fit, views) for fit, weight in self.weighted_fits()))
