@@ -112,7 +112,7 @@ class FoldFits:
     Attributes
     ----------
     member : unfitted; predict : what a fit of it says of views
-    seen : what `predict` says of all rows, each by the fit whose fold holds it; without meaning before that fit
+    seen : what `predict` says of all rows, each by the fit whose fold holds it; no meaning before that fit
     fits : the models, fold by fold; full_refits : those fitted to all rows, each with a seed of its own
     rows : that each fit to a fold was fitted to, how many
     seconds : of each fit and its predictions
