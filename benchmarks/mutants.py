@@ -34,7 +34,7 @@ from typing import Any
 import typer
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests", "docs")
+COPIED = ("usboost", "tasks", "flows", "benchmarks", "tests", "docs", "data")
 FILES = ("pyproject.toml", "params.yaml", "dvc.yaml")
 HEAVY = (
     *("pytest", "hypothesis", "numpy", "pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble"),
