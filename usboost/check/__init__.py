@@ -1,16 +1,14 @@
 """Check a table before a model is fitted: what makes scores by random folds better than those of new rows.
 
-A finding needs a null that is improbable and an effect that matters: a table without faults has a chance of
-about 1 in 100 of a finding of each kind. `neighbours` has the null of near-equal images, `groups` that of
-agreement in groups, `scores` that of labels that look wrong. Groups share the label where agreement is
-`DEVIATIONS` standard deviations from chance, so that some hundred columns may be looked at, and the quick
-model is worse by folds that keep them together; they decide it where agreement is `DECIDED`, of more values
-than there are classes. Nothing here changes a row, and no group is used that a person has not named.
+A finding needs an improbable null, that of near-equal images in `neighbours`, of agreement in `groups` and of
+wrong labels in `scores`, and an effect that matters: a table without faults has a chance of about 1 in 100 of
+a finding of each kind. Nothing here changes a row, and no group is used that a person has not named.
 """
 
 import io
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata, zscore
 
-from usboost.check.groups import beyond_chance, beyond_nearest, codes_of, groupings, stretches, texts_of
+from usboost.check.groups import Grouping, beyond_chance, codes_of, groupings, stretches, texts_of
 from usboost.check.neighbours import find_twins, whitened
 from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
@@ -34,7 +32,7 @@ from usboost.shards.collective import world
 from usboost.table.schema import leaks_target
 from usboost.table.user_table import UserTable
 
-DEVIATIONS, DECIDED, NEAR = 6.0, 0.98, 0.1
+DECIDED, NEAR = 0.98, 0.1
 TELLS, EXACT = 0.5, 0.995
 EXAMPLES, MOST = 6, 3  # of a finding; findings that are said beside a fit
 KINDS = {
@@ -72,7 +70,7 @@ def check_table(
     embeddings: list[np.ndarray] | None = None,
     *,
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = lambda done, steps: None,
 ) -> list[Finding]:
     """Return what was found in a table, by kind; nothing of a table of under 30 rows.
 
@@ -82,11 +80,9 @@ def check_table(
     if len(table) < _FEWEST:
         return []
     check = _Check(table, embeddings or [], quick)
-    steps = [check.twins, check.groups, check.leaks, *([] if quick else [check.labels])]
-    for done, step in enumerate(steps, start=1):
+    for done, step in enumerate((check.groups, check.leaks, check.labels), start=1):
         step()
-        if progress:
-            progress(done, len(steps))
+        progress(done, 3)
     return sorted(check.found, key=lambda each: list(KINDS).index(each.kind))
 
 
@@ -100,13 +96,10 @@ class _Check:
         self.y = table.labels if table.classes else zscore(rankdata(table.labels))
         self.named = [codes_of(pd.Series(each)) for each in (table.groups, table.split) if each is not None]
         self.units = [whitened(each, view.absent) for each, view in zip(embeddings, table.images.values())]
-
-    @cached_property
-    def x(self) -> np.ndarray:
-        """Return what the quick model reads, columns and axes of the images, float32 (n, p)."""
-        encoding = self.table.fit_encoding(np.arange(len(self.table)))
-        columns = encoding.views(self.table.features, {})["S"].matrix()
-        return np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
+        self.near = [] if quick or table.times is not None else list(stretches(table))
+        if not quick:  # what the quick model reads: columns and axes of the images, float32 (n, p)
+            columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
+            self.x = np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
         """Add a finding about sets of rows, or rows, of which six are examples where no others are given."""
@@ -121,65 +114,45 @@ class _Check:
         parts = (pd.Series(other).groupby(codes).transform("nunique") for other in (*self.said, *self.named))
         return any((each[several] == 1).mean() >= 0.8 for each in parts)
 
-    def measured(self, codes: np.ndarray) -> Flattery | None:
-        """Measure what keeping groups together changes, unless it is to be quick."""
-        return None if self.quick else flattery(self.x, self.table.labels, codes)
-
-    def twins(self) -> None:
-        """Find near-equal images of rows that a random fold may divide."""
+    def twins(self) -> Iterator[Grouping]:
+        """Yield the groups of near-equal images that a random fold may divide."""
         table, n = self.table, len(self.table)
+        codes = [codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())]
         for name, units, view in zip(table.spec.image, self.units, table.images.values()):
-            codes = [codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())]
-            every = pairs = find_twins(units, None if self.quick else view, codes)
+            pairs = find_twins(units, None if self.quick else view, codes)
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
             if len(pairs) >= _PAIRS:
-                sentence = f"{len(np.unique(pairs)):,} rows have a near-equal image in {name!r}"
-                if table.classes:
-                    equal = (self.y[pairs[:, 0]] == self.y[pairs[:, 1]]).mean()
-                    sentence += f", and {equal:.0%} of the pairs have the same {self.label!r}"
-                advice = "keep them together: number them in a column and name it with `group`"
-                graph = coo_array((np.ones(len(every)), every.T), shape=(n, n))
-                self.said.append(connected_components(graph, directed=False)[1].astype(np.int64))
-                measured = self.measured(self.said[-1])
-                self.add("twins", sentence, advice, pairs, columns=(name,), flattery=measured)
+                graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
+                groups = connected_components(graph, directed=False)[1].astype(np.int64)
+                yield Grouping(f"rows with a near-equal image in {name!r}", (name,), groups, "twins")
 
     def groups(self) -> None:
-        """Find groups that decide or share the label, and rows that are alike as they are near."""
+        """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
         table, found = self.table, []
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table, self.texts):
-            more, deviations = beyond_chance(self.y, each.codes)
-            if deviations >= DEVIATIONS and each.numbers is not None:
-                deviations = beyond_nearest(self.y, each.codes, each.numbers)
-            decides = more >= DECIDED and each.count >= fewest and each.kind != "stem"
-            if deviations >= DEVIATIONS and (decides or each.is_entity):
-                found.append((more, decides, each))
+            share = beyond_chance(self.y, each.codes, each.numbers)
+            decides = share >= DECIDED and each.codes.max() + 1 >= fewest and each.kind != "stem"
+            if share and (decides or each.is_entity):
+                found.append((share, "decides" if decides else "groups", each))
         # what no model reads first: its groups are there for another reason than to tell the label
         found.sort(key=lambda one: (one[2].is_read, one[2].kind == "columns", -one[0]))
-        near = [] if self.quick or table.times is not None else stretches(table)
-        for more, decides, each in [*found[:6], *((0.0, False, each) for each in near)]:
-            # of two columns together, one that decides is enough
-            enough = each.kind == "columns" and any(other.kind == "decides" for other in self.found)
-            if enough or self.is_known(each.codes):
+        twins = ((beyond_chance(self.y, each.codes), "twins", each) for each in self.twins())
+        for share, kind, each in [*twins, *found[:6], *((0.0, "groups", each) for each in self.near)]:
+            if self.is_known(each.codes):
                 continue
-            measured = self.measured(each.codes)
+            measured = None if self.quick else flattery(self.x, table.labels, each.codes)
             # what is near is no group that anybody made: more has to depend on it
-            is_near = each.kind in ("order", "time")
-            matters = measured is not None and measured.worse >= (NEAR if is_near else WORSE)
-            told = more >= 0.9 and not each.is_read and each.kind == "column"
-            if not (decides or matters or told):
+            least = NEAR if each.kind in ("order", "time") else WORSE
+            if kind == "groups" and (measured is None or measured.worse < least):
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
             sets = [rows for rows in every if len(rows) > 1]
-            agree = f"{'have one' if decides else 'share'} {self.label!r}"
-            what = "are more alike than others" if is_near else agree
-            sentence = f"{each.what} {what} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
-            advice = "put the group of each row in a column and name it with `group`"
-            if each.kind in ("column", "number", "time"):
-                advice = f"use `{'time' if each.kind == 'time' else 'group'}={each.column!r}`"
-            columns, kind = (each.column,) if each.column else (), "decides" if decides else "groups"
-            self.add(kind, sentence, advice, sets, columns=columns, flattery=measured)
+            verb = "have one" if share >= DECIDED else "share"
+            agree = f"{verb} {self.label!r}" if share else "belong together"
+            sentence = f"{each.what} {agree} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
+            self.add(kind, sentence, each.advice, sets, columns=each.columns, flattery=measured)
             self.said.append(each.codes)
 
     def tell(self, kind: str, what: str, values: np.ndarray, advice: str, *names: str) -> None:
@@ -193,11 +166,9 @@ class _Check:
         """Find what tells the label: missing values, files, names, the order of rows, and columns alone."""
         table, n = self.table, len(self.table)
         lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
-        views = zip(table.spec.image, table.images.values())
-        lacking |= {name: view.absent for name, view in views if view.absent is not None}
+        lacking |= {name: view.absent for name, view in zip(table.spec.image, table.images.values())}
         for name, absent in lacking.items():
-            often = 5 <= absent.sum() <= n - 5
-            if often and beyond_chance(self.y, absent.astype(np.int64))[1] >= DEVIATIONS:
+            if absent is not None and 5 <= absent.sum() <= n - 5 and beyond_chance(self.y, 1 * absent):
                 advice = "find out why; drop the column unless new rows lack it for the same reason"
                 self.tell("leak", f"whether {name!r} is missing", absent, advice, name)
         if self.quick:
@@ -216,56 +187,53 @@ class _Check:
         # of a file that is sorted, by a column or by the label, the order is no secret
         in_runs = np.count_nonzero(np.diff(table.labels)) <= 2 * len(table.classes) + 0.02 * n
         is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
-        if not is_sorted and any(each.kind == "order" for each in stretches(table)):
+        if not is_sorted and any(each.kind == "order" for each in self.near):
             advice = "no model reads it; name what belongs together, or its time"
             self.tell("note", "the order of the rows", np.arange(n), advice)
-        known = {name for each in self.found if each.kind in ("decides", "leak") for name in each.columns}
-        new = [(str(name), column) for name, column in table.features.items() if name not in known]
-        away = [name for name, column in new if leaks_target(column, table.labels)]
-        if away := [name for name in away if not self.is_known(codes_of(table.features[name]))]:
-            what = "column {} alone gives" if len(away) == 1 else "each of the columns {} gives"
-            sentence = f"{what.format(', '.join(map(repr, away)))} {self.label!r} away"
+        known = {name for each in self.found for name in each.columns}
+        new = table.features[[name for name in table.features if name not in known]]
+        away = [str(name) for name, column in new.items() if leaks_target(column, table.labels)]
+        if away := [name for name in away if not self.is_known(codes_of(new[name]))]:
+            sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
             advice = "`drop` what is not known before the label"
             self.add("leak", sentence, advice, np.arange(n), columns=tuple(away))
 
     def labels(self) -> None:
-        """Find labels that look wrong out of fold, and images that alone are too good."""
-        table = self.table
-        rows = np.sort(np.random.default_rng(0).permutation(len(table))[:_ROWS])
-        y = table.labels[rows]
+        """Find labels that look wrong out of fold, and images that alone are too good, of classes."""
+        rows = np.sort(np.random.default_rng(0).permutation(len(self.table))[:_ROWS])
+        y = self.table.labels[rows]
+        if self.quick or not self.table.classes or not y.any():
+            return
         try:
             together = self.said[0][rows] if self.said else None
             splits = inner_folds(y, 5, 0, Related.of(together, None, len(rows)))
         except UsboostError:
             return
-        if self.units and len(y) >= _ENOUGH:
+        if self.units and len(y) >= _ENOUGH and np.bincount(y).max() < 0.9 * len(y):
             alone = out_of_fold(self.units[0][rows], y, splits)
-            right = alone.argmax(axis=1) == y if table.classes else 1 - (alone[:, 0] - y) ** 2 / y.var()
-            if np.nanmean(right) >= EXACT and (not table.classes or np.bincount(y).max() < 0.9 * len(y)):
+            if (alone.argmax(axis=1) == y).mean() >= EXACT:
                 advice = "look for a mark, a frame or a background that tells it"
                 self.add("leak", f"the images alone give {self.label!r} away", advice, rows)
-        several = len(table.classes) > 1 and y.any()  # of a sample, too
-        wrong = rows[wrong_labels(out_of_fold(self.x[rows], y, splits), y)] if several else ()
+        wrong = rows[wrong_labels(out_of_fold(self.x[rows], y, splits), y)]
         if len(wrong):
-            sentence = f"{len(wrong)} labels look wrong: rows like them are of another class"
-            shown = tuple((int(row),) for row in wrong)
-            self.add("labels", sentence, "look at these; none was changed", wrong, examples=shown)
+            sentence, shown = f"{len(wrong)} labels look wrong", tuple(zip(wrong.tolist()))
+            advice = "rows like them are of another class: look at these; none was changed"
+            self.add("labels", sentence, advice, wrong, examples=shown)
 
 
 def file_facts(table: UserTable, column: str) -> pd.DataFrame:
     """Return what differs of files' bytes, format, width and height: float64 (n, …), NaN without one."""
-    found, formats, folder = list[Any](), dict[str | None, int](), Path(table.file.folder or "")
-    for batch in table.file.batches([column], 256):
-        for cell in batch[column].to_pylist():
-            given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
-            try:
-                data = (folder / given).read_bytes() if isinstance(given, str) else given
-                with Image.open(io.BytesIO(data)) as image:
-                    found.append([len(data), formats.setdefault(image.format, len(formats)), *image.size])
-            except (OSError, ValueError, TypeError, Image.DecompressionBombError):
-                found.append([np.nan] * 4)  # rows without an image; those not readable are told elsewhere
+    found, formats, folder = dict[int, Any](), dict[str | None, int](), Path(table.file.folder or "")
+    cells = (cell for batch in table.file.batches([column], 256) for cell in batch[column].to_pylist())
+    for row, cell in enumerate(cells):
+        given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
+        # those that cannot be read are told elsewhere
+        with suppress(OSError, ValueError, TypeError, Image.DecompressionBombError):
+            data = (folder / given).read_bytes() if isinstance(given, str) else given
+            with Image.open(io.BytesIO(data)) as image:
+                found[row] = (len(data), formats.setdefault(image.format, len(formats)), *image.size)
     names = ["number of bytes", "format", "width", "height"]
-    facts = pd.DataFrame(found, columns=names, dtype=float).iloc[table.rows]
+    facts = pd.DataFrame.from_dict(found, "index", columns=names).reindex(table.rows)
     return facts.loc[:, facts.nunique() > 1]
 
 

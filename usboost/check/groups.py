@@ -1,7 +1,7 @@
 """Groupings of rows that nobody named, and whether the rows of a group share the label.
 
 Agreement is compared with labels exchanged at random, and that of equal numbers, which may tell of the label
-by their size, with the nearest row of another group.
+by their size, also with the nearest row of another group.
 """
 
 import re
@@ -12,13 +12,14 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
+from scipy.stats import rankdata
 
 from usboost.table.columns.column import Column, is_usable, plain_type
 from usboost.table.user_table import UserTable, load
 
 LARGEST = 50  # mean rows of a group of a feature; of larger ones a model learns as of any category
 STRETCHES = 10  # parts of the rows in the order of the file, of each class, or in time
-SHARED = 0.2  # the least share beyond chance
+SHARED, DEVIATIONS = 0.2, 6.0  # the least share beyond chance; so many deviations, as columns may be hundreds
 _DRAWS, _ROWS = 40, 5000
 _NAMED = re.compile(
     r"(?i)(.*[_\W])?(id|uid|key|subject|patient|person|user|customer|owner|family|house(hold)?|group|firm|company"
@@ -30,29 +31,26 @@ _TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|qua
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of n rows: what they are in words, the column that they are of ("" of none), their codes, int64
-    (n,), equal in a group, their kind ("column", "columns", "stem", "number", "numbers", "order" or "time"),
-    whether a model reads the column, and the numbers of a "number" that is not named as things are, or of
-    "numbers", (n, p)."""
+    """Groups of n rows: what they are in words, the columns that they are of, their codes, int64 (n,), equal
+    in a group, their kind ("column", "columns", "stem", "numbers", "twins", "order" or "time"), whether a
+    model reads the column, the numbers (n, p) that are equal, if these may tell the label, and what to
+    do."""
 
     what: str
-    column: str
+    columns: tuple[str, ...]
     codes: np.ndarray
     kind: str
     is_read: bool = False
     numbers: np.ndarray | None = None
-
-    @property
-    def count(self) -> int:
-        """Return how many groups there are."""
-        return int(self.codes.max(initial=-1)) + 1
+    advice: str = "put the group of each row in a column and name it with `group`"
 
     @property
     def is_entity(self) -> bool:
         """Return whether new rows may have other values: groups are small, or named as things are."""
-        small = self.count >= 20 and len(self.codes) <= LARGEST * self.count
-        named = not self.is_read or bool(_NAMED.fullmatch(self.column))
-        return self.kind != "columns" and (small or (named and self.count >= 5))
+        count = self.codes.max() + 1
+        small = count >= 20 and len(self.codes) <= LARGEST * count
+        named = not self.is_read or any(map(_NAMED.fullmatch, self.columns))
+        return self.kind != "columns" and (small or (named and count >= 5))
 
 
 def texts_of(table: UserTable) -> dict[str, pd.Series]:
@@ -67,31 +65,27 @@ def texts_of(table: UserTable) -> dict[str, pd.Series]:
 
 def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Grouping]:
     """Yield what may be groups: not of one row each, nor few."""
-    numbers = table.features[[name for name, kind in table.kinds.items() if kind == "number"]]
-    few: dict[str, np.ndarray] = {}
+    numbers, few = table.features.select_dtypes("float64"), list[str]()
     for name, values in texts.items():
-        codes, is_read, what = codes_of(values), name in table.features, f"rows with the same {name!r}"
-        count = codes.max(initial=-1) + 1
-        if name in numbers:
-            if count >= 3 and together(codes) >= 0.2:
-                size = None if _NAMED.fullmatch(name) else numbers[[name]].to_numpy()
-                yield Grouping(what, name, codes, "number", True, size)
-        elif count > len(table) / 2:
+        codes, is_read, is_number = codes_of(values), name in table.features, name in numbers
+        count = codes.max() + 1
+        if count > len(table) / 2 and not is_number:
             for stem, codes in stems(values):
-                yield Grouping(f"rows with {stem} of {name!r}", name, codes, "stem", is_read)
-        elif count >= 3:
-            yield Grouping(what, name, codes, "column", is_read)
-            if count <= len(table) / 8:
-                few[name] = codes
-    for first, second in combinations(list(few)[:8], 2):
-        codes = codes_of(pd.Series(few[first] * (few[second].max() + 1) + few[second]))
+                yield Grouping(f"rows with {stem} of {name!r}", (name,), codes, "stem", is_read)
+        elif count >= 3 and (not is_number or pd.Series(codes).duplicated(keep=False).mean() >= 0.2):
+            what, advice = f"rows with the same {name!r}", f"use `group={name!r}`"
+            size = numbers[[name]].to_numpy() if is_number and not _NAMED.fullmatch(name) else None
+            yield Grouping(what, (name,), codes, "column", is_read, size, advice)
+            if count <= len(table) / 8 and not is_number:
+                few.append(name)
+    for both in combinations(few[:8], 2):
+        codes = codes_of(texts[both[0]] + "\n" + texts[both[1]])
         if codes.max() < len(table) / 8:
-            yield Grouping(f"rows with the same {first!r} and {second!r}", "", codes, "columns", True)
+            yield Grouping("rows with the same {!r} and {!r}".format(*both), both, codes, "columns", True)
     if numbers.shape[1] > 1:
         codes = codes_of(numbers.apply(tuple, axis=1))
-        if together(codes) >= 0.005:
-            what = "rows whose numbers are all the same"
-            yield Grouping(what, "", codes, "numbers", True, numbers.to_numpy())
+        if pd.Series(codes).duplicated(keep=False).mean() >= 0.005:
+            yield Grouping("rows with the same numbers", (), codes, "numbers", True, numbers.to_numpy())
 
 
 def codes_of(values: pd.Series) -> np.ndarray:
@@ -99,11 +93,6 @@ def codes_of(values: pd.Series) -> np.ndarray:
     codes = pd.factorize(values)[0].astype(np.int64)
     codes[codes < 0] = codes.max(initial=-1) + 1 + np.arange((codes < 0).sum())
     return codes
-
-
-def together(codes: np.ndarray) -> float:
-    """Return the share of rows that are not alone in their group."""
-    return float((np.bincount(codes)[codes] > 1).mean())
 
 
 def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
@@ -116,15 +105,12 @@ def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
         "the folder": texts.str.rpartition("/")[0],
         "the number": names.str.replace(r"(?<=\d)[A-Za-z]$", "", regex=True),
         "the beginning": names.str.replace(part + "$", "", regex=True),
-        "the first parts": names.str.replace(part + "{1,2}$", "", regex=True),
+        "the first parts": names.str.replace(part + "{2}$", "", regex=True),
     }
-    before: list[np.ndarray] = []
     for what, stem in found.items():
         codes = codes_of(stem.where(stem != ""))
         sizes = np.bincount(codes)
-        fits = len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and together(codes) >= 0.01
-        if fits and not any(np.array_equal(codes, other) for other in before):
-            before.append(codes)
+        if len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and (sizes[codes] > 1).mean() >= 0.01:
             yield what, codes
 
 
@@ -135,24 +121,22 @@ def stretches(table: UserTable) -> Iterator[Grouping]:
     label has stretches of all.
     """
     n, is_sorted = len(table), False
-    for name, kind in ((name, kind) for name, kind in table.kinds.items() if kind != "text"):
-        column = table.features[name]
-        values = column.cat.codes if kind == "category" else column
-        ranks = values.rank(method="dense", na_option="bottom").to_numpy()
+    for name, kind in table.kinds.items():
+        ranks, values = pd.factorize(table.features[name], sort=True, use_na_sentinel=False)
         steps = np.diff(ranks)[np.diff(ranks) != 0]
         # nearly all steps lead one way, or each value stands in about one run
         one_way = abs(np.sign(steps).sum()) > 0.9 * len(steps)
-        is_sorted |= bool(one_way or len(steps) <= 1.5 * ranks.max() < n / 2)
-        if kind == "date" or (_TIMES.fullmatch(name) and ranks.max() >= 2 * STRETCHES):
-            whole = (ranks - 1) * STRETCHES // ranks.max()
-            yield Grouping(f"rows near in {name!r}", name, codes_of(pd.Series(whole)), "time", True)
+        is_sorted |= bool(one_way or len(steps) <= 1.5 * len(values) < n / 2)
+        if kind == "date" or (_TIMES.fullmatch(name) and len(values) >= 2 * STRETCHES):
+            whole = ranks * STRETCHES // len(values)
+            what, advice = f"rows near in {name!r}", f"use `time={name!r}`"
+            yield Grouping(what, (name,), codes_of(pd.Series(whole)), "time", True, advice=advice)
     if not is_sorted:
-        strata = table.labels
-        if not table.classes:
-            strata = np.argsort(np.argsort(table.labels, kind="stable")) * STRETCHES // n
+        order = rankdata(table.labels, "ordinal").astype(np.int64) - 1
+        strata = table.labels if table.classes else order * STRETCHES // n
         ranks = pd.Series(strata).groupby(strata).cumcount().to_numpy()
         whole = strata * STRETCHES + ranks * STRETCHES // np.bincount(strata)[strata]
-        yield Grouping("rows near in the file", "", codes_of(pd.Series(whole)), "order")
+        yield Grouping("rows near in the file", (), codes_of(pd.Series(whole)), "order")
 
 
 def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -166,36 +150,32 @@ def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
         sums, squares = np.bincount(codes, weights=y)[codes], np.bincount(codes, weights=y**2)[codes]
         agreed = sizes - 1 - (sizes * y**2 - 2 * y * sums + squares) / 2
     else:
-        _, inverse, counts = np.unique(
-            codes * (int(y.max()) + 1) + y, return_inverse=True, return_counts=True
-        )
-        agreed = counts[inverse] - 1
+        agreed = pd.Series(y).groupby([codes, y]).transform("size").to_numpy() - 1
     return np.where(sizes > 1, agreed / np.maximum(sizes - 1, 1), np.nan)
 
 
-def beyond_chance(y: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
-    """Return how much more than at random a group shares its label, 1 at most, and that in deviations of it.
+def beyond_chance(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray | None = None) -> float:
+    """Return how much more than at random a group shares its label: 1 at most, 0 where that may be by chance.
 
-    At random two rows share what two rows drawn from all do; the deviation is that of labels exchanged 40
-    times, and is 0 where less than `SHARED` is.
+    At random two rows share what two rows drawn from all do, and by chance that is what it differs by with
+    labels exchanged 40 times. `numbers`, (n, p): those that are equal in a group, which has to share as much
+    more than the nearest row of another group does.
     """
     rng, found = np.random.default_rng(0), shared(y, codes)
-    chance = float(shared(y, np.zeros_like(codes)).mean())  # of all rows as one group
-    if np.isnan(found).all() or (share := (np.nanmean(found) - chance) / max(1 - chance, 1e-9)) < SHARED:
-        return 0.0, 0.0
+    rows = np.flatnonzero(~np.isnan(found))
+    chance = shared(y, np.zeros_like(codes)).mean()  # of all rows as one group
+    share = (found[rows].mean() - chance) / max(1 - chance, 1e-9) if len(rows) else 0.0
+    if share < SHARED:
+        return 0.0
     drawn = [np.nanmean(shared(rng.permutation(y), codes)) for _ in range(_DRAWS)]
-    return float(share), float((np.nanmean(found) - chance) / max(np.std(drawn), 1e-9))
-
-
-def beyond_nearest(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> float:
-    """Return the deviations of `beyond_chance` against the nearest row of another group by numbers (n, p)."""
-    found = shared(y, codes)
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(~np.isnan(found)))[:_ROWS]
-    values = pd.DataFrame(numbers).rank(method="dense", pct=True).fillna(0).to_numpy()
-    # of each group one row is enough
-    first = np.unique(codes, return_index=True)[1]
-    near, next_near = cKDTree(values[first]).query(values[rows], k=2)[1].T
-    at = first[np.where(near == codes[rows], next_near, near)]
-    more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
-    means = pd.Series(more).groupby(codes[rows]).mean()
-    return float(means.mean()) / max(float(means.sem()), 1e-9) if more.mean() >= SHARED else 0.0
+    deviations = (found[rows].mean() - chance) / max(np.std(drawn), 1e-9)
+    if numbers is not None:
+        rows = rng.permutation(rows)[:_ROWS]
+        values = pd.DataFrame(numbers).rank(method="dense", pct=True).fillna(0).to_numpy()
+        first = np.unique(codes, return_index=True)[1]  # of each group one row is enough
+        near, next_near = cKDTree(values[first]).query(values[rows], k=2)[1].T
+        at = first[np.where(near == codes[rows], next_near, near)]
+        more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
+        means = pd.Series(more).groupby(codes[rows]).mean()
+        deviations = min(deviations, means.mean() / max(means.sem(), 1e-9)) if more.mean() >= SHARED else 0.0
+    return float(share) if deviations >= DEVIATIONS else 0.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy import stats
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -24,8 +24,8 @@ _SHARE = 0.005  # of exchanged labels, which needs no word
 class Flattery:
     """Scores of the quick model ("accuracy" or "R²") by random folds, and with groups together.
 
-    `low`, `high`: a 95 % interval of their difference over groups; `worse`: how much larger the loss is with
-    groups together, in losses of a constant, and 0 where that or a lower score may be by chance.
+    `low`, `high`: a 95 % interval of their difference; `worse`: how much larger the loss is with groups
+    together, in losses of a constant, and 0 where that or a lower score may be by chance.
     """
 
     score: str
@@ -42,16 +42,12 @@ class Flattery:
 
 def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray:
     """Predict each row by a fit to the other folds, float64 (n, M), of numbers (n, 1); NaN in no fold."""
-    is_number = y.dtype.kind == "f"
-    out = np.full((len(y), 1 if is_number else int(y.max()) + 1), np.nan)
+    # the squared error of 0 and 1 is Gini's impurity
+    true = y[:, None] if y.dtype.kind == "f" else np.eye(int(y.max()) + 1)[y]
+    out, width = np.full(true.shape, np.nan), true.shape[1]
+    trees = ExtraTreesRegressor(_TREES, max_features=1.0 if width == 1 else "sqrt", random_state=0)
     for train, held in splits:
-        made = (ExtraTreesRegressor if is_number else ExtraTreesClassifier)(_TREES, random_state=0)
-        made.fit(x[train], y[train])
-        if is_number:
-            out[held, 0] = made.predict(x[held])
-        else:
-            out[held] = 0.0
-            out[np.ix_(held, made.classes_)] = made.predict_proba(x[held])
+        out[held] = trees.fit(x[train], true[train].squeeze()).predict(x[held]).reshape(-1, width)
     return out
 
 
@@ -66,7 +62,6 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
     turns = pd.Series(rows).groupby(codes[rows]).cumcount().to_numpy() // _TURN
     rows = np.sort(rows[np.lexsort((order[rows], turns))[:ROWS]])
     x, y, codes = x[rows], y[rows], codes[rows]
-    y = y if is_number else np.unique(y, return_inverse=True)[1]
     try:
         folds = inner_folds(y, FOLDS, 0), inner_folds(y, FOLDS, 0, Related.of(codes, None, len(y)))
     except UsboostError:
@@ -77,19 +72,15 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
     true = y[:, None] if is_number else np.eye(found.shape[2])[y]
     losses = ((found - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
     scores = 1 - losses if is_number else found.argmax(axis=2) == y
-    worse, error_of_loss = _over_groups(losses[1] - losses[0], codes)
-    less, error = _over_groups(scores[0].astype(float) - scores[1], codes)
-    low, high = less - 1.96 * error, less + 1.96 * error
+    # means over rows, and their standard errors over groups
+    more = np.stack([losses[1] - losses[0], 1.0 * scores[0] - scores[1]], axis=1)
+    worse, less = more.mean(axis=0).tolist()
+    sums = pd.DataFrame(more - [worse, less]).groupby(codes).sum()
+    error_of_loss, error = sums.sem() * len(sums) / len(y)
+    low, high = float(less - 1.96 * error), float(less + 1.96 * error)
     by_chance = worse < ERRORS * max(error_of_loss, 1e-9) or low <= 0
     name, (random, together) = "R²" if is_number else "accuracy", scores.mean(axis=1).tolist()
     return Flattery(name, random, together, low, high, 0.0 if by_chance else worse)
-
-
-def _over_groups(values: np.ndarray, codes: np.ndarray) -> tuple[float, float]:
-    """Return the mean over rows, and its standard error over groups."""
-    sums = pd.Series(values - values.mean()).groupby(codes).sum()
-    error = np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1)) / len(values)
-    return float(values.mean()), float(error)
 
 
 def tells(values: np.ndarray, y: np.ndarray) -> float:
@@ -103,22 +94,20 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
         ranks, number = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
         return float(r2_score(ranks, cross_val_predict(number, x, ranks, cv=folds)))
     tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
-    often = np.flatnonzero(np.bincount(y) >= 20) if y.max() > 1 else y[:0]
+    every = [y, *(y == code for code in np.flatnonzero(np.bincount(y) >= 20))]
     with silenced("y_pred contains classes"):
-        each_of = (y, *(y == code for code in often))
-        of = [(each, cross_val_predict(tree, x, each, cv=folds)) for each in each_of]
-        return max(float(balanced_accuracy_score(*each, adjusted=True)) for each in of)
+        found = [cross_val_predict(tree, x, each, cv=folds) for each in every]
+        return max(float(balanced_accuracy_score(*both, adjusted=True)) for both in zip(every, found))
 
 
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return rows whose label looks wrong, the likeliest first; none where chance leaves as many.
 
-    A row's margin is the probability of its label less that of the likeliest other class; its rank, among the
-    margins that labels exchanged at random would have. Of exchanged labels, ranks are uniform. Of others they
-    follow the binormal ROC curve through their lower quartile, which falls faster: up to a rank `reach` fewer
-    than `_SHARE` of those uniform ones are expected. Labels are named where an exact test at 1 in 100 finds
-    more than both, as many as are exchanged by that count; those of classes that are told badly from others
-    have no say. `predicted`: out of fold, float64 (n, M), NaN for rows in no fold.
+    A margin is the probability of a label less that of the likeliest other class; its rank, among those that
+    labels exchanged at random would have. Of exchanged labels, ranks are uniform. Of others they follow the
+    binormal ROC curve through their lower quartile, and up to a rank `reach` fewer than `_SHARE` of the
+    others are expected. As many labels are named as an exact test at 1 in 100 finds more than both; those of
+    classes that are badly told have no say. `predicted`: out of fold, float64 (n, M), NaN in no fold.
     """
     rows, is_own = np.flatnonzero(~np.isnan(predicted[:, 0])), np.eye(predicted.shape[1], dtype=bool)[y]
     predicted, is_own, y = predicted[rows], is_own[rows], y[rows]
@@ -130,13 +119,11 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     # half of exchanged labels have ranks below 1/2
     is_told = pd.Series(ranks <= 0.5).groupby(y).transform("mean").to_numpy() <= 0.25
     rows, ranks = rows[order := np.lexsort((own, ~is_told))[: is_told.sum()]], np.sort(ranks[is_told])
-    reach, n = np.arange(1, 51) / 100, len(order)
+    reach, n = np.arange(51) / 100, len(order)
     apart = stats.norm.ppf(np.quantile(ranks, 0.25) if n else 0.5) - stats.norm.ppf(0.25)
     hard = stats.norm.cdf(stats.norm.ppf(reach) - apart)
-    few = np.flatnonzero(hard <= _SHARE * reach)
-    if not len(few):
-        return rows[:0]
-    reached, hard_ones = reach[few[-1]], hard[few[-1]]
+    last = np.flatnonzero(hard <= _SHARE * reach)[-1]
+    reached, hard_ones = reach[last], hard[last]
     found = int((ranks <= reached).sum())
     is_chance = stats.binom.sf(found - 1, n, _SHARE * reached + hard_ones) > 0.01
     return rows[: 0 if is_chance else min(MOST, round((found - n * hard_ones) / reached))]
