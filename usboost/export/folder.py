@@ -18,7 +18,7 @@ from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
 from usboost.export.images import image_input
 from usboost.files import replacing
-from usboost.files.onnx_graph import OPSETS, Graph, no_form
+from usboost.files.onnx_graph import OPSETS, Graph, added
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
@@ -72,9 +72,7 @@ def graph_of(bundle: Bundle) -> Graph:
         for view, column in zip(form.names, form.columns, strict=True):
             views[view] = image_input(graph, form, column)
     views |= bundle.encoding.to_onnx(columns)
-    if not hasattr(bundle.model, "to_onnx"):
-        raise no_form(bundle.model, "a model")
-    found = bundle.model.to_onnx(views)
+    found = added(bundle.model, "a model", views)
     if card.classes:
         if card.temperature != 1.0:
             found = (found.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)

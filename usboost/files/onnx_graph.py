@@ -79,9 +79,10 @@ class Value:
         return self if absent is None else absent.column().Where(dtype(0), self)
 
 
-def joined(values: Sequence[Value], axis: int = 1) -> Value:
-    """Put values side by side."""
-    return values[0] if len(values) == 1 else values[0].Concat(*values[1:], axis=axis)
+def joined(values: Sequence[Any], axis: int = 1) -> Any:
+    """Put values side by side, those that are not None; return None if there are none."""
+    first, *more = [each for each in values if each is not None] or [None]
+    return first.Concat(*more, axis=axis) if more else first
 
 
 class Graph:
@@ -104,15 +105,16 @@ class Graph:
 
     def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Value:
         """Add an input of n rows, of the given shape each. `dtype`: numpy's, or str."""
-        kind = self._onnx.TensorProto.STRING if dtype is str else self.kind(dtype)
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["n", *shape]))
+        self._inputs.append(self._described(name, dtype, shape))
         return Value(self, name)
 
     def output(self, name: str, value: Value, shape: Sequence[int | str] = ()) -> None:
         """Give out a float64 value (n, …) by a name."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [value.name], [name]))
-        kind = self.kind(np.float64)
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["n", *shape]))
+        self._outputs.append(self._described(name, np.float64, shape))
+
+    def _described(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Any:
+        return self._onnx.helper.make_tensor_value_info(name, self.kind(dtype), ["n", *shape])
 
     def constant(self, value: Any) -> Value:
         """Add a constant, an array or what numpy makes one of, once."""
@@ -175,7 +177,18 @@ class Graph:
 
     def kind(self, dtype: Any) -> int:
         """Return ONNX's number of a type."""
-        return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(object if dtype is str else dtype)))
+
+
+def added(part: Any, what: str, *given: Any) -> Value:
+    """Return what a part's method `to_onnx` makes of values; refuse a part that has none.
+
+    `what`: what it is in the model.
+    """
+    if not hasattr(part, "to_onnx"):
+        raise no_form(part, what)
+    found: Value = part.to_onnx(*given)
+    return found
 
 
 def no_form(part: object, what: str) -> UsboostError:

@@ -11,7 +11,7 @@ import numpy as np
 from usboost.data.nodes import ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Value, no_form
+from usboost.files.onnx_graph import Value, added
 from usboost.files.registry import Registry
 from usboost.shards.collective import world
 
@@ -305,10 +305,7 @@ def sum_to_onnx(
     at_once = getattr(next(iter(kinds)), "sum_to_onnx", None) if len(kinds) == 1 else None
     if at_once is not None:
         return at_once(learners, steps, prepared, n_outputs).unless(view.absent)
-    for each in learners:
-        if not hasattr(each, "to_onnx"):
-            raise no_form(each, f"of the learner {name!r}")
-    outputs = (each.to_onnx(prepared).cast(np.float64) for each in learners)
+    outputs = (added(each, f"of the learner {name!r}", prepared).cast(np.float64) for each in learners)
     total: Value = reduce(add, (output * float(step) for output, step in zip(outputs, steps)))
     return total.unless(view.absent)
 

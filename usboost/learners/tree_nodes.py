@@ -8,8 +8,6 @@ runtimes take them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -20,9 +18,6 @@ from usboost.learners.tree import Tree
 
 TREES_AT_ONCE = 64
 """Trees whose float32 values are summed before the sum goes on in float64."""
-
-SETS_AT_ONCE = 1024
-"""Sets of categories that are looked up before memory is free again, unless one tree has more."""
 
 
 def tree_sum(
@@ -38,8 +33,11 @@ def tree_sum(
     first tree's.
     """
     count, places = n_outputs or trees[0].value.shape[1], outputs or [0] * len(trees)
-    runs = [_ensemble(table, trees[run], weights[run], places[run], count) for run in _cut(trees)]
-    return reduce(add, (run.cast(np.float64) for run in runs), table.rows.each(np.zeros(count)))
+    total = table.rows.each(np.zeros(count))
+    for start in range(0, len(trees), TREES_AT_ONCE):
+        some = slice(start, start + TREES_AT_ONCE)
+        total += _ensemble(table, trees[some], weights[some], places[some], count).cast(np.float64)
+    return total
 
 
 def as_answers(raw: Value, n_classes: int) -> Value:
@@ -48,19 +46,6 @@ def as_answers(raw: Value, n_classes: int) -> Value:
         return raw if n_classes == 1 else raw.Softmax(axis=1)
     positive = raw.Sigmoid()
     return joined([1.0 - positive, positive])
-
-
-def _cut(trees: Sequence[Tree]) -> Iterator[slice]:
-    """Cut trees into runs of which none has too many trees, or sets of categories."""
-    first, sets = 0, 0
-    for k, tree in enumerate(trees):
-        own = len(list(_sets(tree)))
-        if k > first and (k - first == TREES_AT_ONCE or sets + own > SETS_AT_ONCE):
-            yield slice(first, k)
-            first, sets = k, 0
-        sets += own
-    if first < len(trees):
-        yield slice(first, len(trees))
 
 
 def _sets(tree: Tree) -> Iterator[tuple[int, int, np.ndarray]]:

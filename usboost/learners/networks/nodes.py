@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -14,56 +12,41 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from usboost.data.nodes import ImageNodes, TableNodes
+from usboost.data.nodes import ImageNodes
 from usboost.errors import UsboostError
 from usboost.files.onnx_graph import OPSETS, Value, joined, no_form
 from usboost.learners.networks.image_network import ImageNetwork
 from usboost.learners.networks.inputs import TableLinear
 
-Weights = Mapping[str, np.ndarray]
-
-GROUP_WIDTH = 800
+WIDTH = 800
 """Hidden units side by side: what a batch of rows takes of memory grows with them."""
 
 
-def through(view: Any, module: Any) -> Value:
-    """Return what a network, or a layer of one, gives of a view, or of a value: float32 (n, D)."""
-    if isinstance(module, ImageNetwork):
-        return image_network(view, module)
-    if isinstance(module, nn.Sequential):
-        return reduce(through, module, view)
-    if isinstance(module, TableLinear):
-        return view.linear(*(array(each) for each in (module.weight.T, module.lookup, module.bias)))
-    if isinstance(module, nn.Linear):
-        return view @ array(module.weight.T) + array(module.bias)[None]
-    if isinstance(module, nn.ReLU):
+def through(view: Any, *networks: Any) -> Value:
+    """Return what a network, or a layer of one, gives of a view, or of a value: float32 (n, D).
+
+    Of m networks of one shape it is (m, n, D).
+    """
+    first = networks[0]
+    if isinstance(first, ImageNetwork):
+        return image_network(view, first)
+    if isinstance(first, nn.Sequential):
+        return reduce(lambda value, layers: through(value, *layers), zip(*networks), view)
+    if isinstance(first, TableLinear | nn.Linear):
+        is_table = isinstance(first, TableLinear)
+        weights = [torch.cat([each.weight.T, *([each.lookup] if is_table else [])]) for each in networks]
+        weight, bias = (array(torch.stack(each).squeeze(0)) for each in (weights, [n.bias for n in networks]))
+        return view.linear(weight, bias) if is_table else view @ weight + bias[..., None, :]
+    if isinstance(first, nn.ReLU):
         return view.Relu()
-    if isinstance(module, nn.Identity):
+    if isinstance(first, nn.Identity):
         return view
-    raise no_form(module, "a layer of a network")
+    raise no_form(first, "a layer of a network")
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:
     """Return what a tensor on the CPU holds."""
     return np.asarray(tensor.detach().numpy())
-
-
-def sum_of_networks(table: TableNodes, networks: Sequence[Weights], steps: Sequence[float]) -> Value:
-    """Return Σ_k step_k · network_k(x), float64 (n, D), of `table_network`s of one shape, side by side."""
-    parts = []
-    size = max(1, GROUP_WIDTH // networks[0]["0.bias"].size)
-    layers = sorted({int(name.split(".")[0]) for name in networks[0]})[1:]
-    for start in range(0, len(networks), size):
-        group = networks[start : start + size]
-        weight, bias = (np.concatenate([each[f"0.{name}"] for each in group]) for name in ("weight", "bias"))
-        lookup = np.concatenate([each["0.lookup"] for each in group], axis=1)
-        out = table.linear(weight.T, lookup, bias).Reshape([0, len(group), -1]).Transpose(perm=[1, 0, 2])
-        for k in layers:
-            out = out.Relu() @ np.stack([each[f"{k}.weight"].T for each in group])
-            out = out + np.stack([each[f"{k}.bias"][None] for each in group])
-        own = np.reshape(steps[start : start + size], (-1, 1, 1)).astype(np.float64)
-        parts.append((out.cast(np.float64) * own).summed(0))
-    return reduce(add, parts)
 
 
 def image_network(images: ImageNodes, network: Any) -> Value:
