@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -13,16 +12,17 @@ from typing import Any
 import numpy as np
 
 from usboost.data.nodes import ViewNodes
-from usboost.data.value import TRUTH, missing_of
+from usboost.data.value import missing_of
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
+from usboost.export import spelling
 from usboost.export.images import image_input
 from usboost.files import replacing
 from usboost.files.onnx_graph import OPSETS, Graph, added
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
-from usboost.table.columns.formats import DateFormat, NumberFormat
+from usboost.table.columns.formats import DateFormat
 
 FILES = ("card.json", "index.html", "model.onnx", "predict.py")
 KIND = "usboost model in ONNX"
@@ -96,30 +96,14 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
         columns[name] = {"kind": kind}
         if kind == "category":
             values = [value for value in categories[name] if value is not None]
-            truths = [TRUTH.get(value.lower()) for value in values]
-            # yes and no may be written otherwise, but not as another value
-            other = f"(?!(?:{'|'.join(map(re.escape, values))})$)"
-            rewrite = [
-                [f"^{other}(?i:{word})$", value]
-                for value, own in zip(values, truths)
-                for word, truth in TRUTH.items()
-                if truth == own and None not in truths
-            ]
-            # what the script makes of values that are decimals, of equal ones the first
-            decimals = (value for value in values[::-1] if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", value))
-            spelt = {str(float(value)).removesuffix(".0"): value for value in decimals if len(value) < 18}
-            spelt = {short: value for short, value in spelt.items() if short not in values}
-            columns[name] |= {"values": values, "rewrite": rewrite, "spelt": spelt}
+            missing = missing_of(bundle.reader.missing).texts
+            columns[name] |= {"values": values, "rewrite": spelling.of_categories(values, missing)}
         elif kind == "number":
-            columns[name] |= _written_numbers(form)
-            columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None
+            required = bundle.encoding.imputation[name]["value"] is None
+            columns[name] |= {"required": required, "divide_by": 100 if form and form.unit == "%" else 1}
+            columns[name]["rewrite"] = spelling.of_numbers(form)
         elif kind == "date":
-            # the forms in which a day may be written, its parts joined by "-", and the zone of the clock
-            form = form or DateFormat()
-            own = "-".join("%Y" if part == "y" else f"%{part}" for part in form.order)
-            forms = ["%Y-%m-%d", own, "%Y", "%Y-%m", "%d-%b-%Y", "%d-%B-%Y", "%Y-%b-%d"]
-            forms += [own.replace("%Y", "%y")] if form.short_years else []
-            columns[name] |= {"forms": list(dict.fromkeys(forms)), "zone": form.zone}
+            columns[name] |= spelling.of_dates(form or DateFormat())
     if images is not None:
         columns |= {name: {"kind": "image", "size": images.size} for name in images.columns}
     # the backbones inside the model, and the licences of their published weights where known
@@ -143,28 +127,6 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
         "images": 0 if images is None else len(images.columns),
         "backbones": [{"name": name, "licence": licence} for name, licence in backbones.items()],
     }
-
-
-def _written_numbers(form: NumberFormat | None) -> dict[str, Any]:
-    """Return by which patterns a number becomes one that Python reads, and what it is divided by."""
-    rewrite = []
-    if form is not None:
-        whole = rf"(?:[1-9]\d{{0,2}}(?:{re.escape(form.thousands)}\d{{3}})+|\d+)"
-        mark, unit = re.escape(form.decimal), re.escape(form.unit)
-        body = rf"(?:{whole}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-        rewrite = [
-            ["[\u00a0\u202f\u2009]", " "],
-            ["\u2212", "-"],
-            ["[\u2019\u02bc]", "'"],
-            # another unit, or marks at other places, is no number
-            [rf"^(?!(?:{unit})? ?[+-]? ?(?:{unit})? ?{body} ?(?:{unit})?$).*$", "none"],
-            *([[f"^([+-]? ?){unit} ?| ?{unit}$", "\\1"]] if form.unit else []),
-            [f"[ {re.escape(form.thousands)}]", ""],
-            [mark, "."],
-        ]
-    rewrite += [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]
-    rewrite += [[r"^(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)[\s\S]*$", "nan"]]
-    return {"rewrite": rewrite, "divide_by": 100 if form and form.unit == "%" else 1}
 
 
 def digest_of_folder(folder: Path) -> str:

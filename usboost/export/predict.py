@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
-from unicodedata import normalize
+from unicodedata import decimal, normalize
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,14 +18,10 @@ from PIL import Image, ImageOps
 
 def seconds(text, about):
     """Return a date as seconds since 1970, UTC; NaN where there is none."""
-    day, _, clock = re.sub(r"(?<=\d)T", " ", text).partition(" ")
-    name = about["zone"]  # a name, +02:00, or "": then the clock counts as it is written
-    zone = ZoneInfo(name) if name[:1].isalpha() else datetime.strptime(name or "+0000", "%z").tzinfo
     for form in about["forms"]:
         with suppress(ValueError):
-            found = datetime.strptime(re.sub("[./]", "-", day), form).date()
-            moment = datetime.fromisoformat(f"{found}T{clock.replace(' ', '') or '00:00'}")
-            return (moment if name and moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+            moment = datetime.strptime(text, form)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(about["zone"]))).timestamp()
     return np.nan
 
 
@@ -41,21 +37,17 @@ def pixels(path, size):
 
 
 def value(text, about, table):
-    """Return a value as the model takes it: of a category in the spelling that the model knows."""
+    """Return a value as the model takes it: in one spelling, by the card's patterns."""
     if about["kind"] == "image":
         path = table.parent / text
         return pixels(path, about["size"]) if path.is_file() else np.zeros((0, 0, 3), np.uint8)
-    if about["kind"] == "date":
-        return seconds(text, about)
+    digits = "".join(str(decimal(each, each)) for each in text)  # of any script
+    text = normalize("NFC", text) if about["kind"] == "category" else digits
     for pattern, instead in about["rewrite"]:
         text = re.sub(pattern, instead, text)
-    if about["kind"] == "number":
-        return float(text) / about["divide_by"]
-    if text not in about["values"]:
-        text = re.sub(r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0+)?(Z|\+00:?00)?$", r"\1", normalize("NFC", text))
-        if len(text) < 18 and re.fullmatch(r"-?(0|[1-9]\d*)\.\d+|-0|-?[1-9](\.\d+)?e\+\d{2,3}", text):
-            text = str(float(text)).removesuffix(".0")  # 3.0 is 3, and 2.50 is 2.5
-    return about["spelt"].get(text, text)
+    if about["kind"] == "date":
+        return seconds(text, about)
+    return text if about["kind"] == "category" else float(text or "nan") / about["divide_by"]
 
 
 def main(table, out):
