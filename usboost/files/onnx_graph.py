@@ -20,8 +20,6 @@ OPSETS = {"": 17, "ai.onnx.ml": 3}
 """The versions of operators that are written."""
 
 IR_VERSION = 8
-LARGEST = (1 << 31) - (1 << 20)
-"""Bytes of a file that protobuf can hold."""
 
 
 def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Value]:
@@ -164,7 +162,7 @@ class Graph:
                 needed.update(node.input)
                 kept.append(node)
         constants = [each for name, each in self._constants.items() if name in needed]
-        if sum(each.ByteSize() for each in constants) > LARGEST:
+        if sum(each.ByteSize() for each in constants) > (1 << 31) - (1 << 20):
             raise UsboostError("the model is larger than an ONNX file can be, 2 GB; export a smaller one")
         graph = onnx.helper.make_graph(kept[::-1], "usboost", self._inputs, self._outputs, constants)
         versions = [onnx.helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]

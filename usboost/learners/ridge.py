@@ -62,7 +62,7 @@ class FittedRidge:
 
     @classmethod
     def sum_to_onnx(
-        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], view: TableNodes, n_outputs: int
+        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], view: TableNodes
     ) -> Value:
         """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))

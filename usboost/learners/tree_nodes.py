@@ -21,18 +21,15 @@ TREES_AT_ONCE = 64
 
 
 def tree_sum(
-    table: TableNodes,
-    trees: Sequence[Tree],
-    weights: Sequence[float],
-    outputs: Sequence[int] | None = None,
-    n_outputs: int | None = None,
+    table: TableNodes, trees: Sequence[Tree], weights: Sequence[float] = (), outputs: Sequence[int] = ()
 ) -> Value:
-    """Return Σ_t weight_t · tree_t(x), float64 (n, D).
+    """Return Σ_t weight_t · tree_t(x), float64 (n, D); each weight is 1 by default.
 
-    `outputs`: the place among the D of each tree's first value; by default 0. `n_outputs`: D, by default the
-    first tree's.
+    `outputs`: the place among the D of each tree's first value, by default 0.
     """
-    count, places = n_outputs or trees[0].value.shape[1], outputs or [0] * len(trees)
+    weights = weights if len(weights) else [1.0] * len(trees)
+    places = outputs or [0] * len(trees)
+    count = max(place + tree.value.shape[1] for place, tree in zip(places, trees))
     total = table.rows.each(np.zeros(count))
     for start in range(0, len(trees), TREES_AT_ONCE):
         some = slice(start, start + TREES_AT_ONCE)
@@ -42,10 +39,8 @@ def tree_sum(
 
 def as_answers(raw: Value, n_classes: int) -> Value:
     """Return probabilities, float64 (n, M), of what trees add up to; this itself where `n_classes` is 1."""
-    if n_classes != 2:
-        return raw if n_classes == 1 else raw.Softmax(axis=1)
-    positive = raw.Sigmoid()
-    return joined([1.0 - positive, positive])
+    scores: Value = joined([raw * 0.0, raw]) if n_classes == 2 else raw
+    return scores if n_classes == 1 else scores.Softmax(axis=1)
 
 
 def _sets(tree: Tree) -> Iterator[tuple[int, int, np.ndarray]]:

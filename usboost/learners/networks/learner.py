@@ -79,9 +79,7 @@ class FittedNetwork:
         return np.asarray(total)
 
     @classmethod
-    def sum_to_onnx(
-        cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], view: Any, n_outputs: int
-    ) -> Value:
+    def sum_to_onnx(cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], view: Any) -> Value:
         """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
         networks, spec = [each.module(torch.device("cpu")) for each in learners], learners[0].spec
         alike = isinstance(view, TableNodes) and all(each.spec == spec for each in learners)

@@ -301,7 +301,7 @@ class ForestPackage(Package):
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
         count, m = len(model.trees_), model.n_outputs
-        total = tree_sum(table, model.trees_, [1.0] * count)
+        total = tree_sum(table, model.trees_)
         return total / float(count) if m == 1 else (total + 1 / m) / (count + 1.0)
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:

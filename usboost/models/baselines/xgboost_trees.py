@@ -30,7 +30,7 @@ class XGBoost(Package):
         base = np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64, ndmin=1)
         if objective == "binary:logistic":
             base = np.log(base / (1 - base))
-        raw = tree_sum(table, trees, [1.0] * len(trees), places[: len(trees)], n_outputs) + base[None]
+        raw = tree_sum(table, trees, outputs=places[: len(trees)]) + base[None]
         return as_answers(raw, len(getattr(model, "classes_", [0])))
 
 

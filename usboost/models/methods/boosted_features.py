@@ -108,7 +108,7 @@ class GradientBoostedTrees:
         """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
         count, per_stage = len(self.trees), self.trees_per_stage
         places = [k % per_stage for k in range(count)]
-        raw = tree_sum(table, self.trees, [self.learning_rate] * count, places, per_stage)
+        raw = tree_sum(table, self.trees, [self.learning_rate] * count, places)
         return as_answers(raw + self.initial[None], self.n_classes)
 
 

@@ -274,7 +274,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             if having := [stage for stage in self.stages_ if name in stage.learners]:
                 learners = [stage.learners[name] for stage in having]
                 steps = [stage.steps[name] for stage in having]
-                parts.append(sum_to_onnx(name, learner, learners, steps, read[name], self._n_outputs()))
+                parts.append(sum_to_onnx(name, learner, learners, steps, read[name]))
         return reduce(add, parts)
 
     def _staged_f(self, views: Views) -> Iterator[np.ndarray]:
