@@ -101,7 +101,7 @@ class Numeric:
         if self.knots:
             knots, places = np.array(self.knots), np.array(self.places)
             values = values.Clip(knots[0], knots[-1])
-            k = (values.column() >= knots[None, 1:-1]).cast(np.int64).summed(1)
+            k = (values.Unsqueeze([1]) >= knots[None, 1:-1]).cast(np.int64).summed(1)
             part = (values - k.picks(knots)) / k.picks(np.diff(knots))
             return (k.picks(places) + part * k.picks(np.diff(places))).cast(np.float32)
         if self.log:
@@ -208,7 +208,7 @@ class TableEncoder:
     def to_onnx(self, columns: Mapping[str, Value]) -> TableNodes:
         """Return the table of completed columns in a graph: float64 and str (n,) by name."""
         numeric, codes = (
-            joined([each.to_onnx(columns[each.name]).column() for each in encoders])
+            joined([each.to_onnx(columns[each.name]).Unsqueeze([1]) for each in encoders])
             for encoders in (self.numeric, self.categorical)
         )
         sizes = tuple(len(each.values) + 1 for each in self.categorical)

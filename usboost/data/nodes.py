@@ -41,7 +41,7 @@ class TableNodes:
         codes = self.codes and self.codes.unless(self.absent, np.int64)
         if missing:
             none = self.rows.each(np.zeros(1, np.float32))
-            numeric = joined([numeric, self.absent.column().cast(np.float32) if self.absent else none])
+            numeric = joined([numeric, self.absent.Unsqueeze([1]).cast(np.float32) if self.absent else none])
         return TableNodes(numeric, codes, self.n_numeric + missing, self.cardinalities)
 
     def beside(self, other: TableNodes) -> TableNodes:

@@ -113,7 +113,6 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
     numbers = ["prediction", "low", "high"]
     return {
         "kind": KIND,
-        "format": 1,
         "usboost": version("usboost"),
         "model": card.model,
         "sha256": source,
@@ -124,7 +123,6 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
         "threshold": card.threshold,
         "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else numbers,
         "columns": columns,
-        "images": 0 if images is None else len(images.columns),
         "backbones": [{"name": name, "licence": licence} for name, licence in backbones.items()],
     }
 

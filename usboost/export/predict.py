@@ -60,7 +60,8 @@ def main(table, out):
         if lacking := [name for name in card["columns"] if name not in (rows.fieldnames or ())]:
             sys.exit(f"error: {table}: column {lacking[0]!r} is missing; all are {[*card['columns']]}")
         writer.writerow(card["answers"])
-        while some := list(islice(rows, 1 if card["images"] else 1000)):
+        has_images = any(each["kind"] == "image" for each in card["columns"].values())
+        while some := list(islice(rows, 1 if has_images else 1000)):
             inputs = {}
             for name, about in card["columns"].items():
                 inputs[name] = np.array([value((row[name] or "").strip(), about, table) for row in some])

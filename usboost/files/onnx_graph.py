@@ -19,8 +19,6 @@ from usboost.errors import UsboostError
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 """The versions of operators that are written."""
 
-IR_VERSION = 8
-
 
 def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Value]:
     return lambda one, other: one.graph.node(op, *((other, one) if swapped else (one, other)))
@@ -55,10 +53,6 @@ class Value:
         """Return it as another type."""
         return self.Cast(to=self.graph.kind(dtype))
 
-    def column(self) -> Value:
-        """Return (n,) as (n, 1)."""
-        return self.Unsqueeze([1])
-
     def summed(self, axis: int, keep: bool = False) -> Value:
         """Return sums along an axis."""
         return self.ReduceSum([axis], keepdims=int(keep))
@@ -74,7 +68,7 @@ class Value:
 
     def unless(self, absent: Value | None, dtype: Any = np.float64) -> Value:
         """Return (n, k) of this dtype, but 0 in rows that `absent`, bool (n,), marks."""
-        return self if absent is None else absent.column().Where(dtype(0), self)
+        return self if absent is None else absent.Unsqueeze([1]).Where(dtype(0), self)
 
 
 def joined(values: Sequence[Any], axis: int = 1) -> Any:
@@ -166,9 +160,7 @@ class Graph:
             raise UsboostError("the model is larger than an ONNX file can be, 2 GB; export a smaller one")
         graph = onnx.helper.make_graph(kept[::-1], "usboost", self._inputs, self._outputs, constants)
         versions = [onnx.helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-        model = onnx.helper.make_model(
-            graph, opset_imports=versions, ir_version=IR_VERSION, producer_name="usboost"
-        )
+        model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=8, producer_name="usboost")
         onnx.helper.set_model_props(model, dict(about))
         onnx.checker.check_model(model)
         return model

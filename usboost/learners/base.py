@@ -296,10 +296,8 @@ def sum_to_onnx(
     Raises `UsboostError`, naming the learner, if it has neither.
     """
     prepared = learner.prepare_to_onnx(view) if hasattr(learner, "prepare_to_onnx") else view
-    kinds = {type(each) for each in learners}
-    at_once = getattr(next(iter(kinds)), "sum_to_onnx", None) if len(kinds) == 1 else None
-    if at_once is not None:
-        return at_once(learners, steps, prepared).unless(view.absent)
+    if hasattr(learners[0], "sum_to_onnx"):
+        return type(learners[0]).sum_to_onnx(learners, steps, prepared).unless(view.absent)
     outputs = (added(each, f"of the learner {name!r}", prepared).cast(np.float64) for each in learners)
     total: Value = reduce(add, (output * float(step) for output, step in zip(outputs, steps)))
     return total.unless(view.absent)
