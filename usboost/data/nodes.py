@@ -74,12 +74,7 @@ class TableNodes:
 
 @dataclass(frozen=True)
 class ImageNodes:
-    """Images of n rows in a graph, of one size.
-
-    Attributes
-    ----------
-    pixels : uint8 (n, channels, height, width); absent : bool (n,).
-    """
+    """Images of one size in a graph: uint8 `pixels` (n, channels, height, width), bool `absent` (n,)."""
 
     pixels: Value
     absent: Value

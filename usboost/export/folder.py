@@ -26,14 +26,15 @@ from usboost.table.columns.formats import DateFormat
 
 FILES = ("card.json", "index.html", "model.onnx", "predict.py")
 KIND = "usboost model in ONNX"
+NUMBERS = ["prediction", "low", "high"]
 
 
-def export(bundle: Bundle, folder: Path, source: str = "") -> int:
+def export(bundle: Bundle, folder: Path, source: Path | None = None) -> int:
     """Write the folder, whole or not at all; an earlier export of that name is replaced.
 
     Returns the bytes of the model. Raises `UsboostError` if a part of the model has no ONNX form, a column is
     of texts, onnx is not installed, or something other than an export is there. `folder` gets `FILES`;
-    `source` is the digest of the files that the model was read from.
+    `source` is the folder that the model was read from, whose digest the card says.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and {each.name for each in folder.iterdir()} == set(FILES)):
@@ -80,13 +81,12 @@ def graph_of(bundle: Bundle) -> Graph:
         return graph
     (low, high), floor = card.margin or (np.nan, np.nan), -np.inf if card.floor is None else card.floor
     found = found.Squeeze([1]).Max(floor)
-    graph.output("prediction", found)
-    graph.output("low", (found + low).Max(floor))
-    graph.output("high", found + high)
+    for name, value in zip(NUMBERS, (found, (found + low).Max(floor), found + high)):
+        graph.output(name, value)
     return graph
 
 
-def describe(bundle: Bundle, source: str) -> dict[str, Any]:
+def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
     """Return what ``card.json`` says: columns, kinds and spellings, answers, and where the model is from."""
     card, encoders, images = bundle.card, bundle.encoding.encoders.values(), bundle.reader.images
     categories = {each.name: each.values for encoder in encoders for each in encoder.categorical}
@@ -110,23 +110,19 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
     fits = [fit for fits in getattr(bundle.model, "fits_", {}).values() for fit in fits]
     inner = [part for each in (bundle.model, *fits) for part in each.get_params(deep=True).values()]
     backbones = {part.name: licence_of(part) for part in inner if isinstance(part, Backbone)}
-    numbers = ["prediction", "low", "high"]
+    files = source and digests(source)
     return {
         "kind": KIND,
         "usboost": version("usboost"),
         "model": card.model,
-        "sha256": source,
+        "sha256": hashlib.sha256(json.dumps(files).encode()).hexdigest() if files else "",
         "opset": OPSETS[""],
         "task": card.task,
         "label": card.label,
         "classes": (card.labels or bundle.labels.tolist()) if card.classes else [],
         "threshold": card.threshold,
-        "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else numbers,
+        "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else NUMBERS,
         "columns": columns,
+        "rows_at_once": 1000 if images is None else 1,
         "backbones": [{"name": name, "licence": licence} for name, licence in backbones.items()],
     }
-
-
-def digest_of_folder(folder: Path) -> str:
-    """Return the SHA-256 of the names and digests of all files below a folder."""
-    return hashlib.sha256(json.dumps(digests(folder)).encode()).hexdigest()

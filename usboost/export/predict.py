@@ -6,7 +6,8 @@ import re
 import sys
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain, islice
+from io import StringIO
+from itertools import islice
 from pathlib import Path
 from unicodedata import decimal, normalize
 from zoneinfo import ZoneInfo
@@ -14,15 +15,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
-
-
-def seconds(text, about):
-    """Return a date as seconds since 1970, UTC; NaN where there is none."""
-    for form in about["forms"]:
-        with suppress(ValueError):
-            moment = datetime.strptime(text, form)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(about["zone"]))).timestamp()
-    return np.nan
 
 
 def pixels(path, size):
@@ -37,7 +29,7 @@ def pixels(path, size):
 
 
 def value(text, about, table):
-    """Return a value as the model takes it: in one spelling, by the card's patterns."""
+    """Return a value as the model takes it: in one spelling, by the card's patterns; a date in seconds."""
     if about["kind"] == "image":
         path = table.parent / text
         return pixels(path, about["size"]) if path.is_file() else np.zeros((0, 0, 3), np.uint8)
@@ -45,26 +37,32 @@ def value(text, about, table):
     text = normalize("NFC", text) if about["kind"] == "category" else digits
     for pattern, instead in about["rewrite"]:
         text = re.sub(pattern, instead, text)
-    if about["kind"] == "date":
-        return seconds(text, about)
-    return text if about["kind"] == "category" else float(text or "nan") / about["divide_by"]
+    if about["kind"] != "date":
+        return text if about["kind"] == "category" else float(text or "nan") / about["divide_by"]
+    for form in about["forms"]:
+        with suppress(ValueError):
+            moment = datetime.strptime(text, form)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(about["zone"]))).timestamp()
+    return np.nan  # no date
 
 
 def main(table, out):
     """Read the rows, some at a time, and write an answer for each; refuse what has no columns for it."""
     card = json.loads(Path(__file__).with_name("card.json").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
-    with table.open(encoding="utf-8-sig", newline="") as source, out.open("w", newline="") as target:
-        head, writer = source.readline(), csv.writer(target)
-        rows = csv.DictReader(chain([head], source), delimiter=max(",;\t|", key=head.count))
-        if lacking := [name for name in card["columns"] if name not in (rows.fieldnames or ())]:
-            sys.exit(f"error: {table}: column {lacking[0]!r} is missing; all are {[*card['columns']]}")
-        writer.writerow(card["answers"])
-        has_images = any(each["kind"] == "image" for each in card["columns"].values())
-        while some := list(islice(rows, 1 if has_images else 1000)):
+    text = table.read_bytes().decode("utf-8-sig")
+    mark = max(",;\t|", key=re.match(".*", text)[0].count)
+    rows = csv.DictReader(StringIO(text, newline=""), delimiter=mark)
+    if wrong := [name for name in card["columns"] if (rows.fieldnames or []).count(name) != 1]:
+        sys.exit(f"error: {table}: column {wrong[0]!r} is missing or twice there; all: {[*card['columns']]}")
+    with out.open("w", encoding="utf-8", newline="") as target:
+        (writer := csv.writer(target)).writerow(card["answers"])
+        while some := list(islice(rows, card["rows_at_once"])):
+            if any(None in row or None in row.values() for row in some):
+                sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
             inputs = {}
             for name, about in card["columns"].items():
-                inputs[name] = np.array([value((row[name] or "").strip(), about, table) for row in some])
+                inputs[name] = np.array([value(row[name].strip(), about, table) for row in some])
                 if about.get("required") and np.isnan(inputs[name]).any():
                     sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
             for row in np.column_stack(session.run(None, inputs)).tolist():
@@ -75,5 +73,5 @@ def main(table, out):
 if __name__ == "__main__":
     try:
         main(*map(Path, sys.argv[1:])) if len(sys.argv) == 3 else sys.exit(__doc__)
-    except UnicodeDecodeError:
-        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8; save it as one")
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8, or an image of it cannot be read: {error}")

@@ -29,7 +29,6 @@ def of_categories(values: Sequence[str], missing: Collection[str]) -> Pairs:
 
     decimals = [value for value in values if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", value) and len(value) < 18]
     short = {str(float(value)).removesuffix(".0"): value for value in decimals[::-1]}
-    short |= {str(float(v)): v for v in values if re.fullmatch(r"-?\d{17,}", v) and str(int(float(v))) == v}
     pairs = [
         [r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(?:\.0+)?(?:Z|\+00:?00)?$", r"\1"],
         [but(decimals) + r"(-?(?:0|[1-9]\d{0,14}))\.0+$", r"\1"],
@@ -59,8 +58,7 @@ def of_numbers(form: NumberFormat | None) -> Pairs:
         ["[\u2019\u02bc]", "'"],
         *([] if form else [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]),
         [f"^(?!(?:{'|'.join(ways)})$)[\\s\\S]*$", ""],
-        [unit, ""],
-        [f"[ {re.escape(own.thousands)}]", ""],
+        [f"[ {re.escape(own.thousands)}]|{unit}", ""],
         [re.escape(own.decimal), "."],
     ]
 

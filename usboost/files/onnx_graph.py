@@ -84,9 +84,7 @@ class Graph:
         try:
             import onnx
         except ImportError:
-            raise UsboostError(
-                "an export needs onnx; install it with `pip install 'usboost[onnx]'`"
-            ) from None
+            raise UsboostError("an export needs onnx: pip install 'usboost[onnx]'") from None
         self._onnx = onnx
         self._nodes: list[Any] = []
         self._known: dict[Any, Sequence[Value]] = {}
@@ -171,10 +169,7 @@ class Graph:
 
 
 def added(part: Any, what: str, *given: Any) -> Value:
-    """Return what a part's method `to_onnx` makes of values; refuse a part that has none.
-
-    `what`: what it is in the model.
-    """
+    """Return what a part's `to_onnx` makes of values; refuse a part without it: `what` it is in a model."""
     if not hasattr(part, "to_onnx"):
         raise no_form(part, what)
     found: Value = part.to_onnx(*given)

@@ -289,11 +289,8 @@ def sum_to_onnx(
 ) -> Value:
     """Return Σ_k step_k · learner_k(x) in the view's graph, float64 (n, D), as `weighted_sum` computes it.
 
-    A fitted learner has ``to_onnx(view)``, which adds its nodes and returns its outputs, float32 or float64
-    (n, D); or its class has ``sum_to_onnx(learners, steps, view)`` for several. Settings may have
-    ``prepare_to_onnx(view)``, which is what `prepare` is to rows.
-
-    Raises `UsboostError`, naming the learner, if it has neither.
+    A fitted learner has ``to_onnx(view)``, which returns its outputs, or ``sum_to_onnx(learners,
+    steps, view)``; else it is refused by its name. Settings may have ``prepare_to_onnx(view)``.
     """
     prepared = learner.prepare_to_onnx(view) if hasattr(learner, "prepare_to_onnx") else view
     if hasattr(learners[0], "sum_to_onnx"):

@@ -39,10 +39,8 @@ def through(view: Any, *networks: Any) -> Value:
         weights = [torch.cat([each.weight.T, *([each.lookup] if is_table else [])]) for each in networks]
         weight, bias = (array(torch.stack(each).squeeze(0)) for each in (weights, [n.bias for n in networks]))
         return view.linear(weight, bias) if is_table else view @ weight + bias[..., None, :]
-    if isinstance(first, nn.ReLU):
-        return view.Relu()
-    if isinstance(first, nn.Identity):
-        return view
+    if isinstance(first, nn.ReLU | nn.Identity):
+        return view.Relu() if isinstance(first, nn.ReLU) else view
     raise no_form(first, "a layer of a network")
 
 
