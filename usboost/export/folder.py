@@ -13,6 +13,7 @@ import numpy as np
 
 from usboost.data.nodes import ViewNodes
 from usboost.data.value import missing_of
+from usboost.datasets.image_files import FORMATS
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
 from usboost.export import spelling
@@ -104,8 +105,8 @@ def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
             columns[name]["rewrite"] = spelling.of_numbers(form)
         elif kind == "date":
             columns[name] |= spelling.of_dates(form or DateFormat())
-    if images is not None:
-        columns |= {name: {"kind": "image", "size": images.size} for name in images.columns}
+    for name in images.columns if images else ():
+        columns[name] = {"kind": "image", "size": images.size, "formats": FORMATS}
     # the backbones inside the model, and the licences of their published weights where known
     fits = [fit for fits in getattr(bundle.model, "fits_", {}).values() for fit in fits]
     inner = [part for each in (bundle.model, *fits) for part in each.get_params(deep=True).values()]

@@ -17,11 +17,13 @@ import onnxruntime
 from PIL import Image, ImageOps
 
 
-def pixels(path, size):
+def pixels(path, about):
     """Return an image's pixels, upright and on white."""
-    with Image.open(path) as opened:
-        opened.draft(None, (2 * size, 2 * size))
+    with Image.open(path, formats=about["formats"]) as opened:
+        opened.draft(None, (2 * about["size"], 2 * about["size"]))
         found = ImageOps.exif_transpose(opened)
+    if found.mode == "F" or (found.mode, opened.format) == ("I", "TIFF"):
+        raise ValueError("the white of 32 bits is not known")
     if found.mode.startswith("I"):  # 16 bits
         found = Image.fromarray(((np.asarray(found, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
     white = Image.new("RGBA", found.size, "white")
@@ -31,14 +33,16 @@ def pixels(path, size):
 def value(text, about, table):
     """Return a value as the model takes it: in one spelling, by the card's patterns; a date in seconds."""
     if about["kind"] == "image":
-        path = table.parent / text
-        return pixels(path, about["size"]) if path.is_file() else np.zeros((0, 0, 3), np.uint8)
-    digits = "".join(str(decimal(each, each)) for each in text)  # of any script
-    text = normalize("NFC", text) if about["kind"] == "category" else digits
+        with suppress(Exception):  # a broken file can make Pillow raise nearly anything
+            return pixels(table.parent / text, about)
+        sys.stderr.write(f"{text} is no image that can be read, and counts as missing\n" if text else "")
+        return np.zeros((0, 0, 3), np.uint8)
+    is_category = about["kind"] == "category"
+    text = normalize("NFC", text) if is_category else "".join(str(decimal(each, each)) for each in text)
     for pattern, instead in about["rewrite"]:
         text = re.sub(pattern, instead, text)
     if about["kind"] != "date":
-        return text if about["kind"] == "category" else float(text or "nan") / about["divide_by"]
+        return text if is_category else float(text or "nan") / about["divide_by"]
     for form in about["forms"]:
         with suppress(ValueError):
             moment = datetime.strptime(text, form)
@@ -51,8 +55,7 @@ def main(table, out):
     card = json.loads(Path(__file__).with_name("card.json").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
     text = table.read_bytes().decode("utf-8-sig")
-    mark = max(",;\t|", key=re.match(".*", text)[0].count)
-    rows = csv.DictReader(StringIO(text, newline=""), delimiter=mark)
+    rows = csv.DictReader(StringIO(text, newline=""), delimiter=max(",;\t|", key=text.split("\n")[0].count))
     if wrong := [name for name in card["columns"] if (rows.fieldnames or []).count(name) != 1]:
         sys.exit(f"error: {table}: column {wrong[0]!r} is missing or twice there; all: {[*card['columns']]}")
     with out.open("w", encoding="utf-8", newline="") as target:
@@ -74,4 +77,4 @@ if __name__ == "__main__":
     try:
         main(*map(Path, sys.argv[1:])) if len(sys.argv) == 3 else sys.exit(__doc__)
     except (OSError, ValueError) as error:
-        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8, or an image of it cannot be read: {error}")
+        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8, or cannot be read: {error}")

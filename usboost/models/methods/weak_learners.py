@@ -264,12 +264,12 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         """Return f in the views' graph, float64 (n, D)."""
         read, parts = self.reading_.to_onnx(views), list[Value]()
         if self.start_ is not None:
-            weights, bias = (
-                np.float64(each) for each in (self.start_.coefficients_, self.start_.intercepts_)
+            start = self.start_
+            scores = start._nodes(views).linear(
+                np.float64(start.coefficients_), np.float64(start.intercepts_)
             )
             # scores of classes need no centre: what all of a row have more changes no probability
-            scores = self.start_._nodes(views).linear(weights, bias)
-            parts.append(scores @ self._from_scores(np.eye(len(bias))))
+            parts.append(scores @ self._from_scores(np.eye(len(start.intercepts_))))
         for name, learner in self._learners().items():
             if having := [stage for stage in self.stages_ if name in stage.learners]:
                 learners = [stage.learners[name] for stage in having]
