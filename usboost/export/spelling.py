@@ -65,7 +65,7 @@ def of_numbers(form: NumberFormat | None) -> Pairs:
 
 def of_dates(form: DateFormat) -> dict[str, Any]:
     """Return what puts the parts of a date in one order, and the forms in which these may then be."""
-    zone = {None: "Z", "UTC": "Z"}.get(form.zone, form.zone)
+    zone = {None: "Z", "UTC": "Z"}.get(form.zone) or form.zone or ""
     is_named = zone[:1].isalpha() and zone != "Z"
     pairs = [*SIGNS]
     for pattern in (each.pattern for each in form.patterns):

@@ -264,12 +264,10 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         """Return f in the views' graph, float64 (n, D)."""
         read, parts = self.reading_.to_onnx(views), list[Value]()
         if self.start_ is not None:
-            start = self.start_
-            scores = start._nodes(views).linear(
-                np.float64(start.coefficients_), np.float64(start.intercepts_)
-            )
+            own = self.start_
+            scores = own._nodes(views).linear(np.float64(own.coefficients_), np.float64(own.intercepts_))
             # scores of classes need no centre: what all of a row have more changes no probability
-            parts.append(scores @ self._from_scores(np.eye(len(start.intercepts_))))
+            parts.append(scores @ self._from_scores(np.eye(len(own.intercepts_))))
         for name, learner in self._learners().items():
             if having := [stage for stage in self.stages_ if name in stage.learners]:
                 learners = [stage.learners[name] for stage in having]

@@ -142,13 +142,14 @@ class DateFormat:
         found = next(filter(None, (each.fullmatch(text.strip()) for each in self.patterns)), None)
         if found is None:
             return None
-        year, month, day, hour, minute, second, half, zone = map(found.groupdict("").get, _PARTS)
-        month = month if (month or "1").isdigit() else _MONTHS.index(str(month)[:3].lower()) + 1
-        date = f"{_century(str(year))}{year}-{month or 1:0>2}-{day or 1:0>2}"
+        parts = found.groupdict("")
+        year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in _PARTS)
+        number = str(_MONTHS.index(month[:3].lower()) + 1) if month.isalpha() else month or "1"
+        date = f"{_century(year)}{year}-{number:0>2}-{day or 1:0>2}"
         if not hour or (half and not 1 <= int(hour) <= 12):
             return None if hour else date
         hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
-        zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone or "", flags=re.IGNORECASE)
+        zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone, flags=re.IGNORECASE)
         return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone or 'Z'}"
 
 
