@@ -101,7 +101,7 @@ def test_parts_of_dates_are_those_of_pandas() -> None:
     expected = rule.expand("day", days.reset_index(drop=True).astype("datetime64[us]"))
     seconds = days.to_numpy().astype("datetime64[us]").astype(np.int64) / 1e6
     found = rule.to_onnx("day", Graph().input("day", np.float64, []))
-    given = answers(joined([found[name].column() for name in expected]), day=seconds)
+    given = answers(joined([found[name].Unsqueeze([1]) for name in expected]), day=seconds)
     assert np.abs(given - np.column_stack(list(expected.values()))).max() < 1e-9
 
 

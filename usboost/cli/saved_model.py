@@ -163,9 +163,8 @@ def export(
     """Write the model as an ONNX file, with a script and a page that ask it without usboost."""
     with exit_on_error():
         import_parts(imports or (), Path())
-        from usboost.export.folder import digest_of_folder
         from usboost.export.folder import export as write
         from usboost.fit import bundle
 
-        size = write(bundle.load(model), out, digest_of_folder(model))
+        size = write(bundle.load(model), out, model)
         echo(f"written {out}: model.onnx of {size / 1e6:,.1f} MB, card.json, predict.py, index.html")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.data.nodes import TableNodes, side_by_side
+from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import Value, joined
 from usboost.shards.collective import world
 
 SKEWED = 3.0
@@ -101,7 +101,7 @@ class Numeric:
         if self.knots:
             knots, places = np.array(self.knots), np.array(self.places)
             values = values.Clip(knots[0], knots[-1])
-            k = (values.column() >= knots[None, 1:-1]).cast(np.int64).summed(1)
+            k = (values.Unsqueeze([1]) >= knots[None, 1:-1]).cast(np.int64).summed(1)
             part = (values - k.picks(knots)) / k.picks(np.diff(knots))
             return (k.picks(places) + part * k.picks(np.diff(places))).cast(np.float32)
         if self.log:
@@ -208,7 +208,7 @@ class TableEncoder:
     def to_onnx(self, columns: Mapping[str, Value]) -> TableNodes:
         """Return the table of completed columns in a graph: float64 and str (n,) by name."""
         numeric, codes = (
-            side_by_side([each.to_onnx(columns[each.name]).column() for each in encoders])
+            joined([each.to_onnx(columns[each.name]).Unsqueeze([1]) for each in encoders])
             for encoders in (self.numeric, self.categorical)
         )
         sizes = tuple(len(each.values) + 1 for each in self.categorical)

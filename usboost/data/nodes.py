@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 from operator import add
 
 import numpy as np
@@ -38,51 +37,44 @@ class TableNodes:
 
     def filled(self, missing: bool) -> TableNodes:
         """Put 0 in absent rows; with `missing`, a further number says where. See `Table.filled`."""
-        numbers = [] if self.numeric is None else [self.numeric.unless(self.absent, np.float32)]
+        numeric = self.numeric and self.numeric.unless(self.absent, np.float32)
+        codes = self.codes and self.codes.unless(self.absent, np.int64)
         if missing:
             none = self.rows.each(np.zeros(1, np.float32))
-            numbers.append(none if self.absent is None else self.absent.column().cast(np.float32))
-        codes = self.codes and self.codes.unless(self.absent, np.int64)
-        return TableNodes(side_by_side(numbers), codes, self.n_numeric + missing, self.cardinalities)
+            numeric = joined([numeric, self.absent.Unsqueeze([1]).cast(np.float32) if self.absent else none])
+        return TableNodes(numeric, codes, self.n_numeric + missing, self.cardinalities)
 
     def beside(self, other: TableNodes) -> TableNodes:
         """Join the columns of two tables, numbers first."""
-        pairs = ((self.numeric, other.numeric), (self.codes, other.codes))
-        numeric, codes = (side_by_side([each for each in pair if each]) for pair in pairs)
-        sizes = (*self.cardinalities, *other.cardinalities)
+        numeric, codes = joined([self.numeric, other.numeric]), joined([self.codes, other.codes])
+        sizes = self.cardinalities + other.cardinalities
         return TableNodes(numeric, codes, self.n_numeric + other.n_numeric, sizes)
 
     def matrix(self) -> Value:
         """Return all columns as trees read them, float32 (n, p + q)."""
-        codes = self.codes and self.codes.cast(np.float32)
-        return joined([each for each in (self.numeric, codes) if each])
+        found: Value = joined([self.numeric, self.codes and self.codes.cast(np.float32)])
+        return found
 
-    def linear(self, weights: np.ndarray, lookup: np.ndarray, bias: np.ndarray) -> Value:
-        """Return x W + Σ_j lookup[code_j] + b, (n, k): `weights` (p, k), a row of `lookup` for each code."""
-        parts = [] if self.numeric is None else [self.numeric.cast(weights.dtype) @ weights]
+    def linear(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> Value:
+        """Return x W + b of numbers and one-hot codes, (n, k), as the dtype of `weights` (p + Σ sizes, k).
+
+        Codes below `first` have no weights. With m weights (m, p + Σ sizes, k) it is (m, n, k).
+        """
+        numbers, lookup = np.split(weights, [self.n_numeric], axis=-2)
+        parts = [] if self.numeric is None else [self.numeric.cast(weights.dtype) @ numbers]
         if self.codes is not None:
-            starts = np.cumsum([0, *self.cardinalities])[:-1]
-            parts.append((self.codes + starts[None]).picks(lookup).summed(1))
-        return reduce(add, parts) + bias[None]
-
-    def affine(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> Value:
-        """Return the same of weights (p + Σ cardinalities, k) with none for codes below `first`: float64."""
-        weights = weights.astype(np.float64)
-        cuts = np.cumsum([self.n_numeric, *(size - first for size in self.cardinalities)])
-        none = np.zeros((first, weights.shape[1]))
-        lookup = [each for a, b in pairwise(cuts) for each in (none, weights[a:b])]
-        bias = bias.astype(np.float64)
-        return self.linear(weights[: self.n_numeric], np.concatenate([*lookup, none[:0]]), bias)
+            starts = np.cumsum([0, *self.cardinalities[:-1]])
+            none = np.repeat(starts - first * np.arange(len(starts)), first)
+            taken = self.codes.graph.node(
+                "Gather", np.insert(lookup, none, 0, axis=-2), self.codes + starts[None], axis=-2
+            )
+            parts.append(taken.summed(-2))
+        return reduce(add, parts) + bias[..., None, :]
 
 
 @dataclass(frozen=True)
 class ImageNodes:
-    """Images of n rows in a graph, of one size.
-
-    Attributes
-    ----------
-    pixels : uint8 (n, channels, height, width); absent : bool (n,).
-    """
+    """Images of one size in a graph: uint8 `pixels` (n, channels, height, width), bool `absent` (n,)."""
 
     pixels: Value
     absent: Value
@@ -97,8 +89,3 @@ class ImageNodes:
 
 
 ViewNodes = TableNodes | ImageNodes
-
-
-def side_by_side(columns: list[Value]) -> Value | None:
-    """Join values, if there are any."""
-    return joined(columns) if columns else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -13,27 +12,30 @@ from typing import Any
 import numpy as np
 
 from usboost.data.nodes import ViewNodes
-from usboost.data.value import TRUTH, missing_of
+from usboost.data.value import missing_of
+from usboost.datasets.image_files import FORMATS
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import SMALLEST
+from usboost.export import spelling
 from usboost.export.images import image_input
 from usboost.files import replacing
-from usboost.files.onnx_graph import OPSETS, Graph, no_form
+from usboost.files.onnx_graph import OPSETS, Graph, added
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
-from usboost.table.columns.formats import DateFormat, NumberFormat
+from usboost.table.columns.formats import DateFormat
 
 FILES = ("card.json", "index.html", "model.onnx", "predict.py")
 KIND = "usboost model in ONNX"
+NUMBERS = ["prediction", "low", "high"]
 
 
-def export(bundle: Bundle, folder: Path, source: str = "") -> int:
+def export(bundle: Bundle, folder: Path, source: Path | None = None) -> int:
     """Write the folder, whole or not at all; an earlier export of that name is replaced.
 
     Returns the bytes of the model. Raises `UsboostError` if a part of the model has no ONNX form, a column is
     of texts, onnx is not installed, or something other than an export is there. `folder` gets `FILES`;
-    `source` is the digest of the files that the model was read from.
+    `source` is the folder that the model was read from, whose digest the card says.
     """
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and {each.name for each in folder.iterdir()} == set(FILES)):
@@ -72,9 +74,7 @@ def graph_of(bundle: Bundle) -> Graph:
         for view, column in zip(form.names, form.columns, strict=True):
             views[view] = image_input(graph, form, column)
     views |= bundle.encoding.to_onnx(columns)
-    if not hasattr(bundle.model, "to_onnx"):
-        raise no_form(bundle.model, "a model")
-    found = bundle.model.to_onnx(views)
+    found = added(bundle.model, "a model", views)
     if card.classes:
         if card.temperature != 1.0:
             found = (found.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
@@ -82,13 +82,12 @@ def graph_of(bundle: Bundle) -> Graph:
         return graph
     (low, high), floor = card.margin or (np.nan, np.nan), -np.inf if card.floor is None else card.floor
     found = found.Squeeze([1]).Max(floor)
-    graph.output("prediction", found)
-    graph.output("low", (found + low).Max(floor))
-    graph.output("high", found + high)
+    for name, value in zip(NUMBERS, (found, (found + low).Max(floor), found + high)):
+        graph.output(name, value)
     return graph
 
 
-def describe(bundle: Bundle, source: str) -> dict[str, Any]:
+def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
     """Return what ``card.json`` says: columns, kinds and spellings, answers, and where the model is from."""
     card, encoders, images = bundle.card, bundle.encoding.encoders.values(), bundle.reader.images
     categories = {each.name: each.values for encoder in encoders for each in encoder.categorical}
@@ -98,77 +97,33 @@ def describe(bundle: Bundle, source: str) -> dict[str, Any]:
         columns[name] = {"kind": kind}
         if kind == "category":
             values = [value for value in categories[name] if value is not None]
-            truths = [TRUTH.get(value.lower()) for value in values]
-            # yes and no may be written otherwise, but not as another value
-            other = f"(?!(?:{'|'.join(map(re.escape, values))})$)"
-            rewrite = [
-                [f"^{other}(?i:{word})$", value]
-                for value, own in zip(values, truths)
-                for word, truth in TRUTH.items()
-                if truth == own and None not in truths
-            ]
-            # what the script makes of values that are decimals, of equal ones the first
-            decimals = (value for value in values[::-1] if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", value))
-            spelt = {str(float(value)).removesuffix(".0"): value for value in decimals if len(value) < 18}
-            spelt = {short: value for short, value in spelt.items() if short not in values}
-            columns[name] |= {"values": values, "rewrite": rewrite, "spelt": spelt}
+            missing = missing_of(bundle.reader.missing).texts
+            columns[name] |= {"values": values, "rewrite": spelling.of_categories(values, missing)}
         elif kind == "number":
-            columns[name] |= _written_numbers(form)
-            columns[name]["required"] = bundle.encoding.imputation[name]["value"] is None
+            required = bundle.encoding.imputation[name]["value"] is None
+            columns[name] |= {"required": required, "divide_by": 100 if form and form.unit == "%" else 1}
+            columns[name]["rewrite"] = spelling.of_numbers(form)
         elif kind == "date":
-            # the forms in which a day may be written, its parts joined by "-", and the zone of the clock
-            form = form or DateFormat()
-            own = "-".join("%Y" if part == "y" else f"%{part}" for part in form.order)
-            forms = ["%Y-%m-%d", own, "%Y", "%Y-%m", "%d-%b-%Y", "%d-%B-%Y", "%Y-%b-%d"]
-            forms += [own.replace("%Y", "%y")] if form.short_years else []
-            columns[name] |= {"forms": list(dict.fromkeys(forms)), "zone": form.zone}
-    if images is not None:
-        columns |= {name: {"kind": "image", "size": images.size} for name in images.columns}
+            columns[name] |= spelling.of_dates(form or DateFormat())
+    for name in images.columns if images else ():
+        columns[name] = {"kind": "image", "size": images.size, "formats": FORMATS}
     # the backbones inside the model, and the licences of their published weights where known
     fits = [fit for fits in getattr(bundle.model, "fits_", {}).values() for fit in fits]
     inner = [part for each in (bundle.model, *fits) for part in each.get_params(deep=True).values()]
     backbones = {part.name: licence_of(part) for part in inner if isinstance(part, Backbone)}
-    numbers = ["prediction", "low", "high"]
+    files = source and digests(source)
     return {
         "kind": KIND,
-        "format": 1,
         "usboost": version("usboost"),
         "model": card.model,
-        "sha256": source,
+        "sha256": hashlib.sha256(json.dumps(files).encode()).hexdigest() if files else "",
         "opset": OPSETS[""],
         "task": card.task,
         "label": card.label,
         "classes": (card.labels or bundle.labels.tolist()) if card.classes else [],
         "threshold": card.threshold,
-        "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else numbers,
+        "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else NUMBERS,
         "columns": columns,
-        "images": 0 if images is None else len(images.columns),
+        "rows_at_once": 1000 if images is None else 1,
         "backbones": [{"name": name, "licence": licence} for name, licence in backbones.items()],
     }
-
-
-def _written_numbers(form: NumberFormat | None) -> dict[str, Any]:
-    """Return by which patterns a number becomes one that Python reads, and what it is divided by."""
-    rewrite = []
-    if form is not None:
-        whole = rf"(?:[1-9]\d{{0,2}}(?:{re.escape(form.thousands)}\d{{3}})+|\d+)"
-        mark, unit = re.escape(form.decimal), re.escape(form.unit)
-        body = rf"(?:{whole}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
-        rewrite = [
-            ["[\u00a0\u202f\u2009]", " "],
-            ["\u2212", "-"],
-            ["[\u2019\u02bc]", "'"],
-            # another unit, or marks at other places, is no number
-            [rf"^(?!(?:{unit})? ?[+-]? ?(?:{unit})? ?{body} ?(?:{unit})?$).*$", "none"],
-            *([[f"^([+-]? ?){unit} ?| ?{unit}$", "\\1"]] if form.unit else []),
-            [f"[ {re.escape(form.thousands)}]", ""],
-            [mark, "."],
-        ]
-    rewrite += [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]
-    rewrite += [[r"^(?![+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$)[\s\S]*$", "nan"]]
-    return {"rewrite": rewrite, "divide_by": 100 if form and form.unit == "%" else 1}
-
-
-def digest_of_folder(folder: Path) -> str:
-    """Return the SHA-256 of the names and digests of all files below a folder."""
-    return hashlib.sha256(json.dumps(digests(folder)).encode()).hexdigest()

@@ -6,7 +6,8 @@ is rounded before the other is scaled.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import PIL
@@ -25,15 +26,6 @@ GREY = np.array((19595, 38470, 7471), np.int32)
 """By what red, green and blue are multiplied to be grey, in units of 2⁻¹⁶."""
 
 
-class _Axis(NamedTuple):
-    """Which pixels of an image's height or width each of `size` pixels is made of."""
-
-    taps: Value  # their positions, int64 (size, k)
-    weights: Value  # what they count, int32 (size, k)
-    inside: Value  # whether it is no padding, bool (size,)
-    fewer: Value  # how many pixels the side loses, float64 ()
-
-
 def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     """Add a column of images as an input, uint8 (n, height, width, 3): n decoded images of one size.
 
@@ -50,18 +42,18 @@ def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     elif form.aspect == "pad":
         scaled = [(side * size / height.Max(width, 1.0)).Round().Max(1.0) for side in sides]
         offset = [(size - own) // 2.0 for own in scaled]
-    down, across = map(_axis, [form.size] * 2, sides, start, length, scaled, offset)
+    down, across = map(_axis, (1, 2), [form.size] * 2, sides, start, length, scaled, offset)
+    (scale_down, is_of_row, fewer_rows), (scale_across, is_of_column, fewer_columns) = down, across
     # one row and one column of zeros more, so that there is a pixel to read in any image
     padded = pixels.Pad([0, 0, 0, 0, 0, 1, 1, 0], np.uint8(0))
     # one of the two orders is given no rows
-    is_tall = (down.fewer > 0.0) & (down.fewer > across.fewer * 2.0)
+    is_tall = (fewer_rows > 0.0) & (fewer_rows > fewer_columns * 2.0)
     count = pixels.Shape(start=0, end=1) * is_tall.cast(np.int64) * int(TWO_ORDERS)
     tall, others = padded.Slice([0], count, [0]), padded.Slice(count, [np.iinfo(np.int64).max], [0])
-    tall, others = _scaled(_scaled(tall, down, 1), across, 2), _scaled(_scaled(others, across, 2), down, 1)
-    found = joined([tall, others], axis=0)
+    found = joined([scale_across(scale_down(tall)), scale_down(scale_across(others))], axis=0)
     if form.channels == 1:
         found = _rounded((found * GREY).summed(3, keep=True), 16)
-    inside = down.inside.Unsqueeze([1, 2]) & across.inside.Unsqueeze([1])
+    inside = is_of_row.Unsqueeze([1, 2]) & is_of_column.Unsqueeze([1])
     none = (height * width).Equal(0.0)
     found = none.Where(np.int32(0), inside.Where(found, np.int32(PADDING)))
     square = found.Transpose(perm=[0, 3, 1, 2]).cast(np.uint8)
@@ -69,11 +61,14 @@ def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     return ImageNodes(square, absent, form.channels, form.size, form.size)
 
 
-def _axis(size: int, side: Value, start: Value, length: Value, scaled: Value, offset: Value) -> _Axis:
-    """Return how `length` of a side's pixels, from `start`, become `scaled` pixels from `offset` on."""
+def _axis(
+    at: int, size: int, side: Value, start: Value, length: Value, scaled: Value, offset: Value
+) -> tuple[Callable[[Value], Value], Value, Value]:
+    """Return what scales an axis of images: `length` of its pixels, from `start`, become `scaled` of `size`,
+    from `offset` on. Then which of these are no padding, bool (size,), and how many pixels the side loses."""
     scale, place = length / scaled, np.arange(float(size)) - offset
     support = scale.Max(1.0)
-    centre = (start + (place + 0.5) * scale).column()
+    centre = (start + (place + 0.5) * scale).Unsqueeze([1])
     first, last = ((end + 0.5).Floor().Max(0.0).Min(side) for end in (centre - support, centre + support))
     most = (last - first).ReduceMax(keepdims=0).Max(1.0).cast(np.int64)
     taps = first + side.graph.node("Range", 0, most, 1).cast(np.float64)
@@ -82,14 +77,13 @@ def _axis(size: int, side: Value, start: Value, length: Value, scaled: Value, of
     shares = weights / weights.summed(1, keep=True).Max(1e-300)
     whole = (shares * float(1 << BITS) + 0.5).Floor().cast(np.int32)
     inside = (place >= 0.0) & (place < scaled)
-    return _Axis(taps.Min(side).cast(np.int64), whole, inside, side - scaled)
+    return partial(_scaled, taps.Min(side).cast(np.int64), whole, at), inside, side - scaled
 
 
-def _scaled(pixels: Value, axis: _Axis, at: int) -> Value:
-    """Scale one axis of pixels (n, height, width, channels), whole numbers: int32."""
-    taken = pixels.Gather(axis.taps, axis=at).cast(np.int32)
-    weights = axis.weights.Unsqueeze([2, 3] if at == 1 else [2])
-    return _rounded((taken * weights).summed(at + 1), BITS)
+def _scaled(taps: Value, weights: Value, at: int, pixels: Value) -> Value:
+    """Scale one axis of pixels (n, height, width, channels), each of those at `taps` (size, k): int32."""
+    taken = pixels.Gather(taps, axis=at).cast(np.int32)
+    return _rounded((taken * weights.Unsqueeze([2, 3] if at == 1 else [2])).summed(at + 1), BITS)
 
 
 def _rounded(values: Value, bits: int) -> Value:

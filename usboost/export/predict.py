@@ -6,9 +6,10 @@ import re
 import sys
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain, islice
+from io import StringIO
+from itertools import islice
 from pathlib import Path
-from unicodedata import normalize
+from unicodedata import decimal, normalize
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -16,24 +17,13 @@ import onnxruntime
 from PIL import Image, ImageOps
 
 
-def seconds(text, about):
-    """Return a date as seconds since 1970, UTC; NaN where there is none."""
-    day, _, clock = re.sub(r"(?<=\d)T", " ", text).partition(" ")
-    name = about["zone"]  # a name, +02:00, or "": then the clock counts as it is written
-    zone = ZoneInfo(name) if name[:1].isalpha() else datetime.strptime(name or "+0000", "%z").tzinfo
-    for form in about["forms"]:
-        with suppress(ValueError):
-            found = datetime.strptime(re.sub("[./]", "-", day), form).date()
-            moment = datetime.fromisoformat(f"{found}T{clock.replace(' ', '') or '00:00'}")
-            return (moment if name and moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
-    return np.nan
-
-
-def pixels(path, size):
+def pixels(path, about):
     """Return an image's pixels, upright and on white."""
-    with Image.open(path) as opened:
-        opened.draft(None, (2 * size, 2 * size))
+    with Image.open(path, formats=about["formats"]) as opened:
+        opened.draft(None, (2 * about["size"], 2 * about["size"]))
         found = ImageOps.exif_transpose(opened)
+    if found.mode == "F" or (found.mode, opened.format) == ("I", "TIFF"):
+        raise ValueError("the white of 32 bits is not known")
     if found.mode.startswith("I"):  # 16 bits
         found = Image.fromarray(((np.asarray(found, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
     white = Image.new("RGBA", found.size, "white")
@@ -41,37 +31,41 @@ def pixels(path, size):
 
 
 def value(text, about, table):
-    """Return a value as the model takes it: of a category in the spelling that the model knows."""
+    """Return a value as the model takes it: in one spelling, by the card's patterns; a date in seconds."""
     if about["kind"] == "image":
-        path = table.parent / text
-        return pixels(path, about["size"]) if path.is_file() else np.zeros((0, 0, 3), np.uint8)
-    if about["kind"] == "date":
-        return seconds(text, about)
+        with suppress(Exception):  # a broken file can make Pillow raise nearly anything
+            return pixels(table.parent / text, about)
+        sys.stderr.write(f"{text} is no image that can be read, and counts as missing\n" if text else "")
+        return np.zeros((0, 0, 3), np.uint8)
+    is_category = about["kind"] == "category"
+    text = normalize("NFC", text) if is_category else "".join(str(decimal(each, each)) for each in text)
     for pattern, instead in about["rewrite"]:
         text = re.sub(pattern, instead, text)
-    if about["kind"] == "number":
-        return float(text) / about["divide_by"]
-    if text not in about["values"]:
-        text = re.sub(r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(\.0+)?(Z|\+00:?00)?$", r"\1", normalize("NFC", text))
-        if len(text) < 18 and re.fullmatch(r"-?(0|[1-9]\d*)\.\d+|-0|-?[1-9](\.\d+)?e\+\d{2,3}", text):
-            text = str(float(text)).removesuffix(".0")  # 3.0 is 3, and 2.50 is 2.5
-    return about["spelt"].get(text, text)
+    if about["kind"] != "date":
+        return text if is_category else float(text or "nan") / about["divide_by"]
+    for form in about["forms"]:
+        with suppress(ValueError):
+            moment = datetime.strptime(text, form)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(about["zone"]))).timestamp()
+    return np.nan  # no date
 
 
 def main(table, out):
     """Read the rows, some at a time, and write an answer for each; refuse what has no columns for it."""
     card = json.loads(Path(__file__).with_name("card.json").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
-    with table.open(encoding="utf-8-sig", newline="") as source, out.open("w", newline="") as target:
-        head, writer = source.readline(), csv.writer(target)
-        rows = csv.DictReader(chain([head], source), delimiter=max(",;\t|", key=head.count))
-        if lacking := [name for name in card["columns"] if name not in (rows.fieldnames or ())]:
-            sys.exit(f"error: {table}: column {lacking[0]!r} is missing; all are {[*card['columns']]}")
-        writer.writerow(card["answers"])
-        while some := list(islice(rows, 1 if card["images"] else 1000)):
+    text = table.read_bytes().decode("utf-8-sig")
+    rows = csv.DictReader(StringIO(text, newline=""), delimiter=max(",;\t|", key=text.split("\n")[0].count))
+    if wrong := [name for name in card["columns"] if (rows.fieldnames or []).count(name) != 1]:
+        sys.exit(f"error: {table}: column {wrong[0]!r} is missing or twice there; all: {[*card['columns']]}")
+    with out.open("w", encoding="utf-8", newline="") as target:
+        (writer := csv.writer(target)).writerow(card["answers"])
+        while some := list(islice(rows, card["rows_at_once"])):
+            if any(None in row or None in row.values() for row in some):
+                sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
             inputs = {}
             for name, about in card["columns"].items():
-                inputs[name] = np.array([value((row[name] or "").strip(), about, table) for row in some])
+                inputs[name] = np.array([value(row[name].strip(), about, table) for row in some])
                 if about.get("required") and np.isnan(inputs[name]).any():
                     sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
             for row in np.column_stack(session.run(None, inputs)).tolist():
@@ -82,5 +76,5 @@ def main(table, out):
 if __name__ == "__main__":
     try:
         main(*map(Path, sys.argv[1:])) if len(sys.argv) == 3 else sys.exit(__doc__)
-    except UnicodeDecodeError:
-        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8; save it as one")
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8, or cannot be read: {error}")

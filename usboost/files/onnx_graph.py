@@ -19,10 +19,6 @@ from usboost.errors import UsboostError
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 """The versions of operators that are written."""
 
-IR_VERSION = 8
-LARGEST = (1 << 31) - (1 << 20)
-"""Bytes of a file that protobuf can hold."""
-
 
 def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Value]:
     return lambda one, other: one.graph.node(op, *((other, one) if swapped else (one, other)))
@@ -57,10 +53,6 @@ class Value:
         """Return it as another type."""
         return self.Cast(to=self.graph.kind(dtype))
 
-    def column(self) -> Value:
-        """Return (n,) as (n, 1)."""
-        return self.Unsqueeze([1])
-
     def summed(self, axis: int, keep: bool = False) -> Value:
         """Return sums along an axis."""
         return self.ReduceSum([axis], keepdims=int(keep))
@@ -76,12 +68,13 @@ class Value:
 
     def unless(self, absent: Value | None, dtype: Any = np.float64) -> Value:
         """Return (n, k) of this dtype, but 0 in rows that `absent`, bool (n,), marks."""
-        return self if absent is None else absent.column().Where(dtype(0), self)
+        return self if absent is None else absent.Unsqueeze([1]).Where(dtype(0), self)
 
 
-def joined(values: Sequence[Value], axis: int = 1) -> Value:
-    """Put values side by side."""
-    return values[0] if len(values) == 1 else values[0].Concat(*values[1:], axis=axis)
+def joined(values: Sequence[Any], axis: int = 1) -> Any:
+    """Put values side by side, those that are not None; return None if there are none."""
+    first, *more = [each for each in values if each is not None] or [None]
+    return first.Concat(*more, axis=axis) if more else first
 
 
 class Graph:
@@ -91,9 +84,7 @@ class Graph:
         try:
             import onnx
         except ImportError:
-            raise UsboostError(
-                "an export needs onnx; install it with `pip install 'usboost[onnx]'`"
-            ) from None
+            raise UsboostError("an export needs onnx: pip install 'usboost[onnx]'") from None
         self._onnx = onnx
         self._nodes: list[Any] = []
         self._known: dict[Any, Sequence[Value]] = {}
@@ -104,15 +95,16 @@ class Graph:
 
     def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Value:
         """Add an input of n rows, of the given shape each. `dtype`: numpy's, or str."""
-        kind = self._onnx.TensorProto.STRING if dtype is str else self.kind(dtype)
-        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["n", *shape]))
+        self._inputs.append(self._described(name, dtype, shape))
         return Value(self, name)
 
     def output(self, name: str, value: Value, shape: Sequence[int | str] = ()) -> None:
         """Give out a float64 value (n, …) by a name."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [value.name], [name]))
-        kind = self.kind(np.float64)
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["n", *shape]))
+        self._outputs.append(self._described(name, np.float64, shape))
+
+    def _described(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Any:
+        return self._onnx.helper.make_tensor_value_info(name, self.kind(dtype), ["n", *shape])
 
     def constant(self, value: Any) -> Value:
         """Add a constant, an array or what numpy makes one of, once."""
@@ -162,20 +154,26 @@ class Graph:
                 needed.update(node.input)
                 kept.append(node)
         constants = [each for name, each in self._constants.items() if name in needed]
-        if sum(each.ByteSize() for each in constants) > LARGEST:
+        if sum(each.ByteSize() for each in constants) > (1 << 31) - (1 << 20):
             raise UsboostError("the model is larger than an ONNX file can be, 2 GB; export a smaller one")
         graph = onnx.helper.make_graph(kept[::-1], "usboost", self._inputs, self._outputs, constants)
         versions = [onnx.helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-        model = onnx.helper.make_model(
-            graph, opset_imports=versions, ir_version=IR_VERSION, producer_name="usboost"
-        )
+        model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=8, producer_name="usboost")
         onnx.helper.set_model_props(model, dict(about))
         onnx.checker.check_model(model)
         return model
 
     def kind(self, dtype: Any) -> int:
         """Return ONNX's number of a type."""
-        return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+        return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(object if dtype is str else dtype)))
+
+
+def added(part: Any, what: str, *given: Any) -> Value:
+    """Return what a part's `to_onnx` makes of values; refuse a part without it: `what` it is in a model."""
+    if not hasattr(part, "to_onnx"):
+        raise no_form(part, what)
+    found: Value = part.to_onnx(*given)
+    return found
 
 
 def no_form(part: object, what: str) -> UsboostError:

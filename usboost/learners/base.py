@@ -11,7 +11,7 @@ import numpy as np
 from usboost.data.nodes import ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Value, no_form
+from usboost.files.onnx_graph import Value, added
 from usboost.files.registry import Registry
 from usboost.shards.collective import world
 
@@ -285,30 +285,17 @@ def weighted_sum(
 
 
 def sum_to_onnx(
-    name: str,
-    learner: Any,
-    learners: Sequence[Any],
-    steps: Sequence[float],
-    view: ViewNodes,
-    n_outputs: int,
+    name: str, learner: Any, learners: Sequence[Any], steps: Sequence[float], view: ViewNodes
 ) -> Value:
     """Return Σ_k step_k · learner_k(x) in the view's graph, float64 (n, D), as `weighted_sum` computes it.
 
-    A fitted learner has ``to_onnx(view)``, which adds its nodes and returns its outputs, float32 or float64
-    (n, D); or its class has ``sum_to_onnx(learners, steps, view, n_outputs)`` for several. Settings may have
-    ``prepare_to_onnx(view)``, which is what `prepare` is to rows.
-
-    Raises `UsboostError`, naming the learner, if it has neither.
+    A fitted learner has ``to_onnx(view)``, which returns its outputs, or ``sum_to_onnx(learners,
+    steps, view)``; else it is refused by its name. Settings may have ``prepare_to_onnx(view)``.
     """
     prepared = learner.prepare_to_onnx(view) if hasattr(learner, "prepare_to_onnx") else view
-    kinds = {type(each) for each in learners}
-    at_once = getattr(next(iter(kinds)), "sum_to_onnx", None) if len(kinds) == 1 else None
-    if at_once is not None:
-        return at_once(learners, steps, prepared, n_outputs).unless(view.absent)
-    for each in learners:
-        if not hasattr(each, "to_onnx"):
-            raise no_form(each, f"of the learner {name!r}")
-    outputs = (each.to_onnx(prepared).cast(np.float64) for each in learners)
+    if hasattr(learners[0], "sum_to_onnx"):
+        return type(learners[0]).sum_to_onnx(learners, steps, prepared).unless(view.absent)
+    outputs = (added(each, f"of the learner {name!r}", prepared).cast(np.float64) for each in learners)
     total: Value = reduce(add, (output * float(step) for output, step in zip(outputs, steps)))
     return total.unless(view.absent)
 

@@ -174,7 +174,7 @@ class FittedRegressors(_FittedForms):
             if isinstance(form, InMemory):
                 raise _without_file_form(form.estimator)
             if isinstance(form, TreeForm):
-                parts.append(tree_sum(view, [form.tree], [1.0]))
+                parts.append(tree_sum(view, [form.tree]))
             else:
                 parts.append(view.matrix().cast(np.float64) @ form.weights + form.intercepts)
         return joined(parts)

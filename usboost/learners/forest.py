@@ -184,13 +184,13 @@ class FittedTrees:
 
     @classmethod
     def sum_to_onnx(
-        cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], view: TableNodes, n_outputs: int
+        cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], view: TableNodes
     ) -> Value:
         """Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
         trees = [tree for each in learners for tree in each.trees]
         weights = [step for each, step in zip(learners, steps) for _ in each.trees]
         places = [i * tree.value.shape[1] for each in learners for i, tree in enumerate(each.trees)]
-        return tree_sum(view, trees, weights, places, n_outputs)
+        return tree_sum(view, trees, weights, places)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {

@@ -62,12 +62,12 @@ class FittedRidge:
 
     @classmethod
     def sum_to_onnx(
-        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], view: TableNodes, n_outputs: int
+        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], view: TableNodes
     ) -> Value:
         """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
         intercept = sum(np.float64(step) * each.intercept for each, step in zip(learners, steps))
-        return view.affine(np.asarray(coefficients), np.asarray(intercept), first=1)
+        return view.linear(np.asarray(coefficients), np.asarray(intercept), first=1)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> "FittedRidge":

@@ -8,8 +8,6 @@ runtimes take them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -21,46 +19,28 @@ from usboost.learners.tree import Tree
 TREES_AT_ONCE = 64
 """Trees whose float32 values are summed before the sum goes on in float64."""
 
-SETS_AT_ONCE = 1024
-"""Sets of categories that are looked up before memory is free again, unless one tree has more."""
-
 
 def tree_sum(
-    table: TableNodes,
-    trees: Sequence[Tree],
-    weights: Sequence[float],
-    outputs: Sequence[int] | None = None,
-    n_outputs: int | None = None,
+    table: TableNodes, trees: Sequence[Tree], weights: Sequence[float] = (), outputs: Sequence[int] = ()
 ) -> Value:
-    """Return Σ_t weight_t · tree_t(x), float64 (n, D).
+    """Return Σ_t weight_t · tree_t(x), float64 (n, D); each weight is 1 by default.
 
-    `outputs`: the place among the D of each tree's first value; by default 0. `n_outputs`: D, by default the
-    first tree's.
+    `outputs`: the place among the D of each tree's first value, by default 0.
     """
-    count, places = n_outputs or trees[0].value.shape[1], outputs or [0] * len(trees)
-    runs = [_ensemble(table, trees[run], weights[run], places[run], count) for run in _cut(trees)]
-    return reduce(add, (run.cast(np.float64) for run in runs), table.rows.each(np.zeros(count)))
+    weights = weights if len(weights) else [1.0] * len(trees)
+    places = outputs or [0] * len(trees)
+    count = max(place + tree.value.shape[1] for place, tree in zip(places, trees))
+    total = table.rows.each(np.zeros(count))
+    for start in range(0, len(trees), TREES_AT_ONCE):
+        some = slice(start, start + TREES_AT_ONCE)
+        total += _ensemble(table, trees[some], weights[some], places[some], count).cast(np.float64)
+    return total
 
 
 def as_answers(raw: Value, n_classes: int) -> Value:
     """Return probabilities, float64 (n, M), of what trees add up to; this itself where `n_classes` is 1."""
-    if n_classes != 2:
-        return raw if n_classes == 1 else raw.Softmax(axis=1)
-    positive = raw.Sigmoid()
-    return joined([1.0 - positive, positive])
-
-
-def _cut(trees: Sequence[Tree]) -> Iterator[slice]:
-    """Cut trees into runs of which none has too many trees, or sets of categories."""
-    first, sets = 0, 0
-    for k, tree in enumerate(trees):
-        own = len(list(_sets(tree)))
-        if k > first and (k - first == TREES_AT_ONCE or sets + own > SETS_AT_ONCE):
-            yield slice(first, k)
-            first, sets = k, 0
-        sets += own
-    if first < len(trees):
-        yield slice(first, len(trees))
+    scores: Value = joined([raw * 0.0, raw]) if n_classes == 2 else raw
+    return scores if n_classes == 1 else scores.Softmax(axis=1)
 
 
 def _sets(tree: Tree) -> Iterator[tuple[int, int, np.ndarray]]:

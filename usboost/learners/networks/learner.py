@@ -79,15 +79,16 @@ class FittedNetwork:
         return np.asarray(total)
 
     @classmethod
-    def sum_to_onnx(
-        cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], view: Any, n_outputs: int
-    ) -> Value:
+    def sum_to_onnx(cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], view: Any) -> Value:
         """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
-        if isinstance(view, TableNodes) and all(each.spec == learners[0].spec for each in learners):
-            return nodes.sum_of_networks(view, [each.weights for each in learners], steps)
-        networks = [each.module(torch.device("cpu")) for each in learners]
-        parts = [nodes.through(view, each).cast(np.float64) for each in networks]
-        return reduce(add, (part * float(step) for part, step in zip(parts, steps)))
+        networks, spec = [each.module(torch.device("cpu")) for each in learners], learners[0].spec
+        alike = isinstance(view, TableNodes) and all(each.spec == spec for each in learners)
+        at_once, parts = max(1, nodes.WIDTH // spec["widths"][0]) if alike else 1, []
+        for start in range(0, len(networks), at_once):
+            some = slice(start, start + at_once)
+            outputs = nodes.through(view, *networks[some]).cast(np.float64)
+            parts.append((outputs * np.reshape(np.float64(steps[some]), (-1, 1, 1))).summed(0))
+        return reduce(add, parts)
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])

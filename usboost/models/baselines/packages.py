@@ -379,6 +379,9 @@ class _Prior(ViewsEstimator):
     def _as_far(self) -> dict[str, Any]:
         return {}
 
+    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
+        return next(iter(views.values())).rows.each(getattr(self, "shares_", np.zeros(1)))
+
     def _write(self, folder: Path) -> dict[str, Any]:
         return {}
 
@@ -408,9 +411,6 @@ class PriorBaseline(_Prior, ViewsClassifier):
         self._check_fitted()
         return np.tile(self.shares_, (len(as_views(X)), 1))
 
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return next(iter(views.values())).rows.each(self.shares_)
-
     def _write(self, folder: Path) -> dict[str, Any]:
         return {"shares": self.shares_.tolist()}
 
@@ -426,6 +426,3 @@ class PriorBaselineRegressor(_Prior, ViewsRegressor):
 
     def _predict(self, views: Views) -> np.ndarray:
         return np.zeros(len(views))
-
-    def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return next(iter(views.values())).rows.each(np.zeros(1))

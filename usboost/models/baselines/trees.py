@@ -300,11 +300,9 @@ class ForestPackage(Package):
         return (total + 1 / model.n_outputs) / (len(model.trees_) + 1)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
-        blind = model.n_outputs > 1
-        count = len(model.trees_) + blind
-        return (
-            tree_sum(table, model.trees_, [1 / count] * len(model.trees_)) + blind / model.n_outputs / count
-        )
+        count, m = len(model.trees_), model.n_outputs
+        total = tree_sum(table, model.trees_)
+        return total / float(count) if m == 1 else (total + 1 / m) / (count + 1.0)
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         arrays, document = FittedTrees(tuple(model.trees_)).to_arrays()

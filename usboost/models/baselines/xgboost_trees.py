@@ -11,8 +11,6 @@ from usboost.learners.tree import Node, Tree
 from usboost.learners.tree_nodes import as_answers, tree_sum
 from usboost.models.baselines.wrapper import Package
 
-OBJECTIVES = ("binary:logistic", "multi:softprob", "reg:squarederror")
-
 
 class XGBoost(Package):
     """XGBoost by its interface of scikit-learn."""
@@ -21,7 +19,8 @@ class XGBoost(Package):
         """Return in the table's graph what `predict` gives, float64 (n, D)."""
         learner = json.loads(model.estimator_.get_booster().save_raw("json"))["learner"]
         booster, objective = learner["gradient_booster"], learner["objective"]["name"]
-        if objective not in OBJECTIVES or booster["name"] != "gbtree" or not model.own_categories_:
+        known = objective in ("binary:logistic", "multi:softprob", "reg:squarederror")
+        if not known or booster["name"] != "gbtree" or not model.own_categories_:
             raise no_form(model.estimator_, f"with {objective}")
         places, n_outputs = booster["model"]["tree_info"], max(booster["model"]["tree_info"]) + 1
         best = learner["attributes"].get("best_iteration")
@@ -30,7 +29,7 @@ class XGBoost(Package):
         base = np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64, ndmin=1)
         if objective == "binary:logistic":
             base = np.log(base / (1 - base))
-        raw = tree_sum(table, trees, [1.0] * len(trees), places[: len(trees)], n_outputs) + base[None]
+        raw = tree_sum(table, trees, outputs=places[: len(trees)]) + base[None]
         return as_answers(raw, len(getattr(model, "classes_", [0])))
 
 

@@ -135,7 +135,7 @@ class _OnBoostedFeatures(ViewsEstimator):
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         table: Any = views[self.structured]
         trees = self.gbm_.trees
-        values = tree_sum(table, trees, [1.0] * len(trees), range(len(trees)), len(trees)).cast(np.float32)
+        values = tree_sum(table, trees, outputs=range(len(trees))).cast(np.float32)
         scaled = (values - self.mean_[None]) * self.scale_[None]
         features = TableNodes(scaled, None, len(trees))
         found: Value = self.network_._to_onnx({**views, BFV: features})

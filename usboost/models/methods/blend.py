@@ -180,11 +180,9 @@ class BlendClassifier(Blend, ViewsClassifier):
         return self._of_f(self._f(as_views(X)))
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        m = len(self.classes_)
-        logs = [fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self.weighted_fits()]
-        loss: Any = self._loss()
-        found: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
-        return found
+        logs = (fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self.weighted_fits())
+        total: Value = reduce(add, logs)
+        return total.Softmax(axis=1)
 
 
 class BlendRegressor(Blend, ViewsRegressor):

@@ -106,9 +106,8 @@ class GradientBoostedTrees:
 
     def to_onnx(self, table: TableNodes) -> Value:
         """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
-        count, per_stage = len(self.trees), self.trees_per_stage
-        places = [k % per_stage for k in range(count)]
-        raw = tree_sum(table, self.trees, [self.learning_rate] * count, places, per_stage)
+        places = [k % self.trees_per_stage for k in range(len(self.trees))]
+        raw = tree_sum(table, self.trees, [self.learning_rate] * len(places), places)
         return as_answers(raw + self.initial[None], self.n_classes)
 
 

@@ -144,7 +144,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
         tables = [view for view in views.values() if isinstance(view, TableNodes)]
         learners = [stage.learners[VIEW] for stage in self.stages_]
         steps, table = [stage.steps[VIEW] for stage in self.stages_], reduce(TableNodes.beside, tables)
-        return sum_to_onnx(VIEW, self._weak_learners()[VIEW], learners, steps, table, self._n_outputs())
+        return sum_to_onnx(VIEW, self._weak_learners()[VIEW], learners, steps, table)
 
     def _prepared(self, X: Any) -> tuple[int, dict[str, Any]]:
         table = self._table(X)

@@ -103,7 +103,7 @@ class FittedTwoBranch:
         for view, each, stands in zip(inputs, branches, missing):
             out = nodes.through(view, each).Relu()
             if stands is not None:
-                out = view.absent.column().Where(nodes.array(stands)[None], out)
+                out = view.absent.Unsqueeze([1]).Where(nodes.array(stands)[None], out)
             embedded.append(out if each is network.second else nodes.through(out, network.match))
         joint = reduce(mul, embedded) if network.product else joined(embedded)
         return nodes.through(joint, network.joint)

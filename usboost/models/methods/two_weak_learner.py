@@ -13,7 +13,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
-from usboost.files.onnx_graph import Value, no_form
+from usboost.files.onnx_graph import Value, added
 from usboost.losses.base import ClassLoss, RegressionLoss, from_scores
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -113,18 +113,8 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         return from_scores(self._loss(), scores)
 
-    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        start, m = self.start_, len(self.classes_)
-        # centred by a product, too
-        scores = start._nodes(views).affine(start.coefficients_, start.intercepts_)
-        return scores @ self._from_scores(np.eye(m) - 1 / m)
-
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        loss: Any = self._loss()
-        if not hasattr(loss, "to_onnx"):
-            raise no_form(loss, "the loss")
-        found: Value = loss.to_onnx(super()._to_onnx(views))
-        return found
+        return added(self._loss(), "the loss", super()._to_onnx(views))
 
     def _loss(self) -> ClassLoss:
         # with two classes one coordinate of f is enough

@@ -264,17 +264,16 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         """Return f in the views' graph, float64 (n, D)."""
         read, parts = self.reading_.to_onnx(views), list[Value]()
         if self.start_ is not None:
-            parts.append(self._start_to_onnx(views))
+            own = self.start_
+            scores = own._nodes(views).linear(np.float64(own.coefficients_), np.float64(own.intercepts_))
+            # scores of classes need no centre: what all of a row have more changes no probability
+            parts.append(scores @ self._from_scores(np.eye(len(own.intercepts_))))
         for name, learner in self._learners().items():
             if having := [stage for stage in self.stages_ if name in stage.learners]:
                 learners = [stage.learners[name] for stage in having]
                 steps = [stage.steps[name] for stage in having]
-                parts.append(sum_to_onnx(name, learner, learners, steps, read[name], self._n_outputs()))
+                parts.append(sum_to_onnx(name, learner, learners, steps, read[name]))
         return reduce(add, parts)
-
-    def _start_to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        found: Value = self.start_._to_onnx(views)
-        return found
 
     def _staged_f(self, views: Views) -> Iterator[np.ndarray]:
         prepared = self._prepare(views)

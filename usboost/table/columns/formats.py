@@ -30,22 +30,16 @@ _NAME = (
 )
 _WEEKDAY = r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:day)?"
 _ZONE = r"Z|UTC|GMT|(?:UTC|GMT)?[+-]\d{2}:?\d{2}|[+-]\d{2}"
-_TIME = r"(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d{1,9})?))? ?([ap]\.?m\.?)?"
-_CLOCK = rf"(?:(?:[T ,:]+|,? at ){_TIME} ?({_ZONE})?)?"
+_CLOCK = (
+    r"(?:(?:[T ,:]+|,? at )(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d{1,9})?))?"
+    rf" ?(?P<half>[ap]\.?m\.?)? ?(?P<zone>{_ZONE})?)?"
+)
 _FLAGS = re.IGNORECASE | re.ASCII
 _DAY = rf"(?:{_WEEKDAY}\.?,? )?"
-
-_NUMBERS = re.compile(rf"{_DAY}(\d{{1,4}})([-/.])(\d{{1,2}})\2(\d{{1,4}}){_CLOCK}", _FLAGS)
-_NAMED = re.compile(
-    rf"{_DAY}(\d{{1,4}})(?:st|nd|rd|th)?([-/., ]{{0,2}})({_NAME})\.?[-/., ]{{0,2}}(\d{{1,4}}){_CLOCK}", _FLAGS
-)
-_NAME_FIRST = re.compile(
-    rf"{_DAY}({_NAME})\.?([-/. ])(\d{{1,2}})(?:st|nd|rd|th)?[-/., ]{{1,2}}(\d{{1,4}}){_CLOCK}", _FLAGS
-)
-# the year behind the clock, as C's ctime has it
-_YEAR_AT_END = re.compile(
-    rf"({_WEEKDAY} (?:{_NAME})) +(\d{{1,2}}) (\d\d:\d\d:\d\d)(?: ({_ZONE}))? (\d{{4}})", _FLAGS
-)
+_BESIDE = "[-/., ]{0,2}"  # a month's name
+_VERSION = r"(?!(?:\d\.\d\d?|\d\d\.\d)\.\d{1,3}(?!\d))"
+"""Not the start of a version, 1.10.2 say."""
+_PARTS = ("year", "month", "day", "hour", "minute", "second", "half", "zone")
 _YEAR = r"(?:1[0-9]|2[01])\d\d"
 _MONTH_ONLY = re.compile(rf"(?:({_YEAR})[-/.](\d{{1,2}})|(\d{{1,2}}|{_NAME})[-/. ]({_YEAR}))", _FLAGS)
 _YEAR_ONLY = re.compile(_YEAR)
@@ -116,53 +110,52 @@ class DateFormat:
             notes.append(f"holds {which} a month or year alone, of which the first day counts")
         return notes
 
+    @cached_property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Return the patterns of a date, whose groups have the names of its parts; no text is of two."""
+        short, number = r"|\d\d" if self.short_years else "", "" if self.order == "ymd" else r"|\d{1,2}"
+        part = {"y": rf"(?P<year>\d{{4}}{short})", "m": r"(?P<month>\d{1,2})", "d": r"(?P<day>\d{1,2})"}
+        first, second, third = (part[each] for each in self.order)
+        year, month, day = (part[each] for each in "ymd")
+        name, whole, mark = rf"(?P<month>{_NAME})\.?", r"(?P<year>\d{4})", "(?P<mark>[-/.])"
+        in_front, behind = (year, whole) if self.order == "ymd" else (whole, year)
+        of_days = (
+            rf"{whole}{mark}{month}(?P=mark){day}",
+            rf"{_VERSION}{first}{mark}{second}(?P=mark){third}",
+            rf"{in_front}(?:st|nd|rd|th)?{_BESIDE}{name}{_BESIDE}{day}",
+            rf"{day}(?:st|nd|rd|th)?{_BESIDE}{name}{_BESIDE}{behind}",
+            rf"{name}[-/. ]{day}(?:st|nd|rd|th)?[-/., ]{{1,2}}{year}",
+        )
+        others = (
+            # the year behind the clock, as C's ctime has it
+            rf"{_WEEKDAY} (?P<month>{_NAME}) +{day} (?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+            rf"(?: (?P<zone>{_ZONE}))? {whole}",
+            f"(?P<year>{_YEAR})",
+            rf"(?P<year>{_YEAR})[-/.]{month}",
+            rf"(?P<month>{_NAME}{number})[-/. ](?P<year>{_YEAR})",
+        )
+        every = (*(f"{_DAY}{each}{_CLOCK}" for each in of_days), *others)
+        return tuple(re.compile(each, _FLAGS) for each in every)
+
     def _standard(self, text: str) -> str | None:
         """Return the date as ISO 8601 has it."""
-        text = text.strip()
-        if found := _NUMBERS.fullmatch(text):
-            first, mark, second, third, *clock = found.groups()
-            is_version = mark == "." and len(third) < 4 and len(first + second) < 4
-            if len(first) == 4:
-                date = _iso(first, second, third)
-            elif len(first) > 2 or is_version:
-                date = None
-            elif self.order == "ymd":
-                date = _iso(self._year(first), second, third) if self.short_years else None
-            else:
-                day, month = (first, second) if self.order == "dmy" else (second, first)
-                date = _iso(self._year(third), month, day)
-        elif found := _NAMED.fullmatch(text):
-            first, _, name, third, *clock = found.groups()
-            is_year_first = len(first) == 4 or (len(third) < 4 and self.order == "ymd")
-            year, day = (first, third) if is_year_first else (third, first)
-            date = _iso(self._year(year), name, day)
-        elif found := _NAME_FIRST.fullmatch(text):
-            name, _, day, year, *clock = found.groups()
-            date = _iso(self._year(year), name, day)
-        elif found := _YEAR_AT_END.fullmatch(text):
-            return self._standard(f"{found[1]} {found[2]} {found[5]} {found[3]} {found[4] or ''}")
-        elif _YEAR_ONLY.fullmatch(text):
-            return f"{text}-01-01"
-        else:
-            found = _MONTH_ONLY.fullmatch(text)
-            if found is None or (found[3] and found[3].isdigit() and self.order == "ymd"):
-                return None
-            return _iso(found[1] or found[4], found[2] or found[3], "1")
-        hour, minute, second, half, zone = clock
-        if not (date and hour):
-            return date
-        if half and not 1 <= int(hour) <= 12:
+        found = next(filter(None, (each.fullmatch(text.strip()) for each in self.patterns)), None)
+        if found is None:
             return None
+        parts = found.groupdict("")
+        year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in _PARTS)
+        number = str(_MONTHS.index(month[:3].lower()) + 1) if month.isalpha() else month or "1"
+        date = f"{_century(year)}{year}-{number:0>2}-{day or 1:0>2}"
+        if not hour or (half and not 1 <= int(hour) <= 12):
+            return None if hour else date
         hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
-        zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone or "", flags=re.IGNORECASE)
+        zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone, flags=re.IGNORECASE)
         return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone or 'Z'}"
 
-    def _year(self, text: str) -> str | None:
-        if len(text) == 4:
-            return text
-        if len(text) != 2 or not self.short_years:
-            return None
-        return f"{'19' if int(text) >= 69 else '20'}{text}"
+
+def _century(text: str) -> str:
+    """Return what is before two digits of a year, as of `%y`."""
+    return "" if len(text) == 4 else "19" if int(text) >= 69 else "20"
 
 
 def _zone_in(text: str) -> str:
@@ -189,12 +182,6 @@ def otherwise(example: str, zone: str | None) -> str:
     return (
         f"times such as {example} have a zone, as none had for the fit, and are read by the clock as written"
     )
-
-
-def _iso(year: str | None, month: str, day: str) -> str | None:
-    """Return a date of a month's number or name; None without a year."""
-    number = month if month.isdigit() else str(_MONTHS.index(month[:3].lower()) + 1)
-    return f"{year}-{number:0>2}-{day:0>2}" if year and len(day) <= 2 else None
 
 
 def formats_of(counts: pd.Series) -> list[tuple[DateFormat, float]]:
@@ -258,10 +245,16 @@ class NumberFormat:
     unit: str = ""
 
     @cached_property
-    def _body(self) -> re.Pattern[str]:
+    def body(self) -> re.Pattern[str]:
+        """Return the pattern of a number without sign and unit."""
         t, d = re.escape(self.thousands), re.escape(self.decimal)
         whole = rf"(?:[1-9]\d{{0,2}}(?:{t}\d{{3}})+|\d+)"
         return re.compile(rf"(?:{whole}(?:{d}\d*)?|{d}\d+)(?:[eE][+-]?\d+)?")
+
+    @property
+    def is_money(self) -> bool:
+        """Return whether the unit is a currency."""
+        return re.fullmatch(f"{_SIGNS}|{_CODES}", self.unit) is not None
 
     def fits(self, text: str) -> bool:
         """Return whether a string is a number in this format."""
@@ -269,8 +262,7 @@ class NumberFormat:
         if found is None:
             return False
         body, unit = found
-        is_money = re.fullmatch(f"{_SIGNS}|{_CODES}", self.unit)
-        return bool((unit == self.unit or (is_money and not unit)) and self._body.fullmatch(body))
+        return bool((unit == self.unit or (self.is_money and not unit)) and self.body.fullmatch(body))
 
     def numbers(self, values: pd.Series) -> pd.Series:
         """float64 of each string, NaN where it is missing or no number in this format."""
