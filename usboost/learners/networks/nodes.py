@@ -126,5 +126,5 @@ class _Averages(nn.Module):
 def _filter(side: int, size: int) -> np.ndarray:
     """Return by what a row of so many pixels is multiplied to have `size` of them: float32 (side, size)."""
     rows = torch.eye(side)[None, None]
-    found = functional.interpolate(rows, (side, size), mode="bilinear", antialias=True)
-    return np.asarray(found[0, 0].numpy())
+    weights = functional.interpolate(rows, (side, size), mode="bilinear", antialias=True)
+    return np.asarray(weights[0, 0].numpy())

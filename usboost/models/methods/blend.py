@@ -58,8 +58,8 @@ class Blend(ViewsEstimator):
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         """Predict by a member, as encoded: probabilities (n, M) or numbers (n,)."""
-        found: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
-        return found
+        predicted: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
+        return predicted
 
     def _f_of(self, model: Any, views: Views) -> np.ndarray:
         """Return f_m, float64 (n, D)."""
@@ -183,8 +183,8 @@ class BlendClassifier(Blend, ViewsClassifier):
         m = len(self.classes_)
         logs = [fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self.weighted_fits()]
         loss: Any = self._loss()
-        found: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
-        return found
+        output: Value = loss.to_onnx(reduce(add, logs) @ from_scores(loss, np.eye(m) - 1 / m))
+        return output
 
 
 class BlendRegressor(Blend, ViewsRegressor):
