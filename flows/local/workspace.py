@@ -29,7 +29,7 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.models import catalogue
 from usboost.table.spec import TableSpec
-from usboost.table.user_table import asked_of
+from usboost.table.user_table import label_task
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -182,7 +182,7 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
         )
     task: str | None = spec.task or ("classification" if spec.label in spec.categorical else None)
     if task is None:
-        task, said = asked_of(table.expanduser(), spec)
+        task, said = label_task(table.expanduser(), spec)
         if said:
             print(said)
     tasks = {task, "classification"} if beside else {task}

@@ -94,7 +94,7 @@ def fit(
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
         from usboost.table.source import TableFile, require
-        from usboost.table.user_table import asked_of
+        from usboost.table.user_table import label_task
 
         images = images.for_preset(preset)
         # other rows are read as these
@@ -107,7 +107,7 @@ def fit(
             # a model that is there does not hide what is misspelt
             require(TableFile.open(table), [*spec.named, *spec.drop, *spec.categorical, *spec.text])
             if answers.settings or answers.learners:
-                job.unfitted(spec.task or asked_of(table, spec)[0])
+                job.unfitted(spec.task or label_task(table, spec)[0])
             raise
         in_each_shard(job.run, shards, job.check)
 

@@ -23,13 +23,13 @@ def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
     titles |= {"without": "without it", "fits": "fits", "seconds": "seconds"}
     titles |= {"predicting": f"{ROWS:,} rows", "size": "size"}
     ranked = sorted(members.items(), key=lambda item: (-item[1].weight, item[1].loss or np.inf))
-    kept = [each for each in members.values() if each.weight]
+    weighted = [each for each in members.values() if each.weight]
     blend = Member(
-        sum(each.weight for each in kept),
+        sum(each.weight for each in weighted),
         model.blend_loss_,
-        fits=sum(each.fits + each.full_refits for each in kept),
+        fits=sum(each.fits + each.full_refits for each in weighted),
         seconds=sum(each.seconds for each in members.values()),
-        predicting=sum(each.predicting for each in kept),
+        predicting=sum(each.predicting for each in weighted),
     )
     sizes = {**model.bytes_, BLEND: sum(model.bytes_.values())}
     rows = [

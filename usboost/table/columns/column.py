@@ -142,12 +142,12 @@ class Column:
     def holds(self, option: str, form: Format | None = None) -> bool:
         """Return whether a value is the one that `option` says is missing. `form`: of numbers in text."""
         series = replace(self, missing=())._unmasked()
-        found = bool(self._means_missing(series, (option,)).any())
+        present = bool(self._means_missing(series, (option,)).any())
         numbers = missing_of((option,)).floats
-        if found or not (numbers and is_text(self.type)):
-            return found
-        found_numbers = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
-        return bool(found_numbers.isin(numbers).any())
+        if present or not (numbers and is_text(self.type)):
+            return present
+        parsed = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
+        return bool(parsed.isin(numbers).any())
 
     def written(self, marks: Collection[str] = MARKS) -> pd.Series:
         """Return the strings of a column that may hold numbers or dates, NaN where these would be missing.
@@ -291,8 +291,8 @@ class Column:
             if is_text(self.type):  # the values that are of the kind, the others missing
                 distinct = self.values.filter(pa.array(self.written().notna().to_numpy())).unique()
                 wrong = pa.array(self._wrong(pa.chunked_array([distinct]), kind, form), self.type)
-                kept = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
-                values = replace(self, cells=kept)._of(kind, form)
+                cells = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
+                values = replace(self, cells=cells)._of(kind, form)
             if values is None:
                 dtype = "float64" if kind == "number" else "datetime64[us]"
                 values = pd.Series(np.nan, range(len(self.cells))).astype(dtype)
