@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from usboost.errors import UsboostError, silenced
 from usboost.shards.collective import world
 
-HELD_OUT = 0.15
+VAL_SHARE = 0.15
 """Share of the rows for early stopping."""
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -255,7 +255,7 @@ class Divisible:
         """Groups or times, for splits inside a fit."""
         return None if self.groups is None and self.times is None else Related(self.groups, self.times)
 
-    def hold_out(self, seed: int, share: float = HELD_OUT) -> Split:
+    def hold_out(self, seed: int, share: float = VAL_SHARE) -> Split:
         """Return rows to fit to, and about a `share` of all for early stopping; both in rising order.
 
         By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
