@@ -243,7 +243,7 @@ def by_frames(rng: np.random.Generator, rows: Rows, folder: Path) -> Tried:
     try:
         for name in chosen:
             made = FRAMES[name](made, rng)
-    except (AttributeError, LookupError, NotImplementedError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError):
         return "", Answer(None, "changes that do not go together"), Answer(None), ""
     model = MultimodalClassifier(str(rng.choice(CHEAP)), rounds=20, refit=False)
     right = said(lambda: model.fit(train, y).predict_frame(new))[0]

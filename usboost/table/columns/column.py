@@ -278,20 +278,16 @@ class Column:
             return pd.Series(pd.Categorical(texts, categories=pd.Index(names, dtype="str")))
         values = self._of(kind, form)
         if values is None:
+            wrong = self._wrong(kind, form) if is_text(self.type) else np.zeros(len(self.cells), dtype=bool)
             if misfits is None or not misfits.count:
-                where = str(self.source)
-                for k in range(len(self.cells)) if is_text(self.type) else ():
-                    if replace(self, cells=self.cells.slice(k, 1))._of(kind, form) is None:
-                        where = f"{self.row(k)}, {self.cells[k].as_py()!r}"  # of the first of another kind
-                        break
+                k = int(wrong.argmax())
+                where = f"{self.row(k)}, {self.cells[k].as_py()!r}" if wrong.any() else str(self.source)
                 error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {kind}s"
                 if misfits is None:
                     raise UsboostError(error)
                 misfits.error = error
-            if is_text(self.type):  # the values that are of the kind, the others missing
-                distinct = self.values.filter(pa.array(self.written().notna().to_numpy())).unique()
-                wrong = pa.array(self._wrong(pa.chunked_array([distinct]), kind, form), self.type)
-                cells = pc.if_else(pc.is_in(self.values, value_set=wrong), None, self.values)
+            if wrong.any():  # the others may be of the kind
+                cells = pc.if_else(pa.array(~wrong), self.values, None)
                 values = replace(self, cells=cells)._of(kind, form)
             if values is None:
                 dtype = "float64" if kind == "number" else "datetime64[us]"
@@ -335,14 +331,16 @@ class Column:
             return self.dates(form if isinstance(form, DateFormat) else None)
         return self.numbers(form if isinstance(form, NumberFormat) else None)
 
-    def _wrong(self, cells: pa.ChunkedArray, kind: Kind, form: Format | None) -> list[str]:
-        """Find those of some values that are not of the kind, by halving: mostly they are few."""
-        if replace(self, cells=cells)._of(kind, form) is not None:
-            return []
-        if len(cells) == 1:
-            return [cells[0].as_py()]
-        half = len(cells) // 2
-        return [each for part in (cells[:half], cells[half:]) for each in self._wrong(part, kind, form)]
+    def _wrong(self, kind: Kind, form: Format | None) -> np.ndarray:
+        """Return which strings, each by itself, are neither missing nor of the kind: bool (n,)."""
+        values = self.written()
+        if kind == "date":
+            read = (form if isinstance(form, DateFormat) else DateFormat()).dates(values)
+        elif isinstance(form, NumberFormat):
+            read = form.numbers(values)
+        else:
+            read = plain_numbers(values).fillna(values.str.lower().map({"true": 1.0, "false": 0.0}))
+        return (read.isna() & values.notna()).to_numpy()
 
 
 _NUMERIC = r"[\d\s.,٫٬．，+\-−－＋/:%'’]+"
