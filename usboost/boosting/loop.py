@@ -161,7 +161,7 @@ class StagewiseLoop:
         before: Sequence[Stage],
         pool: Executor,
     ) -> Round:
-        """Fit one round and compute its validation loss; `before` has the stage of the round before, if any."""
+        """Fit a round and compute its validation loss; `before` has the stage of the round before, if any."""
         names, clock = list(trainers), Clock()
         work = RoundWork(self, train, self._draw(index, names, len(train.y)), before, pool, clock)
         stage, targets, outputs, risk = Stage({}, {}), [], [], 0.0

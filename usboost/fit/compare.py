@@ -68,7 +68,7 @@ class Comparison:
     fits : how many there are in all; fewer are in `scores` and `failures` if it was interrupted.
     interrupted : whether it was.
     cached : how many fits were finished in an earlier run.
-    slices : by model the scores by the groups of a column, if that was asked for, best model first.
+    slices : by model the scores by the groups of a column, if there is `by_column`, best model first.
     wrong : by model whether each row of the first repeat was answered wrongly, bool (n,); of classes.
     """
 

@@ -138,7 +138,7 @@ class Scored:
     labels : int64 codes of shape (n,) of the model's classes, or float64 numbers.
     predicted : as of `Bundle.predicted`.
     without : how many rows have no image, by column.
-    tally : what was found in all rows of the table.
+    tally : counts of all rows of the table.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
     slices : the scores by the groups of a column, if that was asked for.

@@ -61,7 +61,7 @@ def refit(
 ) -> Refitted | None:
     """Fit a model like `model` to all rows, the validation rows, too, as far as these let it go.
 
-    Raises UsboostError if it has to be made, and cannot be told how far to go.
+    Raises UsboostError if it has to be made, and it is not known how far to go.
 
     Parameters
     ----------

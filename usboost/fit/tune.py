@@ -1,4 +1,4 @@
-"""Settings for a table's models, chosen on rows that they are not fitted to, and what was found as files."""
+"""Settings for a table's models, chosen on rows that they are not fitted to, and the results as files."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

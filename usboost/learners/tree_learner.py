@@ -240,7 +240,7 @@ class TreeLearner(BaseEstimator):
     feature_fraction : share of the columns, drawn anew each round, among which that round's trees look for
         splits; four columns at least
     num_threads : one by default: at these sizes the tree then costs milliseconds and leaves the other cores
-        to the network that trains beside it
+        to the network that trains next to it
 
     Examples
     --------

@@ -162,7 +162,7 @@ class Gaps:
 
 @dataclass
 class Tally:
-    """Counts of what was found in rows while they were read for a model.
+    """Counts of the rows while they are read for a model.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ LEAST = 16
 """Fewer new images than this are not worth a file: they are quickly embedded again."""
 
 IN_MEMORY = 1 << 30
-"""Bytes of values that are held in memory; more lie in a temporary file that is mapped."""
+"""Bytes of values that are cached in memory; more lie in a temporary file that is mapped."""
 
 _NOTIFIED = 64  # images after which `progress` is called
 _RECENT = 1 << 28  # bytes of the last results, cached

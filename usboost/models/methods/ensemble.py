@@ -173,7 +173,7 @@ class Ensemble(Blend):
     def _complete(
         self, fold_fits: Mapping[str, FoldFits], samples: Samples, inner: InnerFits, left: Callable[[], float]
     ) -> None:
-        """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
+        """Fit the members kept to all rows, as often as `repeats` and the time allow, heaviest first."""
         heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
         spare = SPARE * sum(sum(each.seconds) for each in fold_fits.values())
         # where one fold is plenty, so is one fit to all rows

@@ -26,7 +26,7 @@ from usboost.table.source import Source
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values, whether or not they are coded, and however their strings are held."""
+    """Return the type of the values, whether or not they are coded, and however their strings are stored."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -119,7 +119,7 @@ class Column:
         return series.mask(self._means_missing(series, self.missing)) if self.missing else series
 
     def _unmasked(self) -> pd.Series:
-        # whole numbers stay whole beside a missing one: as float64 those above 2⁵³ would fall together
+        # whole numbers stay whole next to a missing one: as float64 those above 2⁵³ would fall together
         series = self.values.to_pandas(integer_object_nulls=True)
         if is_text(self.type):
             series = series.str.strip()
