@@ -25,8 +25,8 @@ def data(dataset: Dataset) -> Path:
         card = prepare_dataset(dataset, settings)
     splits = card["splits"].items()
     listed = ", ".join(f"{entry['rows']:,} {split}" for split, entry in splits)
-    asked = f"{len(card['classes'])} classes" if card["classes"] else "a number to predict"
-    page.log(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {asked}")
+    target = f"{len(card['classes'])} classes" if card["classes"] else "a number to predict"
+    page.log(f"{dataset}: {listed} rows; {len(card['columns'])} columns, {target}")
     rows = [
         {"split": split, "rows": entry["rows"], **(entry.get("classes") or entry["label"])}
         for split, entry in splits

@@ -42,10 +42,10 @@ def fit_sharded(
         meet: host:port of machine 0, where several machines meet
     """
     program = ["-m", "usboost", "fit", table, "--label", label, "--out", out, f"--shards={shards}", *options]
-    told = {"table": table, "label": label, "shards": shards, "options": " ".join(options)}
-    told |= {"ranks": ranks * nodes, "machines": nodes}
+    parameters = {"table": table, "label": label, "shards": shards, "options": " ".join(options)}
+    parameters |= {"ranks": ranks * nodes, "machines": nodes}
     words = torchrun(program, ranks, nodes, node, meet)
-    return runtime.finished(str(fit_in_ranks(words, Path(out), node, told)))
+    return runtime.finished(str(fit_in_ranks(words, Path(out), node, parameters)))
 
 
 app = command(__name__, fit_sharded, options=["label"])

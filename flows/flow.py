@@ -34,7 +34,7 @@ Model = Annotated[str, Field(json_schema_extra={"enum": model_names(Path("params
 def as_sentence(value: object) -> str:
     """Write what Prefect keeps of the exception that ended a flow run: its name and its sentence.
 
-    Raises TypeError if it is no exception; results are not kept.
+    Raises TypeError if it is no exception; results are not stored.
     """
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"

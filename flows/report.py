@@ -37,7 +37,7 @@ def report() -> Path:
 
 def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
     """Return what made the scores of each fit of these (dataset, model) cells, as its record has it."""
-    found = {}
+    made = {}
     for record in (record for cell in cells for record in folders.records(*cell)):
         each, key = record["made"], (record["dataset"], record["model"], record["seed"])
         run = each["mlflow_run"]
@@ -45,8 +45,8 @@ def origins(cells: list[tuple[str, str]]) -> dict[Key, Origin]:
         if flow_run := each.get("prefect_flow_run"):
             # the server is that of the flow which writes the report: its port lasts
             runs.append(RunLink("Prefect", flow_run, page.prefect(flow_run)))
-        found[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
-    return found
+        made[key] = Origin(each.get("stage"), each.get("inputs") or {}, tuple(runs))
+    return made
 
 
 app = command(__name__, report)

@@ -41,10 +41,10 @@ def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
 def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
     """Make the prepared form of a dataset's raw files, unless what is there comes from the same; its card."""
     raw, folder, work = raw_folder(dataset), prepared_folder(dataset), work_folder(dataset)
-    # beside the output, not in it: an edit of the code that changes no number leaves the output as it is
-    kept, card = work / "fingerprint.json", folder / "card.json"
+    # next to the output, not in it: an edit of the code that changes no number leaves the output as it is
+    stored, card = work / "fingerprint.json", folder / "card.json"
     wanted = fingerprint(dataset, settings, raw)
-    if not (kept.is_file() and card.is_file() and json.loads(kept.read_text()) == [wanted, sha256(card)]):
+    if not (stored.is_file() and card.is_file() and json.loads(stored.read_text()) == [wanted, sha256(card)]):
         # on a terminal a bar; silent elsewhere
         with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
             shown = bar.add_task(f"preparing {dataset}", total=None)
@@ -57,7 +57,7 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
 
             for each in beside_fit(prepared.table):
                 warn(each)
-        write_atomically(kept, json.dumps([wanted, sha256(card)]).encode())
+        write_atomically(stored, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)
 
 

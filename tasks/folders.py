@@ -90,22 +90,22 @@ OF_KIND = {"two_branch": ("score",), "bfv_network": ("score",), "boosting": tupl
 def read_record(folder: Path) -> dict[str, Any] | None:
     """Return the record in a cell's folder; None if there is none, or it is damaged."""
     try:
-        found = json.loads((folder / RECORD).read_text())
-        return dict(found) if {"seed", "scores"} <= found.keys() else None
+        record = json.loads((folder / RECORD).read_text())
+        return dict(record) if {"seed", "scores"} <= record.keys() else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
 def records(dataset: str, model: str) -> list[dict[str, Any]]:
     """Return the records of a model, in the order of its seeds."""
-    found = map(read_record, (RESULTS / dataset / model).glob("seed-*"))
-    return sorted((record for record in found if record), key=lambda record: int(record["seed"]))
+    loaded = map(read_record, (RESULTS / dataset / model).glob("seed-*"))
+    return sorted((record for record in loaded if record), key=lambda record: int(record["seed"]))
 
 
-def keep_only(dataset: str, kept: Collection[Path]) -> None:
+def keep_only(dataset: str, folders: Collection[Path]) -> None:
     """Remove all records but those in these folders; MLflow has them, when they are wanted again."""
     for folder in [*(RESULTS / dataset).glob("*/*"), *(RESULTS / dataset).glob("*")]:
-        if folder not in kept and not any(folder in each.parents for each in kept):
+        if folder not in folders and not any(folder in each.parents for each in folders):
             shutil.rmtree(folder, ignore_errors=True) if folder.is_dir() else folder.unlink()
 
 
@@ -114,7 +114,7 @@ def write_metrics(dataset: str, models: Iterable[str]) -> None:
 
     The mean over the seeds, alone and not below the dataset's name: DVC makes a column of each.
     """
-    scores = {model: test_loss(found) for model in models if (found := records(dataset, model))}
+    scores = {model: test_loss(fits) for model in models if (fits := records(dataset, model))}
     write_atomically(Path(f"data/metrics/{dataset}.json"), f"{json.dumps(scores, indent=1)}\n".encode())
 
 
@@ -134,22 +134,22 @@ def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Setti
             curves = OF_KIND.get(settings.model(model).kind, ())
             trace = read_trace(RESULTS, dataset, model) if curves else None
             for name in curves if trace is not None else ():
-                if found := curve(trace, name):
+                if text := curve(trace, name):
                     (fresh / name).mkdir(exist_ok=True)
-                    (fresh / name / f"{dataset}-{model}.csv").write_text(found)
+                    (fresh / name / f"{dataset}-{model}.csv").write_text(text)
 
 
 def curve(trace: pd.DataFrame, name: str) -> str | None:
     """Write a row per round as CSV, ``round`` and the curve's name; None where the fit does not have it."""
     for column in CURVES[name]:
         if column in trace and trace[column].notna().any():
-            found = trace.groupby("round")[column].mean().dropna().rename(name)
-            return found.to_csv(float_format="%.6g", lineterminator="\n")
+            means = trace.groupby("round")[column].mean().dropna().rename(name)
+            return means.to_csv(float_format="%.6g", lineterminator="\n")
     return None
 
 
 def best_fits(settings: Settings) -> list[str]:
-    """Tabulate the best model by the validation rows of each dataset that has results, beside two others.
+    """Tabulate the best model by the validation rows of each dataset that has results, next to two others.
 
     Of a dataset that is cross-validated the folds' mean decides and is shown.
     """

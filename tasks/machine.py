@@ -1,4 +1,4 @@
-"""Running beside others on a machine: locks, a share of the cores, a GPU of one's own, and retries."""
+"""Running with others on a machine: locks, a share of the cores, a GPU of one's own, and retries."""
 
 import fcntl
 import os
@@ -79,10 +79,10 @@ def locked(lock: Path, *, wait: bool) -> Iterator[bool]:
     While another process or thread holds it: wait, or go on without it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held:
+    with lock.open("a") as file:
         free = True
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             free = False
         yield free

@@ -51,7 +51,7 @@ def torchrun(program: Sequence[str], ranks: int, nodes: int = 1, node: int = 0, 
 
 
 @task(cache_policy=NO_CACHE, task_run_name="ranks-of-node-{node}")
-def fit_in_ranks(command: Sequence[str], out: Path, node: int, told: Mapping[str, object]) -> str:
+def fit_in_ranks(command: Sequence[str], out: Path, node: int, parameters: Mapping[str, object]) -> str:
     """Run this machine's ranks to their end; on machine 0 an MLflow run shows the fit, and has its model.
 
     Returns the run's id; nothing of another machine than 0.
@@ -63,14 +63,14 @@ def fit_in_ranks(command: Sequence[str], out: Path, node: int, told: Mapping[str
     command : see `torchrun`; rank 0 saves a model in `out`, and until then keeps its rounds in the folder of
         that name with ``.part``
     node : number of this machine
-    told : parameters of the MLflow run
+    parameters : parameters of the MLflow run
     """
     if node:
         _run(command)
         return ""
     tags = {**mlflow_pages.lineage({}), "kind": "boosting"}
     with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
-        tracking.log_parameters(run_id, told)
+        tracking.log_parameters(run_id, parameters)
         rounds = _RoundsOnDisk(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
         _run(command, rounds.log)
         card = bundles.load(out).card
@@ -84,7 +84,7 @@ class _RoundsOnDisk:
 
     def __init__(self, part: Path, logger: tracking.MLflowCallback) -> None:
         self._part, self._logger, self._began = part, logger, time.time()
-        self._kept: Checkpoint | None = None
+        self._checkpoint: Checkpoint | None = None
         self._last = 0
 
     def log(self) -> None:
@@ -95,11 +95,11 @@ class _RoundsOnDisk:
 
     def _next(self) -> Round | None:
         with suppress(UsboostError, OSError, ValueError):  # there is no round yet; the folder may go
-            if self._kept is None:
+            if self._checkpoint is None:
                 # that of this fit, and not of another one that was killed; a refit comes after it
                 files = [(file.stat().st_mtime, file) for file in self._part.glob("*/round-*.safetensors")]
-                self._kept = Checkpoint(min(each for each in files if each[0] >= self._began)[1].parent)
-            return self._kept.round_at(self._last + 1)
+                self._checkpoint = Checkpoint(min(each for each in files if each[0] >= self._began)[1].parent)
+            return self._checkpoint.round_at(self._last + 1)
         return None
 
     def log_rest(self, card: Card) -> None:

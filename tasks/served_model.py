@@ -1,6 +1,6 @@
 """The model as MLflow serves it: raw rows in, label and probabilities out. Logged as code, not pickled.
 
-MLflow loads this file by its path, so that its place is kept.
+MLflow loads this file by its path, so that its place stays.
 """
 
 import logging
@@ -41,12 +41,12 @@ class ServedModel(PythonModel):
         try:
             from usboost.fit.explain import with_why
 
-            asked = params or {}
+            options = params or {}
             rows = pd.DataFrame(model_input).map(  # MLflow makes an array of each value of "inputs"
                 lambda cell: cell.item() if isinstance(cell, np.ndarray) and not cell.ndim else cell
             )
-            found = self.bundle.predict(rows, sets=bool(asked.get("sets", False)), tell=log.warning)
-            return with_why(self.bundle, rows, found, int(asked.get("explain", 0)))
+            answers = self.bundle.predict(rows, sets=bool(options.get("sets", False)), tell=log.warning)
+            return with_why(self.bundle, rows, answers, int(options.get("explain", 0)))
         except UsboostError as error:
             raise Refused(str(error)) from None
         except Exception as error:
@@ -58,7 +58,7 @@ class ServedModel(PythonModel):
 class Refused(MlflowException, UsboostError):
     """A request that the model cannot answer.
 
-    MLflow's server sends the traceback of any other exception, and of its own the rows beside the message.
+    MLflow's server sends the traceback of any other exception, and of its own the rows besides the message.
     """
 
     def __init__(self, sentence: str) -> None:

@@ -15,8 +15,8 @@ from usboost.models.entry import Entry
 from usboost.models.losses import LOSSES
 from usboost.table.spec import TableSpec
 
-BROUGHT = ("iris", "digits_rows", "pendigits", "gunpoint")  # by a library or an archive, in every profile
-DATASETS = ("ci_a", "ci_b", "ct", "mi", "digits", "user_table", *BROUGHT)  # see tasks.catalog
+BUNDLED = ("iris", "digits_rows", "pendigits", "gunpoint")  # by a library or an archive, in every profile
+DATASETS = ("ci_a", "ci_b", "ct", "mi", "digits", "user_table", *BUNDLED)  # see tasks.catalog
 LIKE = {"digits": "mi"}  # datasets that have the sections table1 and table2 of another, whose place they take
 
 Positive = Annotated[int, Field(ge=1)]
@@ -328,7 +328,7 @@ class Settings(ParamsSection):
 
     def generated(self, dataset: str) -> bool:
         """Return whether a dataset's raw files are generated: in the demo, unless a library brings them."""
-        return self.profile == "demo" and dataset not in BROUGHT
+        return self.profile == "demo" and dataset not in BUNDLED
 
     def data_of(self, dataset: str) -> DataSizes:
         return _entry(self.sizes.data, f"profiles.{self.profile}.data", dataset)

@@ -35,7 +35,7 @@ FLUSH_ROUNDS = 50
 FLUSH_SECONDS = 20  # slow rounds show up in the UI all the same
 BATCH = 1000  # metrics in one request, the server's limit
 TIMES = ("step", "fit", "wait", "sum", "total")
-"""Beside those of the weak learners' fits; the others are next to nothing."""
+"""Besides those of the weak learners' fits; the others are next to nothing."""
 
 NEEDED = (  # for prediction
     *("lightgbm", "numpy", "pandas", "pillow", "pyarrow", "pydantic", "safetensors", "scikit-learn", "torch"),
@@ -67,7 +67,7 @@ def one_sentence() -> Iterator[None]:
 
 
 def experiment_id(name: str) -> str:
-    """Return the id of an experiment, made if need be; a local store has artifacts beside its database."""
+    """Return the id of an experiment, made if need be; a local store has artifacts next to its database."""
     experiment: Any = mlflow.get_experiment_by_name(name)
     if experiment is None:
         scheme, local, database = mlflow.get_tracking_uri().partition("sqlite:///")
@@ -132,8 +132,8 @@ def runs_of(dataset: str, wanted: str) -> list[Run]:
     profile = store.read_card(prepared_folder(dataset))["profile"]
     experiments = [experiment_id(f"usboost-{profile}")]
     wanted = f"{wanted} and tags.dataset = '{dataset}'"
-    found: Any = mlflow.search_runs(experiments, wanted, order_by=["start_time DESC"], output_format="list")
-    return [run for run in found if run.data.tags.get(SUPERSEDED) != "true"]
+    runs: Any = mlflow.search_runs(experiments, wanted, order_by=["start_time DESC"], output_format="list")
+    return [run for run in runs if run.data.tags.get(SUPERSEDED) != "true"]
 
 
 def read_run_id(named: Path) -> str | None:
@@ -208,8 +208,8 @@ def log_scores(run_id: str, scores: Mapping[str, Mapping[str, float]], **more: f
         of = {"model_id": outputs.model_outputs[0].model_id, "run_id": run_id}
     metrics = [
         metric(mlflow_pages.of_score(split, key), value, **of)
-        for split, found in sorted(scores.items())  # the page lists those of test first, as they come
-        for key, value in found.items()
+        for split, values in sorted(scores.items())  # the page lists those of test first, as they come
+        for key, value in values.items()
     ]
     log_metrics(run_id, metrics, **more)
 
@@ -275,8 +275,8 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
         outputs = [ColSpec(kinds[card.label_kind], "label")]
         outputs += [ColSpec("double", f"p_{name}") for name in card.classes]
     sets = [] if card.least is None else [ParamSpec("sets", "boolean", False)]
-    asked = ParamSchema([ParamSpec("explain", "long", 0), *sets])
-    return mlflow.models.ModelSignature(None, Schema(outputs), asked)
+    parameters = ParamSchema([ParamSpec("explain", "long", 0), *sets])
+    return mlflow.models.ModelSignature(None, Schema(outputs), parameters)
 
 
 class MLflowCallback(Callback):
@@ -333,8 +333,8 @@ class MLflowCallback(Callback):
                 values[f"seconds_{part}"] = seconds
         if rows := round_.rows:
             values |= {"ranks_number": len(rows), "ranks_rows_least": min(rows), "ranks_rows_most": max(rows)}
-        found = [metric(mlflow_pages.of_round(name), value, round_.index) for name, value in values.items()]
-        self._rounds.append(found)
+        metrics = [metric(mlflow_pages.of_round(name), value, round_.index) for name, value in values.items()]
+        self._rounds.append(metrics)
 
     def _flush_metrics(self) -> None:
         while self._rounds:
@@ -362,8 +362,8 @@ def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, fl
     rounds: Any = values.set_index("round").stack()
     rounds = rounds[np.isfinite(rounds)]
     logged = [metric(mlflow_pages.of_round(name), value, step) for (step, name), value in rounds.items()]
-    for fold, found in enumerate(scored, start=1):
-        logged += [metric(mlflow_pages.of_score("fold", name), found[name], fold) for name in found]
+    for fold, metrics in enumerate(scored, start=1):
+        logged += [metric(mlflow_pages.of_score("fold", name), metrics[name], fold) for name in metrics]
     log_metrics(run_id, logged)
 
 

@@ -44,8 +44,8 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     Raises `UsboostError` if the dataset is not prepared or has folds, a model has no settings of its own to
     choose, or no trial has finished.
     """
-    asked = task_of(dataset)
-    by = DEFAULT[asked.name] if by == "auto" else check_metric(by, asked.metrics)
+    goal = task_of(dataset)
+    by = DEFAULT[goal.name] if by == "auto" else check_metric(by, goal.metrics)
     job, spaces = _task(dataset, names, settings, plan.seed, by)
     folder, card = tuning_folder(dataset), prepared_folder(dataset) / "card.json"
     identity = {"card": mlflow_pages.digest(card.parent), "file": sha256(card), "seed": plan.seed}
@@ -74,18 +74,18 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
             score = f"{metric_name(by)} {'–' if trial.score is None else number(trial.score)}"
             page.log(f"{trial.model} {trial.number}: {trial.state}, {score}; {ended} of {total}")
 
-        found = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
-        for each in (trial for one in found.models.values() for trial in one.trials):
+        result = search(job, spaces, folder / TRIALS, plan, identity, on_trial_end)
+        for each in (trial for one in result.models.values() for trial in one.trials):
             log_trial(each, experiment, below, folder)  # those that had ended before a kill
-        rows = tuned.table_rows(found.models, by)
+        rows = tuned.table_rows(result.models, by)
         page.show_table(page.key("tuning", dataset), rows, f"Settings chosen for {dataset}")
-        for name, searched in found.models.items():
+        for name, searched in result.models.items():
             for what, one in (("own", searched.first), ("tuned", searched.chosen)):
                 if one is not None and one.score is not None:
                     tracking.log_scores(run_id, {what: {name: one.score}})
-        for file in tuned.write(found.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
+        for file in tuned.write(result.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
-        if all(each.chosen is None for each in found.models.values()):
+        if all(each.chosen is None for each in result.models.values()):
             raise UsboostError(f"no trial of {dataset} has finished; {folder / tuned.CSV} gives the reasons")
     return folder
 

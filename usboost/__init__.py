@@ -119,9 +119,9 @@ if not TYPE_CHECKING:  # so that type checkers still find misspelt names
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(_MODULES[name]), name)
-        globals()[name] = found  # found here from now on
-        return found
+        value = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = value  # found here from now on
+        return value
 
 
 def __dir__() -> list[str]:

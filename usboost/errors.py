@@ -34,7 +34,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 FEW, MOST = 12, 40
-"""Names that are listed beside what may be meant, and at most without it."""
+"""Names that are listed next to what may be meant, and at most without it."""
 
 
 def choices(name: str, known: Sequence[str], has: str = "choose among", where: str = "") -> str:

@@ -88,8 +88,8 @@ def with_own_settings(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         with own_settings():
-            found = function(*args, **kwargs)
-        return _stepwise(found) if isinstance(found, Iterator) else found  # type: ignore[return-value]
+            result = function(*args, **kwargs)
+        return _stepwise(result) if isinstance(result, Iterator) else result  # type: ignore[return-value]
 
     return guarded
 

@@ -144,7 +144,7 @@ def _check_onnx(learner: Any, table: Table) -> None:
     graph.output("out", base.sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes), [2])
     found = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
     expected = base.weighted_sum(fitted, [0.5, -2.0], prepared)
-    assert np.abs(found - expected).max() < 1e-4, "its nodes in ONNX must give what it predicts"
+    assert np.abs(output - expected).max() < 1e-4, "its nodes in ONNX must give what it predicts"
 
 
 def _assert_refuses(work: Callable[[], Any], what: str) -> None:
@@ -187,10 +187,10 @@ def _check_fits(learner: Any, view: View) -> None:
     with tempfile.TemporaryDirectory() as folder:
         save(whole, Path(folder) / "model")
         assert np.array_equal(load(Path(folder) / "model").predict_proba(views), expected)
-        kept = Checkpoint(Path(folder) / "kept")
+        checkpoint = Checkpoint(Path(folder) / "kept")
         with suppress(_Killed):
-            model(checkpoint=kept, callbacks=[_KillAfter(3)]).fit(views, y)
-        assert len(kept.rounds()) >= 2, "its rounds must be kept as they are done"
+            model(checkpoint=checkpoint, callbacks=[_KillAfter(3)]).fit(views, y)
+        assert len(checkpoint.rounds()) >= 2, "its rounds must be kept as they are done"
         resumed = model(checkpoint=Checkpoint(Path(folder) / "kept")).fit(views, y)
         assert np.array_equal(resumed.predict_proba(views), expected), "a resumed fit must end as a whole one"
 

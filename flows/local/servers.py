@@ -51,25 +51,25 @@ def detach(name: str, command: list[str], more: Mapping[str, str]) -> None:
 
 def ours() -> list[tuple[str, psutil.Process]]:
     """Return the processes of this home, by the names that they, or what started them, were detached by."""
-    found, own = [], {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    processes, own = [], {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             marks = process.environ()
             if process.pid not in own and marks.get(HOME) == str(home()):
-                found.append((marks.get(NAME, ""), process))
-    return found
+                processes.append((marks.get(NAME, ""), process))
+    return processes
 
 
 def running() -> dict[str, psutil.Process]:
     """Return what is detached in this home by its name, without what it has started."""
-    found: dict[str, psutil.Process] = {}
+    detached: dict[str, psutil.Process] = {}
     for name, process in ours():
         with suppress(OSError, psutil.Error):
             # flow runs have sessions of their own, too, and may outlive their worker
             words = set() if os.getsid(process.pid) != process.pid else {*process.cmdline()}
             if words & {"--port", "worker"} and process.status() != psutil.STATUS_ZOMBIE:
-                found.setdefault(name, process)
-    return found
+                detached.setdefault(name, process)
+    return detached
 
 
 def address(name: str) -> str | None:
@@ -96,11 +96,11 @@ def wait_for(name: str, ready: Callable[[], Any] | None = None) -> str:
     Raises `UsboostError` if it ends before, or it takes longer than `START_SECONDS`.
     """
     deadline = time.monotonic() + START_SECONDS
-    while not (found := ready() if ready else address(name)):
+    while not (answer := ready() if ready else address(name)):
         if name not in running() or time.monotonic() > deadline:
             raise UsboostError(f"{name} did not start; see {log_of(name)}")
         time.sleep(0.2)
-    return str(found)
+    return str(answer)
 
 
 def end(processes: Iterable[psutil.Process]) -> int:
@@ -165,14 +165,14 @@ def prefect_server(port: int | None = None, options: Mapping[str, str] | None = 
             return _checked(known)
         wanted = int(had[1] if had else os.environ.get("USBOOST_PREFECT_PORT", "4200"))
         try:
-            found = free_port(wanted if port is None else port, "Prefect's server", "--prefect-port")
+            free = free_port(wanted if port is None else port, "Prefect's server", "--prefect-port")
         except UsboostError:
             if port is not None:
                 raise
-            found = free_port()
-        url = f"http://127.0.0.1:{found}/api"
+            free = free_port()
+        url = f"http://127.0.0.1:{free}/api"
         print("starting Prefect's server …", file=sys.stderr, flush=True)
-        words = ["server", "start", "--host", "127.0.0.1", "--port", str(found)]
+        words = ["server", "start", "--host", "127.0.0.1", "--port", str(free)]
         # what its pages ask: else the default port; behind a proxy another address
         pages = {"PREFECT_SERVER_UI_API_URL": os.environ.get("PREFECT_SERVER_UI_API_URL", url)}
         detach("prefect", [sys.executable, "-m", "prefect", *words], {**pages, **(options or {})})

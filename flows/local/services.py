@@ -63,10 +63,10 @@ def is_online(prefect: str, worker: str) -> bool:
 
     with temporary_settings({PREFECT_API_URL: prefect}), get_client(sync_client=True) as client:
         try:
-            found = client.read_workers_for_work_pool(worker.rpartition("-")[0])
+            workers = client.read_workers_for_work_pool(worker.rpartition("-")[0])
         except Exception:  # there is no such pool yet
             return False
-    return any(each.name == worker and each.status == "ONLINE" for each in found)
+    return any(each.name == worker and each.status == "ONLINE" for each in workers)
 
 
 def passwords(folder: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.models import catalogue
 from usboost.table.spec import TableSpec
-from usboost.table.user_table import asked_of
+from usboost.table.user_table import label_task
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,12 +82,12 @@ def make(
         sizes["seeds"] = seeds
     for key, value in (changes or {}).items():
         *sections, last = key.split(".")
-        found: Any = document
+        node: Any = document
         for section in sections:
-            found = found.get(section) if isinstance(found, dict) else None
-        if not isinstance(found, dict) or last not in found:
+            node = node.get(section) if isinstance(node, dict) else None
+        if not isinstance(node, dict) or last not in node:
             raise UsboostError(f"params.yaml has no key {key}; change one that it has")
-        found[last] = value
+        node[last] = value
     if new:  # paths of files, as seen from the checkout
         tables = [*document["table1"].values(), *document["table2"].values(), document["images"]]
         for section, key in ((document["user_table"], "table"), *((each, "pretrained") for each in tables)):
@@ -166,7 +166,7 @@ def _call(folder: Path, *words: str, check: bool = True) -> subprocess.Completed
         ) from None
 
 
-def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[str, Any]:
+def changes_for(table: Path, spec: TableSpec, *, with_classes: bool = False) -> dict[str, Any]:
     """Values by dotted key: the table, and the models that `usboost compare` offers for one like it.
 
     Raises `UsboostError` if there is no such file, or it has no such label.
@@ -174,7 +174,7 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
     Parameters
     ----------
     spec : its label, task, images, split, categories and columns that are not used.
-    beside : whether datasets with classes run beside it, by the same models.
+    with_classes : whether datasets with classes run, too, by the same models.
     """
     if not table.expanduser().exists():
         raise UsboostError(
@@ -182,10 +182,10 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
         )
     task: str | None = spec.task or ("classification" if spec.label in spec.categorical else None)
     if task is None:
-        task, said = asked_of(table.expanduser(), spec)
+        task, said = label_task(table.expanduser(), spec)
         if said:
             print(said)
-    tasks = {task, "classification"} if beside else {task}
+    tasks = {task, "classification"} if with_classes else {task}
     offered = catalogue.compared(one_table=not spec.image, task=task)
     models = [name for name in offered if tasks <= set(catalogue.find(name).tasks)]
     if left_out := [name for name in catalogue.compared(one_table=not spec.image) if name not in models]:
@@ -205,10 +205,10 @@ def changes_for(table: Path, spec: TableSpec, *, beside: bool = False) -> dict[s
 
 def differences(folder: Path) -> list[str]:
     """Name the files of a workspace that are not as the checkout has them."""
-    found = {name: (folder / name).read_text("utf-8") for name in COPIED if (folder / name).is_file()}
-    if "dvc.yaml" in found:
-        found["dvc.yaml"] = depending_on(None, found["dvc.yaml"])
-    return [name for name, text in found.items() if text != (ROOT / name).read_text("utf-8")]
+    texts = {name: (folder / name).read_text("utf-8") for name in COPIED if (folder / name).is_file()}
+    if "dvc.yaml" in texts:
+        texts["dvc.yaml"] = depending_on(None, texts["dvc.yaml"])
+    return [name for name, text in texts.items() if text != (ROOT / name).read_text("utf-8")]
 
 
 def _changes(given: list[str]) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def make_command(
         columns: dict[str, Any] = {"image": image, "drop": drop, "categorical": categorical}
         others = [name for name in dataset if name != "user_table"]
         spec = TableSpec(label, task=task, split=split, **columns)
-        changes = changes_for(table, spec, beside=bool(others))
+        changes = changes_for(table, spec, with_classes=bool(others))
         changes["run.datasets"] = ["user_table", *others]
     elif profile == "user":
         raise UsboostError("the profile user is for your own table; give its path with --table")

@@ -36,12 +36,12 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
     and the `fingerprint` (see `tasks.fits.models.features_fingerprint`). Others that want the same wait.
     """
     folder = features_folder(dataset, seed)
-    kept = folder / "fingerprint"
+    stored = folder / "fingerprint"
     with locked(folder.with_suffix(".lock"), wait=True):
-        if not (kept.is_file() and kept.read_text() == fingerprint):
+        if not (stored.is_file() and stored.read_text() == fingerprint):
             with replacing(folder) as fresh:
                 scores = _fit(models.features_learner(dataset, seed, settings), dataset, settings, fresh)
-                (fresh / kept.name).write_text(fingerprint)
+                (fresh / stored.name).write_text(fingerprint)
             page.log(f"{dataset}, seed {seed}, the GBM alone: {page.scores_in_words(scores)}")
             rows = [{"split": split, **values} for split, values in scores.items()]
             about = f"The GBM on {dataset} whose features these are"
@@ -102,7 +102,7 @@ def read_features(folder: Path, split: str, rows: int) -> CodedTable:
         with pq.ParquetFile(path) as file:
             there, names = file.metadata.num_rows, file.schema_arrow.names
             # column by column: all numbers at once would take many times the memory of their codes
-            found = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
+            coded = CodedTable.of(file.read(columns=[name]).column(0).to_numpy() for name in names)
     except FileNotFoundError:
         raise UsboostError(f"{path} is missing; fit again") from None
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
@@ -113,6 +113,6 @@ def read_features(folder: Path, split: str, rows: int) -> CodedTable:
         raise UsboostError(
             f"{path} has {there} rows but the split {split!r} {rows}; remove its folder and fit again"
         )
-    if not np.isfinite(found.values).all():
+    if not np.isfinite(coded.values).all():
         raise UsboostError(f"{path} holds values that are not finite; remove its folder and fit again")
-    return found
+    return coded

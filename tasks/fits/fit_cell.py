@@ -63,19 +63,19 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     with machine.gpu_slot(devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
-        with tracking.one_sentence(), checkpoint(cell) as kept, tempfile.TemporaryDirectory() as folder:
-            named, out = kept.folder / "mlflow.json", Path(folder)
+        with tracking.one_sentence(), checkpoint(cell) as resumable, tempfile.TemporaryDirectory() as folder:
+            named, out = resumable.folder / "mlflow.json", Path(folder)
             abandoned = f"attributes.status = 'RUNNING' and tags.cell = '{cell.name}'"
             for run in tracking.runs_of(cell.dataset, abandoned):  # by processes of this folder
                 if run.data.tags.get("place") == place and run.info.run_id != tracking.read_run_id(named):
                     tracking.supersede(run.info.run_id)
-            kept.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
+            resumable.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
             card = store.read_card(prepared_folder(cell.dataset))
             tags = tags_of(cell, card["profile"]) | {"place": place}
             with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
                 mlflow_pages.log_datasets(run_id, card, prepared_folder(cell.dataset))
                 mlflow_pages.link_run(run_id, cell.name)
-                fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, kept)
+                fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, resumable)
                 tracking.log_files(run_id, out, ARTIFACT)
                 if MlflowClient().get_run(run_id).data.tags.get(tracking.SUPERSEDED):
                     raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")
@@ -107,18 +107,18 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
     """
     lock = cell.checkpoint.with_suffix(".lock")
     with machine.locked(lock, wait=False) as free, tempfile.TemporaryDirectory() as elsewhere:
-        kept = Checkpoint(cell.checkpoint if free else Path(elsewhere) / "kept", cell.identity)
-        if kept.of_another_fit():
-            print(f"{kept.folder} is of other data, parameters or code; starting again", file=sys.stderr)
-            tracking.supersede(tracking.read_run_id(kept.folder / "mlflow.json"))
-            kept.clear()
+        resumable = Checkpoint(cell.checkpoint if free else Path(elsewhere) / "kept", cell.identity)
+        if resumable.of_another_fit():
+            print(f"{resumable.folder} is of other data, parameters or code; starting again", file=sys.stderr)
+            tracking.supersede(tracking.read_run_id(resumable.folder / "mlflow.json"))
+            resumable.clear()
         try:
-            yield kept
+            yield resumable
         except BaseException:
-            if not kept.began():
-                kept.clear()
+            if not resumable.began():
+                resumable.clear()
             raise
-        kept.clear()
+        resumable.clear()
 
 
 @dataclass(frozen=True)
@@ -133,14 +133,14 @@ class FittedCell:
     scores: scores_of.Scores
 
 
-def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
+def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, Any]:
     """Fit and score inside the MLflow run `run_id`; its record. `out` gets the files of `tasks.folders`.
 
-    Rounds are written to the checkpoint `kept` and resumed from it.
+    Rounds are written to the checkpoint `resumable` and resumed from it.
     """
     card = store.read_card(prepared_folder(cell.dataset))
     of: dict[str, Any] = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
-    found: dict[str, Any]
+    result: dict[str, Any]
     tracking.log_estimator(run_id, cell.estimator, **of)
     if card.get("folds"):
         folder = prepared_folder(cell.dataset)
@@ -155,11 +155,11 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
         tracking.log_folds(run_id, rounds, folds)
         what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
         page.log(f"{what}, {seconds:.1f} s")
-        found = {**cost, "best_round": len(rounds), "scores": scores}
+        result = {**cost, "best_round": len(rounds), "scores": scores}
     else:
         counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
-        fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, kept)
+        fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, resumable)
         rounds = tracking.history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
         cost, took = {"fit_seconds": seconds}, f"{seconds:.1f} s"
@@ -182,21 +182,21 @@ def fit(cell: Cell, out: Path, run_id: str, kept: Checkpoint) -> dict[str, Any]:
             predicted = fitted.predicted["val"][1]
             write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
         scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
-        found = {**cost, "scores": fitted.scores}
+        result = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
-            found["margin"] = margin
+            result["margin"] = margin
         if cell.entry.needs_features:
             alone = features_folder(cell.dataset, cell.seed) / "scores.json"
-            found["gbm"] = json.loads(alone.read_text())
-    page.log(page.scores_in_words(found["scores"]))
+            result["gbm"] = json.loads(alone.read_text())
+    page.log(page.scores_in_words(result["scores"]))
     of |= {"profile": card["profile"], "fingerprint": cell.fingerprint, "processor": machine.processor()}
-    record = {**of, **found, "made": mlflow_pages.made_by(run_id)}
+    record = {**of, **result, "made": mlflow_pages.made_by(run_id)}
     (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
     rounds.to_parquet(out / TRACE, index=False)
     return record
 
 
-def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
+def _fit_splits(cell: Cell, run_id: str, resumable: Checkpoint) -> FittedCell:
     """Fit a dataset of the papers: the training rows, while the validation rows choose the rounds."""
     dataset, estimator = cell.dataset, cell.estimator
     card = store.read_card(prepared_folder(dataset))
@@ -211,7 +211,7 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     logger = tracking.MLflowCallback(run_id)
     estimator.set_params(callbacks=[page.ShowProgress(cell.title), logger])
     if "checkpoint" in estimator.get_params(deep=False):
-        estimator.set_params(checkpoint=kept)
+        estimator.set_params(checkpoint=resumable)
     started = time.perf_counter()
     estimator.fit(*splits["train"], validation=splits["val"])
     seconds = time.perf_counter() - started - logger.seconds + logger.earlier
@@ -220,10 +220,10 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     if isinstance(estimator, EarlyBoostClassifier):
         how = cell.settings.earlyboost
         trigger = EarlyTrigger(threshold=how.threshold, by=how.trigger).use(estimator)
-        for split, found in scores.items():
+        for split, metrics in scores.items():
             views, labels = splits[split][0], estimator.classes_[splits[split][1]]
             figures = trigger.figures(views, labels)
-            found.update(zip(("harmonic_mean", "early_accuracy", "earliness"), figures, strict=True))
+            metrics.update(zip(("harmonic_mean", "early_accuracy", "earliness"), figures, strict=True))
             for row, answers in zip(estimator.history_, estimator.staged_predict(views), strict=True):
                 row[f"accuracy_{split}"] = float(np.mean(answers == labels))
     margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
@@ -232,7 +232,7 @@ def _fit_splits(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     return FittedCell(estimator, bundle, took, splits["val"], predicted, scores)
 
 
-def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
+def _fit_table(cell: Cell, run_id: str, resumable: Checkpoint) -> FittedCell:
     """Fit a user's table as `usboost fit` does, watched, and score it on the test rows.
 
     What is logged as the model, and scored on the test rows, is the bundle that `usboost fit` saves, fitted
@@ -244,21 +244,21 @@ def _fit_table(cell: Cell, run_id: str, kept: Checkpoint) -> FittedCell:
     logger = tracking.MLflowCallback(run_id)
     watchers = [page.ShowProgress(cell.title), logger]
     own: dict[str, Any] = {"seed": cell.seed, "callbacks": watchers, "callbacks_of_all": ()}
-    found = TableFit(table, cell.estimator, cell.model, keep=_TwoCheckpoints(kept), **own).run()
+    fitted = TableFit(table, cell.estimator, cell.model, keep=_TwoCheckpoints(resumable), **own).run()
     predicted = {
-        "val": (found.labels, found.predicted),
-        "test": (table.labels[test], found.bundle.predicted_of(table, test)),
+        "val": (fitted.labels, fitted.predicted),
+        "test": (table.labels[test], fitted.bundle.predicted_of(table, test)),
     }
-    took = found.best_round, found.seconds - logger.seconds + logger.earlier, logger.seconds
-    validation, scores = (found.views, found.labels), scores_of.score(cell.task, predicted)
-    return FittedCell(cell.estimator, found.bundle, took, validation, predicted, scores)
+    took = fitted.best_round, fitted.seconds - logger.seconds + logger.earlier, logger.seconds
+    validation, scores = (fitted.views, fitted.labels), scores_of.score(cell.task, predicted)
+    return FittedCell(cell.estimator, fitted.bundle, took, validation, predicted, scores)
 
 
 class _TwoCheckpoints:
     """The rounds of the first fit in a checkpoint, those of the fit to all rows in a folder in it."""
 
-    def __init__(self, kept: Checkpoint) -> None:
-        self._places = [kept, Checkpoint(kept.folder / "all-rows", kept.identity)]
+    def __init__(self, resumable: Checkpoint) -> None:
+        self._places = [resumable, Checkpoint(resumable.folder / "all-rows", resumable.identity)]
 
     def keep(self, model: Any, *samples: tuple[Any, ...]) -> None:
         """See `usboost.fit.record.Keep`."""
@@ -288,7 +288,7 @@ def write_inspection(
     card = store.read_card(folder)
     with_images = card.get("images", {}).get("view")
     rows = INSPECTED_IMAGES if with_images else INSPECTED
-    found = inspect(
+    inspected = inspect(
         estimator,
         _read(estimator, views),
         y,
@@ -299,10 +299,10 @@ def write_inspection(
     )
     shown: Any = views[with_images] if with_images else None
     images: dict[int, bytes] = {}
-    for row in found.tables["worst"]["row"].tolist() if isinstance(shown, Images | EncodedImages) else ():
+    for row in inspected.tables["worst"]["row"].tolist() if isinstance(shown, Images | EncodedImages) else ():
         if picture := shown.picture(row):
             images[row] = as_shown(picture)
-    write(found, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
+    write(inspected, out / FOLDER, _informative(store.read_frame(folder, "val"), card), images)
 
 
 def _read(estimator: ViewsEstimator, views: Views) -> Views:

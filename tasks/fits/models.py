@@ -108,21 +108,21 @@ def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
     path = prepared_folder(dataset) / "card.json"
     card = store.read_card(path.parent)
     readers = READERS_OF_A_TABLE if dataset == USER_TABLE else (READER,)
-    found: dict[str, Any] = {"code": code_digest(estimator, *readers), "data": sha256(path)}
-    found |= {"model": described(estimator), "seed": seed}
+    identity: dict[str, Any] = {"code": code_digest(estimator, *readers), "data": sha256(path)}
+    identity |= {"model": described(estimator), "seed": seed}
     weights = settings.images.pretrained
     if isinstance(weights, str) and "images" in card:
         if not Path(weights).is_file():
             raise UsboostError(f"{weights}, images.pretrained of params.yaml, is missing")
-        found["weights"] = sha256(Path(weights))
+        identity["weights"] = sha256(Path(weights))
     scoring = ["tasks.fits.scores"]
     if isinstance(estimator, EarlyBoostClassifier):
-        found["scored"] = settings.earlyboost.model_dump()
+        identity["scored"] = settings.earlyboost.model_dump()
         scoring.append("usboost.models.methods.early_trigger")
     if entry.needs_features:
-        found["features"] = features_fingerprint(dataset, seed, settings)
-    fingerprint = key_of({**found, "scoring": digest(code_of(scoring))})
-    return Cell(dataset, model, seed, fingerprint, settings, entry, task, estimator, found)
+        identity["features"] = features_fingerprint(dataset, seed, settings)
+    fingerprint = key_of({**identity, "scoring": digest(code_of(scoring))})
+    return Cell(dataset, model, seed, fingerprint, settings, entry, task, estimator, identity)
 
 
 def grid(dataset: str, chosen: Sequence[str], seeds: int, settings: Settings) -> list[Cell]:
@@ -174,9 +174,9 @@ def build(
     task : of `usboost.models.entry.TASKS`; a `ViewsRegressor` predicts a number.
     """
     entry = entry_of(name, dataset, settings)
-    found: ViewsEstimator = builders.build(entry, parts(dataset, settings), seed, task)
+    model: ViewsEstimator = builders.build(entry, parts(dataset, settings), seed, task)
     own = settings.profile != "paper" and dataset == USER_TABLE
-    return on_device(found, settings.device) if own else found
+    return on_device(model, settings.device) if own else model
 
 
 def parts(dataset: str, settings: Settings) -> Parts:

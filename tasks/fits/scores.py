@@ -40,7 +40,7 @@ def test_rows(predicted: Mapping[str, tuple[np.ndarray, np.ndarray]], seed: int)
 
 def score(task: Task, predicted: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Scores:
     """Return the metrics of each split; of two classes also F1 at the best threshold on validation."""
-    scores = {split: task.score(y, found) for split, (y, found) in predicted.items()}
+    scores = {split: task.score(y, predictions) for split, (y, predictions) in predicted.items()}
     y, probabilities = predicted["val"]
     if probabilities.ndim == 2 and probabilities.shape[1] == 2:
         threshold = metrics.best_threshold(y, probabilities[:, 1])

@@ -27,7 +27,7 @@ from usboost.evaluation.ranking import metric_name
 
 SECONDS = 10.0  # between two lines on how far a fit is
 WAIT_SECONDS = 5.0  # at most, until something is shown
-AWAY = (httpx.HTTPError, RuntimeError)  # there is no server, or the flow run is over and its client closed
+NO_SERVER = (httpx.HTTPError, RuntimeError)  # or the flow run is over and its client closed
 
 _log = logging.getLogger("usboost.page")
 _log.propagate = False  # the terminal has its own lines
@@ -82,7 +82,7 @@ def show(create: Callable[..., object], *given: object, **more: object) -> None:
     """Create an artifact, if this is a flow run; a server that does not answer is asked in the background."""
 
     def work() -> None:
-        with suppress(*AWAY):
+        with suppress(*NO_SERVER):
             create(*given, **more)
 
     if inside_a_run():

@@ -133,10 +133,10 @@ def flat(value: Any, key: str = "") -> dict[str, Any]:
     """Return the values of nested mappings by dotted key."""
     if not isinstance(value, Mapping):
         return {key: value}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, each in value.items():
-        found |= flat(each, f"{key}.{name}".lstrip("."))
-    return found
+        values |= flat(each, f"{key}.{name}".lstrip("."))
+    return values
 
 
 def digest(path: Path) -> str:
@@ -192,8 +192,8 @@ def runs_page(experiment_id: str) -> str:
 
 def first_page(store: str, profile: str) -> str:
     """Return the end of the address to begin at: a profile's runs, or else the experiments."""
-    found = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
-    return runs_page(found.experiment_id) if found else f"#/experiments{page.TRAINING_VIEW}"
+    experiment = MlflowClient(store).get_experiment_by_name(f"usboost-{profile}")
+    return runs_page(experiment.experiment_id) if experiment else f"#/experiments{page.TRAINING_VIEW}"
 
 
 def link_run(run_id: str, what: str) -> None:

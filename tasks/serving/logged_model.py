@@ -108,8 +108,8 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     elif holder is not None:
         outcome += f"; version {holder.version} was scored on other data"
     tags = {key: candidate.data.tags[key] for key in ("dataset", "model", "seed")}
-    for split, found in (("val", val), ("test", test)):
-        tags |= {f"{split}_{key}": f"{value:.17g}" for key, value in found.items()}
+    for split, scores in (("val", val), ("test", test)):
+        tags |= {f"{split}_{key}": f"{value:.17g}" for key, value in scores.items()}
     model_id = candidate.outputs.model_outputs[0].model_id  # type: ignore[union-attr]
     version = mlflow.register_model(f"models:/{model_id}", name, tags={**tags, "data": data})
     client = MlflowClient()

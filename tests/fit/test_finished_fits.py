@@ -95,7 +95,7 @@ def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     def made(own, name="prior", **settings):
         models = {name: lambda seed: build(name, images=False, seed=seed)}
         found = compare(own, models, keep=tmp_path / "out", **settings)
-        return found.kept, len(found.scores)
+        return found.cached, len(found.scores)
 
     assert made(table, folds=3) == (0, 3)
     assert made(table, folds=3) == (3, 3)

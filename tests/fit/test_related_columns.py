@@ -56,7 +56,7 @@ def test_a_comparison_and_a_search(noted, key, tmp_path):  # noqa: F811
     for train, held, related in noted:
         (values,) = related.values()
         assert len(values) == len(train) and len(np.unique(values)) > 1 and len(held)
-    assert compare(own, {"blend": blend}, folds=2, keep=tmp_path / "kept").kept == 2
+    assert compare(own, {"blend": blend}, folds=2, keep=tmp_path / "kept").cached == 2
     other = read_table(FrameRows(frame), TableSpec(label="kind", drop=["group", "day"]))
     assert table_digest(other) != table_digest(own)
 

@@ -101,12 +101,12 @@ def test_a_comparison_scores_groups_as_the_folds_predicted_them(table, tmp_path)
         alone = score(own.labels[rows], predicted[rows])
         assert {key: each[0] for key, each in by_group[name].scores.items()} == pytest.approx(alone)
     again = compare(own, models, by_column="site", keep=tmp_path, **given)
-    assert again.kept == 12 and again.slices == found.slices
+    assert again.cached == 12 and again.slices == found.slices
     # kept without what was predicted, a fit is made again when that is asked for
     plain = compare(own, models, keep=tmp_path / "plain", **given)
     assert not plain.slices
     later = compare(own, models, by_column="site", keep=tmp_path / "plain", **given)
-    assert later.kept == 0 and later.slices == found.slices
+    assert later.cached == 0 and later.slices == found.slices
 
 
 def test_the_command_prints_and_keeps_the_groups(table, tmp_path):

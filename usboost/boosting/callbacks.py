@@ -218,15 +218,15 @@ class Interrupt(Callback):
 
     Parameters
     ----------
-    told : called at the first Ctrl-C, to say so.
+    on_press : called at the first Ctrl-C, to say so.
 
     Attributes
     ----------
     pressed : bool, whether Ctrl-C was pressed
     """
 
-    def __init__(self, told: Callable[[], None] | None = None) -> None:
-        self.told, self.pressed, self._first = told, False, 0.0
+    def __init__(self, on_press: Callable[[], None] | None = None) -> None:
+        self.on_press, self.pressed, self._first = on_press, False, 0.0
 
     def on_fit_begin(self, fit: Any) -> None:
         self._before: Any = None
@@ -243,8 +243,8 @@ class Interrupt(Callback):
                 return
             raise KeyboardInterrupt
         self.pressed, self._first = True, time.monotonic()
-        if self.told is not None:
-            self.told()
+        if self.on_press is not None:
+            self.on_press()
 
     def on_round(self, round_: Round) -> bool:
         return self.pressed

@@ -86,11 +86,11 @@ class Checkpoint:
             return
         # as it is when it is read back: tuples are lists
         mine = json.loads(json.dumps(self.identity or identity))
-        found = self._identity()
-        if found is None:
+        stored = self._identity()
+        if stored is None:
             write_atomically(self.folder / "identity.json", json.dumps(mine, indent=1).encode())
-        elif found != mine:
-            others = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
+        elif stored != mine:
+            others = sorted(key for key in {*mine, *stored} if mine.get(key) != stored.get(key))
             raise UsboostError(
                 f"{self.folder} is the checkpoint of another fit ({', '.join(others)} differ); remove "
                 "it, or choose another folder"
@@ -113,7 +113,7 @@ class Checkpoint:
     def keep(self, round_: Round) -> None:
         """Write a round, where shard 0 is; it is there when this returns in any shard.
 
-        Raises `UsboostError` if it cannot be written, as on a full disk; what was kept before stays.
+        Raises `UsboostError` if it cannot be written, as on a full disk; what was written before stays.
         """
         if not world().number:
             arrays: Arrays = {}
@@ -139,7 +139,7 @@ class Checkpoint:
         self._written = time.monotonic()
 
     def state(self) -> tuple[int, Arrays, dict[str, Any]] | None:
-        """Read round, arrays and what else was kept with them; None before the first."""
+        """Read round, arrays and what else is stored with them; None before the first."""
         path = self.folder / "state.safetensors"
         if world().count > 1 or not path.exists():
             return None

@@ -2,7 +2,7 @@
 
 A checkpoint's identity follows it, and so do the pipeline's fingerprints. Imports are
 read from the source, wherever they stand in it: at the top, in a function, behind TYPE_CHECKING, or as a
-string "module:Name" that is imported when it is asked for. Only the registries of parts are not followed:
+string "module:Name" that is imported when it is used. Only the registries of parts are not followed:
 they name every learner and model, and what a fit uses of them is among its parts.
 """
 
@@ -50,10 +50,10 @@ def code_digest(part: Any, *modules: str, package: Path = PACKAGE) -> str:
 def modules_of(part: Any) -> set[str]:
     """Return the modules that define the classes and functions of a part, and of the parts inside it."""
     home = part if hasattr(part, "__qualname__") else type(part)
-    found = {str(home.__module__)}
+    modules = {str(home.__module__)}
     for inner in _inside(part):
-        found |= modules_of(inner)
-    return found
+        modules |= modules_of(inner)
+    return modules
 
 
 def _inside(part: Any) -> Iterable[Any]:
@@ -80,7 +80,7 @@ def closure(
     only the modules given count, of Python itself none. Modules without code are left out, and those
     `without`. The modules of `packages`, folders, are found there, others where they were imported from.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     given, seen = set(modules), {*NAMES_ONLY, *without}
     waiting = given - seen
     while waiting:
@@ -91,15 +91,15 @@ def closure(
             continue
         imported, code = _read(file, module)
         if code:
-            found[module] = file
+            files[module] = file
         # the packages that it lies in, too: their ``__init__`` runs before it
         names = module.split(".")
         waiting |= {*imported, *(".".join(names[:k]) for k in range(1, len(names)))} - seen
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def digest(files: Mapping[str, Path]) -> str:
-    """Return a digest of modules' code, as `closure` found them."""
+    """Return a digest of modules' code, as `closure` gives them."""
     lines = [f"{module} {_read(file, module)[1]}" for module, file in sorted(files.items())]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -110,8 +110,8 @@ def _source(module: str, packages: Collection[Path]) -> tuple[Path | None, bool]
     for package in packages:
         if top == package.name:
             place = package.joinpath(*rest)
-            found = (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file())
-            return next(found, None), True
+            places = (file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file())
+            return next(places, None), True
     name = getattr(sys.modules.get(module), "__file__", None)
     if top in sys.stdlib_module_names or not name or not name.endswith(".py"):
         return None, False
@@ -123,7 +123,7 @@ def _source(module: str, packages: Collection[Path]) -> tuple[Path | None, bool]
 def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
     """Return what a source file may import, and a digest of its code, "" if it has none.
 
-    Kept as first read, so that all fits of a process count as run by the code that it began with.
+    Cached as first read, so that all fits of a process count as run by the code that it began with.
     """
     with _PARSING:
         parsed = ast.parse(file.read_bytes())
@@ -136,8 +136,8 @@ def _read(file: Path, module: str) -> tuple[frozenset[str], str]:
             base = node.module or ""
             if node.level:
                 package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
-                kept = package[: len(package) - node.level + 1]
-                base = ".".join([*kept, *([base] if base else [])])
+                parents = package[: len(package) - node.level + 1]
+                base = ".".join([*parents, *([base] if base else [])])
             # a name may be a submodule; what is none is not found
             imported |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAMED.match(node.value):

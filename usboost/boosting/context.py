@@ -21,7 +21,7 @@ class FitContext:
     validation : views and encoded labels of samples that are scored and never fitted to, or None
     callbacks : a user's own
     checkpoint : opened for this fit, or None
-    weights, held_weights : float64, positive: how many rows each training and each validation sample stands
+    weights, val_weights : float64, positive: how many rows each training and each validation sample stands
         for; None for 1
     related : how the training samples are related, for those who divide them; None: in no way
     """
@@ -30,7 +30,7 @@ class FitContext:
     callbacks: Sequence[Callback] = ()
     checkpoint: Checkpoint | None = None
     weights: np.ndarray | None = None
-    held_weights: np.ndarray | None = None
+    val_weights: np.ndarray | None = None
     related: Related | None = None
 
     @property

@@ -77,7 +77,7 @@ class StagewiseLoop:
     initial_step : ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper)
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
     describe : what to record of a round besides the risks
-    checkpoint : where rounds are kept, and resumed from
+    checkpoint : where rounds are stored, and resumed from
     """
 
     loss: Loss
@@ -107,7 +107,7 @@ class StagewiseLoop:
         validation: tuple[Views, np.ndarray] | None = None,
         start: Sequence[np.ndarray] = (),
         weights: np.ndarray | None = None,
-        held_weights: np.ndarray | None = None,
+        val_weights: np.ndarray | None = None,
     ) -> list[Stage]:
         """Return all rounds' stages, until `n_rounds` or a callback's stop.
 
@@ -118,13 +118,13 @@ class StagewiseLoop:
         train, y : views of n samples and their labels as the loss takes them
         validation : the same of other samples; scored each round, never fitted to
         start : f⁰ of the training samples and of the validation samples, float64 (n, D); 0 by default
-        weights, held_weights : how many rows each training and validation sample stands for, positive float64
+        weights, val_weights : how many rows each training and validation sample stands for, positive float64
             (n,), None for 1; the loss is then a `CountingLoss`
         """
         check_target(self.target, self.loss)
         on_train = self._start(train, y, weights, *start[:1])
-        on_validation = self._start(*validation, held_weights, *start[1:]) if validation else None
-        # a shard prepares, resumes and moves its own rows of both; the others are only told of sums
+        on_validation = self._start(*validation, val_weights, *start[1:]) if validation else None
+        # a shard prepares, resumes and moves its own rows of both; the others see only sums
         both = [samples for samples in (on_train, on_validation) if samples is not None]
         trainers: dict[str, PresentTrainer] = {}
         with begin_and_end(self, self.callbacks), world().pool() as pool:
@@ -143,7 +143,7 @@ class StagewiseLoop:
                 round_ = replace(round_, rows=rows)
                 # shards that went apart, by another library's rounding say, would go on to two models
                 world().agree(f"round {index}", partial(digest_of, round_))
-                # kept before a callback hears of it: what it was told of can then be resumed
+                # stored before callbacks see it: what they have seen can then be resumed
                 stages.append(round_.stage)
                 if self.checkpoint is not None:
                     self.checkpoint.keep(round_)
@@ -161,7 +161,7 @@ class StagewiseLoop:
         before: Sequence[Stage],
         pool: Executor,
     ) -> Round:
-        """Fit one round and compute its validation loss; `before` has the stage of the round before, if any."""
+        """Fit a round and compute its validation loss; `before` has the stage of the round before, if any."""
         names, clock = list(trainers), Clock()
         work = RoundWork(self, train, self._draw(index, names, len(train.y)), before, pool, clock)
         stage, targets, outputs, risk = Stage({}, {}), [], [], 0.0
@@ -201,20 +201,20 @@ class StagewiseLoop:
         learners = self.learners_of(index)
         before = self.learners_of(index - 1) if index > 1 else {}
         known = both[0].prepared
-        kept = {name for name, learner in learners.items() if before.get(name) is learner and name in known}
+        reused = {name for name, learner in learners.items() if before.get(name) is learner and name in known}
         for samples in both:
             samples.prepared = {
-                name: samples.prepared[name] if name in kept else prepare(learner, samples.views[name])
+                name: samples.prepared[name] if name in reused else prepare(learner, samples.views[name])
                 for name, learner in learners.items()
             }
-        return kept
+        return reused
 
     def _trainers(
-        self, index: int, train: BoostedSamples, kept: set[str], before: Mapping[str, PresentTrainer]
+        self, index: int, train: BoostedSamples, reused: set[str], before: Mapping[str, PresentTrainer]
     ) -> dict[str, PresentTrainer]:
         made = {}
         for name, learner in self.learners_of(index).items():
-            if name in kept and name in before:
+            if name in reused and name in before:
                 made[name] = before[name]
                 continue
             try:
@@ -224,7 +224,7 @@ class StagewiseLoop:
         return made
 
     def _resume(self, both: Sequence[BoostedSamples]) -> list[Round]:
-        """Return the checkpoint's rounds, and bring the scores to where they were after the last of them."""
+        """Return the checkpoint's rounds, and restore the scores as they were after the last of them."""
         done = self.checkpoint.rounds()[: self.n_rounds] if self.checkpoint is not None else []
         state = self.checkpoint.state() if self.checkpoint is not None and done else None
         start = 0
@@ -232,7 +232,7 @@ class StagewiseLoop:
             start = state[0]
             for i, samples in enumerate(both):
                 samples.f = state[1][str(i)]
-        # scores are kept less often than rounds: the last learners predict again, which is quick
+        # scores are stored less often than rounds: the last learners predict again, which is quick
         for round_ in done[start:]:
             self._prepare(round_.index, both)
             for samples in both:
@@ -301,7 +301,7 @@ class RoundWork:
         """Fit the learners to the scores as they are, search their steps jointly, and take them.
 
         Second-order targets depend on the steps (US Algorithm 2, j = 0 … N₂ − 1): each inner iteration fits
-        to the targets at the steps that the one before found, and the one of the lowest risk counts.
+        to the targets at the steps that the one before has found, and the one of the lowest risk counts.
         First-order targets do not look at the steps and have one pass.
         """
         # f does not move between the passes, so that the rule looks at it once
@@ -309,11 +309,11 @@ class RoundWork:
         steps, best = np.full(len(trainers), self.method.initial_step), None
         for inner in range(max(1, self.method.target.n_inner)):
             fits = self.fit(trainers, targets_at(steps))
-            found = self.search(fits, inner)
+            search = self.search(fits, inner)
             # as searched: shrinkage is on the step that is taken, not on what the next targets are made for
-            steps = found.steps
-            if best is None or found.risk < best.risk:
-                best = found
+            steps = search.steps
+            if best is None or search.risk < best.risk:
+                best = search
         assert best is not None
         return self.take(best)
 
@@ -374,9 +374,9 @@ class RoundWork:
             steps = self.method.step.search(line, len(fits.outputs), seed)
             return Search(fits, line, steps, line.risk(steps))
 
-    def take(self, found: Search) -> Search:
+    def take(self, search: Search) -> Search:
         """Move f by Σ_v shrinkage · step_v · learner_v; return the steps as taken, and the risk after."""
-        fits, line, steps = found.fits, found.line, self.method.shrinkage * found.steps
+        fits, line, steps = search.fits, search.line, self.method.shrinkage * search.steps
         with self.clock("update"):
             if self.draws.held_out is not None or any(a is not b for a, b in zip(fits.unseen, fits.outputs)):
                 # the steps were searched on other samples, or outputs, than those that they now move

@@ -90,7 +90,7 @@ class Clock:
 
 
 def digest_of(round_: Round) -> str:
-    """Digest what a round has fitted and found; its seconds do not count."""
+    """Digest a round's weak learners, steps and metrics; its seconds do not count."""
     arrays, document = describe_stage(round_.stage)
     digest = hashlib.sha256(json.dumps([document, round_.metrics], sort_keys=True).encode())
     for name, array in sorted(arrays.items()):

@@ -53,8 +53,8 @@ class Bayes:
                 n_calls=self.n_random + self.n_guided,
                 random_state=seed,
             )
-        found, still = np.asarray(result.x, dtype=float), np.zeros(n_steps)
-        return found if line.risk(found) <= line.risk(still) else still
+        best, still = np.asarray(result.x, dtype=float), np.zeros(n_steps)
+        return best if line.risk(best) <= line.risk(still) else still
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ def shared_line(
         chosen = world().sample(len(y))
         columns = [f, y, *directions, *([] if counts is None else [counts[:, None]])]
         rows = np.concatenate(world().gather(np.hstack(columns)[chosen]))
-        found = np.hsplit(rows, np.cumsum([column.shape[1] for column in columns])[:-1])
-        given = {} if counts is None else {"counts": found.pop()[:, 0]}
-        return cast(ClosedFormLine, loss.line(found[0], found[1], found[2:], **given))
+        parts = np.hsplit(rows, np.cumsum([column.shape[1] for column in columns])[:-1])
+        given = {} if counts is None else {"counts": parts.pop()[:, 0]}
+        return cast(ClosedFormLine, loss.line(parts[0], parts[1], parts[2:], **given))
 
     return _SampledLine(own, weight, n_steps, sampled)
 
@@ -185,8 +185,8 @@ class _SharedLine:
         if self._own is not None:
             risk, gradient, hessian = self._own.expand(steps)
             own = np.concatenate([[risk], gradient, hessian.ravel()])
-        found = world().mean(own, self._weight)
-        return float(found[0]), found[1 : v + 1], found[v + 1 :].reshape(v, v)
+        means = world().mean(own, self._weight)
+        return float(means[0]), means[1 : v + 1], means[v + 1 :].reshape(v, v)
 
     def minimiser(self) -> np.ndarray:
         """Return the lowest point of a convex risk; of a quadratic one in a single step."""

@@ -34,7 +34,7 @@ class TargetRule(Protocol):
         """Fits per round."""
         ...
 
-    # A rule may have an attribute `needs`: the methods that it asks of the loss beside `risk` and `line`.
+    # A rule may have an attribute `needs`: the methods that it asks of the loss besides `risk` and `line`.
 
     def targets(self, loss: Any, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt: ...
 
@@ -175,16 +175,16 @@ def trimmed(target: Target, mass: float) -> Target:
 
     Raises `UsboostError` if the target's samples carry no weights.
     """
-    held = target.weights
+    given = target.weights
     if target.metric is not None:
         # the trace, which is the same in every basis of the outputs
-        held = np.einsum("nii->n", target.metric)
-    if held is None:
+        given = np.einsum("nii->n", target.metric)
+    if given is None:
         raise UsboostError(
             "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "
             "Earlyboost; set trim to 0"
         )
-    weights = held[:, None] if held.ndim == 1 else held
+    weights = given[:, None] if given.ndim == 1 else given
     left_out = np.zeros(weights.shape, dtype=bool)
     for column, out in zip(weights.T, left_out.T):
         amounts = column if target.counts is None else column * target.counts
@@ -195,7 +195,7 @@ def trimmed(target: Target, mass: float) -> Target:
         order = np.argsort(column)
         light = np.searchsorted(np.cumsum(amounts[order]), mass * amounts.sum(), side="right")
         out[order[:light]] = True
-    return replace(target, left_out=left_out.reshape(held.shape))
+    return replace(target, left_out=left_out.reshape(given.shape))
 
 
 def check_target(rule: TargetRule, loss: Any) -> None:

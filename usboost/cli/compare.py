@@ -98,8 +98,8 @@ def compare(
             )
         for each in beside_fit(own, next(iter(models_to_fit.values()))(seed)):
             note(f"{each}; see usboost check")
-        if comparison.kept:
-            note(f"{comparison.kept:,} of {comparison.fits:,} fits were finished before, see {out}")
+        if comparison.cached:
+            note(f"{comparison.cached:,} of {comparison.fits:,} fits were finished before, see {out}")
         flags = {"settings": settings, "seed": seed or None}
         again = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
         again |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}

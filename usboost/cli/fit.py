@@ -81,7 +81,7 @@ def fit(
     Trains on 85 % of each class's rows; early stops on the others and scores them. Without images the
     network and the trees of a model both read the whole table. Of few rows, folds choose the rounds and
     score them. Ctrl-C ends the fit and keeps the best round so far. A fit that is killed has its rounds in a
-    folder beside --out, and the same command goes on.
+    folder next to --out, and the same command goes on.
     """
     with exit_on_error():
         deadline = None if time_limit is None else clock() + time_limit
@@ -94,7 +94,7 @@ def fit(
         import_parts(imports or (), Path())
         from usboost.fit.bundle import check_place
         from usboost.table.source import TableFile, require
-        from usboost.table.user_table import asked_of
+        from usboost.table.user_table import label_task
 
         images = images.for_preset(preset)
         # other rows are read as these
@@ -107,7 +107,7 @@ def fit(
             # a model that is there does not hide what is misspelt
             require(TableFile.open(table), [*spec.named, *spec.drop, *spec.categorical, *spec.text])
             if answers.settings or answers.learners:
-                job.unfitted(spec.task or asked_of(table, spec)[0])
+                job.unfitted(spec.task or label_task(table, spec)[0])
             raise
         in_each_shard(job.run, shards, job.check)
 
@@ -251,11 +251,11 @@ def echo_result(model: str, fitted: Fitted) -> None:
         what = "members are" if several else "the model is"
         echo(f"{what} fitted again to all of these rows; the scores are from before this final refit")
     if card.prior and not card.weight:
-        echo(beside_prior(fitted))
+        echo(against_prior(fitted))
 
 
-def beside_prior(fitted: Fitted) -> str:
-    """Say how good the scores are beside those of the classes' shares, or of the mean, for every row."""
+def against_prior(fitted: Fitted) -> str:
+    """Say how good the scores are against those of the classes' shares, or of the mean, for every row."""
     import numpy as np
 
     from usboost.evaluation.task import TASKS

@@ -71,7 +71,7 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
     stdout, columns = console(), table["columns"]
     rows = [[row["name"], *(row["cells"][key] for key in columns)] for row in table["rows"]]
     titles = [by_column, *columns.values()]
-    for shown in range(len(columns), 0, -1):  # columns with what stands beside their values
+    for shown in range(len(columns), 0, -1):  # columns with what stands next to their values
         lines = [
             [name, *(" ".join(filter(None, cell[: 1 + (k < shown)])) for k, cell in enumerate(cells))]
             for name, *cells in rows

@@ -22,7 +22,7 @@ CELL = 1e-4
 """Standard deviations within which rows of different values are hardly told apart."""
 
 CROWDED = 0.01
-"""Share of the rows, and `FEW` of them, in one cell beside its most frequent value: they are lost."""
+"""Share of the rows, and `FEW` of them, in one cell besides its most frequent value: they are lost."""
 
 FEW, LOOKED_AT = 5, 20_000
 """Rows that say that a scaling loses values: at least; and at most looked at."""
@@ -38,7 +38,7 @@ _ROUNDING = 1e-14  # of a value, by which equal ones may differ after a few oper
 class Numeric:
     """The scaling of one numeric column: (x − mean) / std, of sign(x)·log(1 + |x|) when ``log``.
 
-    Where that would crowd different values into one place, as beside a fill value 1e10, or underflow, x is
+    Where that would crowd different values into one place, as next to a fill value 1e10, or underflow, x is
     read by its standardised rank instead: ``places[k]`` at ``knots[k]``, straight lines between them.
     """
 
@@ -65,12 +65,12 @@ class Numeric:
             raise UsboostError(f"column {name!r} holds numbers too large to standardise; rescale it first")
         ends = world().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
         constant = -ends[0] == ends[1]
-        found = cls(name, log, centre, 0.0 if constant else scale)
+        scaling = cls(name, log, centre, 0.0 if constant else scale)
         every = np.concatenate(
             world().gather(raw[world().sample(len(raw))])
         )  # all, or a sample of all shards
-        if constant or (scale > 0 and not _crowds(found, every)):
-            return found
+        if constant or (scale > 0 and not _crowds(scaling, every)):
+            return scaling
         distinct, counts = np.unique(every, return_counts=True)
         ends = np.cumsum(counts)
         places = ends - counts / 2 - len(every) / 2  # the middle rank of equal ones, less the mean

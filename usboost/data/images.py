@@ -132,7 +132,7 @@ class Images(_ImageRows):
 
 
 class EncodedImages(_ImageRows):
-    """n images of one size as PNG or JPEG bytes, decoded when they are asked for.
+    """n images of one size as PNG or JPEG bytes, decoded when they are read.
 
     Raises UsboostError if the column is not binary, or there are other than 1 or 3 channels.
 

@@ -31,9 +31,9 @@ class TableNodes:
     @property
     def rows(self) -> Value:
         """Return some value of n rows."""
-        found = self.numeric or self.codes
-        assert found is not None
-        return found
+        value = self.numeric or self.codes
+        assert value is not None
+        return value
 
     def filled(self, missing: bool) -> TableNodes:
         """Put 0 in absent rows; with `missing`, a further number says where. See `Table.filled`."""

@@ -58,9 +58,9 @@ class Table:
 
     @classmethod
     def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
-        """Make a table without categories, from an array of shape (n, p), kept as float32: with 7 digits.
+        """Make a table without categories, from an array of shape (n, p), stored as float32: with 7 digits.
 
-        Warns of a column whose numbers differ by little beside their size, so that many become one.
+        Warns of a column whose numbers differ by little next to their size, so that many become one.
         """
         warn_of_lost(values, names)
         values = np.ascontiguousarray(values, dtype=np.float32)

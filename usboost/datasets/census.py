@@ -173,15 +173,15 @@ def prepare(
     lines = _lines(train)
     distinct = list(dict.fromkeys(lines))
     fitted = _frame(train, distinct, lines).drop(columns=WEIGHT)
-    held = read(test).drop(columns=WEIGHT)
+    unseen = read(test).drop(columns=WEIGHT)
 
     # Each choice has its own stream, so that none depends on how many numbers another drew.
-    order = np.random.default_rng([seed, 0]).permutation(len(held))
-    half = len(held) // 2
+    order = np.random.default_rng([seed, 0]).permutation(len(unseen))
+    half = len(unseen) // 2
     splits = {
         "train": fitted,
-        "val": held.iloc[np.sort(order[:half])].reset_index(drop=True),
-        "test": held.iloc[np.sort(order[half:])].reset_index(drop=True),
+        "val": unseen.iloc[np.sort(order[:half])].reset_index(drop=True),
+        "test": unseen.iloc[np.sort(order[half:])].reset_index(drop=True),
     }
     more: dict[str, Any] = {"lines": {"read": len(lines), "distinct": len(distinct)}}
     if split == "ci_a":

@@ -82,7 +82,7 @@ def write_shards(
 ) -> dict[str, list[Path]]:
     """Make the images of each split and write them as shards; return the paths of each split's.
 
-    A shard gets its name when it is complete and has beside it, as ``images-00000.key``, what it was made
+    A shard gets its name when it is complete and has next to it, as ``images-00000.key``, what it was made
     from: whatever stops the work, calling again makes only the shards that are missing or whose images have
     changed. Other shards of these splits are removed. Raises UsboostError if images cannot be used; shards
     without such images are written all the same.

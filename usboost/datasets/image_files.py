@@ -39,7 +39,7 @@ Aspect = Literal["crop", "pad", "stretch"]
 """How an image of any proportions becomes a square."""
 
 PADDING = 127
-"""The grey beside a padded image."""
+"""The grey around a padded image."""
 
 
 Source = Path | tuple[Path, str] | bytes
@@ -248,7 +248,7 @@ def _member(archive: Path, member: str) -> tuple[zipfile.ZipFile, zipfile.ZipInf
 
 @lru_cache(maxsize=4)
 def _open_archive(path: Path, _size: int, _time: int) -> zipfile.ZipFile:
-    """Open an archive, kept while its file stays the same; a long list of members is slow to read."""
+    """Open an archive, cached while its file stays the same; a long list of members is slow to read."""
     try:
         return zipfile.ZipFile(path)
     except Exception as error:  # zipfile raises nearly anything for a damaged directory

@@ -182,7 +182,7 @@ class LabelledImage(NamedTuple):
 def animals(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
     """Find the group of each synset that has training images, and say where the groups are from.
 
-    In this order: the columns ``wnid, group`` of an ``index.csv`` beside the zip or folder; the places of the
+    In this order: the columns ``wnid, group`` of an ``index.csv`` near the zip or folder; the places of the
     synsets among the sorted 1000 of ILSVRC2012, which are the folders of ``train/`` if it has as many, else
     those in ``LOC_synset_mapping.txt`` or the devkit's ``meta.mat``; and, when each synset has a folder
     ``images/``, the table `TINY`. Raises UsboostError if none of these is there.
@@ -213,20 +213,20 @@ def side(tree: ImageTree) -> int:
 
 def of_synsets(tree: ImageTree, folder: str, wnids: Mapping[str, object]) -> list[LabelledImage]:
     """List the images of some synsets in ``train`` or ``val``, sorted by synset and name."""
-    found = []
+    images = []
     for wnid in sorted(wnids):
         inner = f"{folder}/{wnid}"
         inner = f"{inner}/images" if "images" in tree.folders(inner) else inner
         paths = (f"{inner}/{name}" for name in _images(tree, inner))
-        found += [LabelledImage(path, wnid, tree.source(path)) for path in paths]
-    return found
+        images += [LabelledImage(path, wnid, tree.source(path)) for path in paths]
+    return images
 
 
 def validation(tree: ImageTree, root: Path, wnids: Mapping[str, object]) -> list[LabelledImage]:
     """List the validation images of some synsets, sorted by synset and name.
 
     Folders ``val/<wnid>/`` say what their images show; for images in one folder, ``val/`` or ``val/images/``,
-    one of these files does, in it or beside: ``val_annotations.txt`` (Tiny ImageNet),
+    one of these files does, in it or near: ``val_annotations.txt`` (Tiny ImageNet),
     ``LOC_val_solution.csv`` (Kaggle), ``ILSVRC2012_validation_ground_truth.txt`` with ``meta.mat`` (the
     devkit, whose numbers are **not** the sorted order of the synsets), or ``index.csv``. Raises UsboostError
     if there are no images, none of these files is there, or an image is not in it.
@@ -262,11 +262,11 @@ def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
     if (text := tree.text(f"val/{ANNOTATIONS}")) is not None:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS
-    if (file := _beside(root, SOLUTION)) is not None:
+    if (file := _file_near(root, SOLUTION)) is not None:
         rows = _rows(file)[1:]
         return {row[0]: row[1].split()[0] for row in rows if len(row) > 1 and row[1].split()}, SOLUTION
-    if (file := _beside(root, TRUTH)) is not None:
-        if (meta := _beside(root, META)) is None:
+    if (file := _file_near(root, TRUTH)) is not None:
+        if (meta := _file_near(root, META)) is None:
             raise UsboostError(
                 f"{file} numbers the synsets as {META} of the devkit does, not in sorted order; "
                 f"put {META} beside it"
@@ -290,15 +290,15 @@ def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
 
 def _sorted_1000(root: Path) -> list[str]:
     """List the synsets of ILSVRC2012 sorted by wnid, from a file near the images; none without one."""
-    if (file := _beside(root, MAPPING)) is not None:
+    if (file := _file_near(root, MAPPING)) is not None:
         lines = _decoded(file.read_bytes(), str(file)).splitlines()
         return sorted(line.split()[0] for line in lines if line.strip())
-    if (file := _beside(root, META)) is not None:
+    if (file := _file_near(root, META)) is not None:
         return sorted(_meta(file).values())
     return []
 
 
-def _beside(root: Path, name: str) -> Path | None:
+def _file_near(root: Path, name: str) -> Path | None:
     places = (root, root / "val", root / DEVKIT)
     return next((place / name for place in places if (place / name).is_file()), None)
 

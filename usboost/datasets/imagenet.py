@@ -70,7 +70,7 @@ def prepare(
 ) -> Prepared:
     """Make MI from ILSVRC2012 or Tiny ImageNet.
 
-    The training folder is the training split. The paper had no test set beside the validation folder; here
+    The training folder is the training split. The paper had no test set besides the validation folder; here
     one half of it, chosen at random within each synset, is the validation split, the other the test split.
     The paper's dogs are 47 % of the images. ILSVRC2012's are that by themselves, Tiny ImageNet's three in
     ten: `dog_share` then leaves out images of the larger class, at random with its synsets' shares.
@@ -229,11 +229,11 @@ def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
     side = np.where(np.asarray(y) == 0, 1, -1).astype(np.float32)
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((len(side), len(w)), dtype=np.float32)
-    found = products(x)
-    while (near := np.abs(found) < _NEAR).any():
+    along = products(x)
+    while (near := np.abs(along) < _NEAR).any():
         x[near] = rng.standard_normal((int(near.sum()), len(w)), dtype=np.float32)
-        found[near] = products(x[near])
-    x *= (np.sign(found).astype(np.float32) * side)[:, None]
+        along[near] = products(x[near])
+    x *= (np.sign(along).astype(np.float32) * side)[:, None]
     return x
 
 

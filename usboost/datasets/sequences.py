@@ -256,7 +256,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise UsboostError(f"{path} is not a text file ({error.reason})") from error
 
 
-HELD_OUT = 0.15  # of the training sequences, to watch the accuracy on; nothing is chosen by it
+VAL_SHARE = 0.15  # of the training sequences, to watch the accuracy on; nothing is chosen by it
 
 
 def prepare(
@@ -270,7 +270,7 @@ def prepare(
     if isinstance(split.X_train, list) or isinstance(split.X_test, list):
         raise UsboostError(f"{dataset}: sequences of unequal length have no prepared form; use the estimator")
     classes = np.unique(split.y_train)
-    fitted, val = stratified_parts(split.y_train, (1 - HELD_OUT, HELD_OUT), stream(seed, 0))
+    fitted, val = stratified_parts(split.y_train, (1 - VAL_SHARE, VAL_SHARE), stream(seed, 0))
     parts = {
         "train": (split.X_train[fitted], split.y_train[fitted]),
         "val": (split.X_train[val], split.y_train[val]),

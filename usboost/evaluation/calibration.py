@@ -15,7 +15,7 @@ FOLDS = 5
 LOWEST, HIGHEST = 0.1, 10.0
 
 PRIOR_ROWS = 20
-"""Rows that came out as the probabilities say, counted beside the others: few rows that are all right would
+"""Rows that came out as the probabilities say, counted with the others: few rows that are all right would
 otherwise make the model certain."""
 
 PSEUDO_COUNT = 1
@@ -51,8 +51,8 @@ def temperature_of(probabilities: np.ndarray, y: np.ndarray, weight: np.ndarray 
         scaled = _scaled(logs, np.exp(log_temperature))
         return float(np.average(-(expected * scaled).sum(axis=1), weights=counts))
 
-    found = minimize_scalar(loss, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded")
-    return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
+    solution = minimize_scalar(loss, bounds=(np.log(LOWEST), np.log(HIGHEST)), method="bounded")
+    return float(np.exp(solution.x)) if solution.fun < loss(0.0) else 1.0
 
 
 def calibrated(
@@ -78,8 +78,8 @@ def calibrated(
         folds = [(np.flatnonzero(part != k), np.flatnonzero(part == k)) for k in range(FOLDS)]
     gains, surprised, scored = np.zeros(n), np.zeros(n), np.zeros(n)
     for others, rows in folds:
-        found = temperature_of(probabilities[others], y[others], None if weight is None else weight[others])
-        gain = _scaled(logs[rows], found) - _scaled(logs[rows], 1.0)
+        best = temperature_of(probabilities[others], y[others], None if weight is None else weight[others])
+        gain = _scaled(logs[rows], best) - _scaled(logs[rows], 1.0)
         gains[rows] = gain[np.arange(len(rows)), y[rows]]
         surprised[rows] = gain.mean(axis=1)
         scored[rows] = 1.0 if weight is None else weight[rows]

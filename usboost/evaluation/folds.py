@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from usboost.errors import UsboostError, silenced
 from usboost.shards.collective import world
 
-HELD_OUT = 0.15
+VAL_SHARE = 0.15
 """Share of the rows for early stopping."""
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -61,8 +61,8 @@ class Related:
     @property
     def arguments(self) -> dict[str, np.ndarray]:
         """The arguments of a model's ``fit``."""
-        found = {"groups": self.groups, "times": self.times}
-        return {name: each for name, each in found.items() if each is not None}
+        given = {"groups": self.groups, "times": self.times}
+        return {name: each for name, each in given.items() if each is not None}
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
@@ -107,12 +107,12 @@ class Related:
             return stretches
         assert self.groups is not None
         codes = y if y is not None and y.dtype.kind in "iu" else None
-        found = len(np.unique(self.groups))
-        k = min(most, found, len(self.groups) if codes is None else int(np.bincount(codes).max()))
+        n_groups = len(np.unique(self.groups))
+        k = min(most, n_groups, len(self.groups) if codes is None else int(np.bincount(codes).max()))
         if k < 2:
             raise UsboostError(
                 f"rows cannot be divided by group: that needs 2 groups, and 2 rows of a class, but there "
-                f"{'is one group' if found == 1 else f'are {found} groups'}; leave `group` out"
+                f"{'is one group' if n_groups == 1 else f'are {n_groups} groups'}; leave `group` out"
             )
         # of numbers as of one class: groups by chance, and parts of about one size
         strata = np.zeros(len(self.groups), dtype=np.int64) if codes is None else codes
@@ -121,8 +121,8 @@ class Related:
         splitter = StratifiedGroupKFold(k, shuffle=True, random_state=seed % 2**32)
         part = np.empty(len(self.groups), dtype=np.int64)
         with silenced("The least populated class"):
-            for index, (_, held) in enumerate(splitter.split(part, strata, self.groups)):
-                part[held] = index
+            for index, (_, rows) in enumerate(splitter.split(part, strata, self.groups)):
+                part[rows] = index
         names, part = np.unique(part, return_inverse=True)
         # the first part gets the groups with the most rows of one class: which part is first is drawn, too
         return np.random.default_rng(seed % 2**32).permutation(len(names))[part]
@@ -142,26 +142,26 @@ class Related:
             cuts = np.unique(_nearest(starts[1:], n * (0.5 + np.arange(most) / (2 * most)))).tolist()
             ends = [*cuts[1:], n]
             stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, ends)]
-            found = [each for each in reversed(stretches) if not len(_lacking(y, each[0]))]
-            if not found:
+            splits = [each for each in reversed(stretches) if not len(_lacking(y, each[0]))]
+            if not splits:
                 raise UsboostError(
                     "no row is later than rows of every class, so no fit can be judged by later rows; "
                     "leave `time` out, or choose a single model"
                 )
-            return found
-        part, found = self.parts(most, y, seed), []
+            return splits
+        part, splits = self.parts(most, y, seed), []
         for k in range(int(part.max()) + 1):
-            held = part == k
-            for label in _lacking(y, np.flatnonzero(~held)):
-                held &= self.groups != self.groups[np.argmax(y == label)]  # type: ignore[index]
-            if held.any():
-                found.append((np.flatnonzero(~held), np.flatnonzero(held)))
-        if not found:
+            val = part == k
+            for label in _lacking(y, np.flatnonzero(~val)):
+                val &= self.groups != self.groups[np.argmax(y == label)]  # type: ignore[index]
+            if val.any():
+                splits.append((np.flatnonzero(~val), np.flatnonzero(val)))
+        if not splits:
             raise UsboostError(
                 "each class is in one group only, so no group can be held out; leave "
                 "`group` out, or choose a single model"
             )
-        return found
+        return splits
 
 
 def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
@@ -191,7 +191,7 @@ def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = N
     splitter = StratifiedKFold(min(most, int(counts.max())), shuffle=True, random_state=seed)
     with silenced("The least populated class"):
         splits = list(splitter.split(others, y[others]))
-    return [(np.sort(np.concatenate([single, others[seen]])), others[held]) for seen, held in splits]
+    return [(np.sort(np.concatenate([single, others[seen]])), others[val]) for seen, val in splits]
 
 
 def by_time(times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,7 +255,7 @@ class Divisible:
         """Groups or times, for splits inside a fit."""
         return None if self.groups is None and self.times is None else Related(self.groups, self.times)
 
-    def hold_out(self, seed: int, share: float = HELD_OUT) -> Split:
+    def hold_out(self, seed: int, share: float = VAL_SHARE) -> Split:
         """Return rows to fit to, and about a `share` of all for early stopping; both in rising order.
 
         By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
@@ -263,12 +263,12 @@ class Divisible:
         Raises UsboostError if there is one group, or one time, only.
         """
         if self.splits is not None:
-            train, held = np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
-            for name, found in (("train", train), ("val", held)):
-                if not world().sum(len(found)):
+            train, val = np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
+            for name, rows in (("train", train), ("val", val)):
+                if not world().sum(len(rows)):
                     none = f"no row that counts has `split` {name}"
                     raise UsboostError(f"{none}; give some such row a weight above 0")
-            return train, held
+            return train, val
         if self.related is not None:
             return self.related.hold_out(share, self.codes, seed)
         if world().count > 1:
@@ -319,16 +319,16 @@ class Divisible:
             for first, last in zip(cuts, [*cuts[1:], self.n], strict=True):
                 yield np.sort(order[:first]), np.sort(order[first:last])
         elif self.groups is not None:
-            found = len(np.unique(self.groups))
-            if found < folds:
+            count = len(np.unique(self.groups))
+            if count < folds:
                 raise UsboostError(
-                    f"{folds} parts by group need as many groups, but there {'is' if found == 1 else 'are'} "
-                    f"{found}; ask for fewer folds, or leave `group` out"
+                    f"{folds} parts by group need as many groups, but there {'is' if count == 1 else 'are'} "
+                    f"{count}; ask for fewer folds, or leave `group` out"
                 )
             part = Related(groups=self.groups).parts(folds, self.codes, seed)
             if (most := int(part.max()) + 1) < folds:
                 raise UsboostError(
-                    f"the {found} groups, some with most rows of a class, make {most} parts and not {folds}; "
+                    f"the {count} groups, some with most rows of a class, make {most} parts and not {folds}; "
                     f"ask for {most} folds, or leave `group` out"
                 )
             for k in range(folds):

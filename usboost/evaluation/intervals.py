@@ -73,17 +73,17 @@ def _bootstrap(
         scored(true[rows], predicted[rows], None if weight is None else weight[rows])
         for rows in (rng.integers(0, n, n) for _ in range(draws))
     ]
-    whole, found = scored(true, predicted, weight), {}
+    whole, by_metric = scored(true, predicted, weight), {}
     for key in metrics:
         if key in ("accuracy", "answer_accuracy"):
             rows_worth = n if weight is None else effective_sample_size(weight)
-            found[key] = (whole[key], *wilson(whole[key], rows_worth))
+            by_metric[key] = (whole[key], *wilson(whole[key], rows_worth))
             continue
         values = np.array([each[key] for each in drawn])
         values = values[np.isfinite(values)]
         low, high = np.quantile(values, [0.025, 0.975]) if len(values) else (np.nan, np.nan)
-        found[key] = (whole[key], float(low), float(high))
-    return found
+        by_metric[key] = (whole[key], float(low), float(high))
+    return by_metric
 
 
 def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = None) -> float:
@@ -104,9 +104,9 @@ def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = Non
     place = np.ceil((n + 1) * level - 1e-9)  # .9 · 10 is a little more than 9
     if place > n + 1e-9:
         return float("inf")
-    held = np.cumsum(weights[order])
-    held *= n / held[-1]
-    return float(scores[order[np.searchsorted(held, place - 1e-9 * n)]])
+    summed = np.cumsum(weights[order])
+    summed *= n / summed[-1]
+    return float(scores[order[np.searchsorted(summed, place - 1e-9 * n)]])
 
 
 def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
@@ -143,10 +143,10 @@ def least_by_class(
     Label-conditional (Mondrian) conformal prediction (Vovk 2012). A class with too few rows, under nine, has
     that of all rows.
     """
-    found = [least_probability(labels, probabilities, weights)] * probabilities.shape[1]
+    least_of = [least_probability(labels, probabilities, weights)] * probabilities.shape[1]
     for k in np.unique(labels):
         own = labels == k
         least = -conformal(-probabilities[own, k], COVERED, None if weights is None else weights[own])
         if np.isfinite(least):
-            found[k] = float(least)
-    return found
+            least_of[k] = float(least)
+    return least_of

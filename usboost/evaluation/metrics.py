@@ -52,8 +52,8 @@ def best_threshold(y: np.ndarray, probability: np.ndarray, weight: np.ndarray | 
     """
     order = np.argsort(-probability, kind="stable")
     own = np.ones(len(y)) if weight is None else weight[order]
-    ranked, found = probability[order], np.cumsum(own * y[order])
-    scores = 2 * found / (np.cumsum(own) + found[-1])
+    ranked, hits = probability[order], np.cumsum(own * y[order])
+    scores = 2 * hits / (np.cumsum(own) + hits[-1])
     # a cut lies between two different probabilities, or after the last
     cuts = np.append(np.flatnonzero(ranked[1:] < ranked[:-1]), len(y) - 1)
     best = cuts[scores[cuts].argmax()]
@@ -84,11 +84,11 @@ def average_precision(positive: np.ndarray, score: np.ndarray, weight: np.ndarra
     """
     order = np.argsort(-score, kind="stable")
     own = np.ones(len(score)) if weight is None else weight[order]
-    ranked, above, found = score[order], np.cumsum(own), np.cumsum(own * positive[order])
-    if not len(found) or not found[-1]:
+    ranked, above, hits = score[order], np.cumsum(own), np.cumsum(own * positive[order])
+    if not len(hits) or not hits[-1]:
         return float("nan")
     cuts = np.append(np.flatnonzero(ranked[1:] < ranked[:-1]), len(score) - 1)
-    return float((np.diff(found[cuts], prepend=0) * found[cuts] / above[cuts]).sum() / found[-1])
+    return float((np.diff(hits[cuts], prepend=0) * hits[cuts] / above[cuts]).sum() / hits[-1])
 
 
 def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -102,12 +102,12 @@ def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
     def share(whole: np.ndarray, none: float) -> np.ndarray:
         return np.divide(right, whole, out=np.full(len(right), none), where=whole > 0)
 
-    found = {"precision": share(predicted, np.nan), "recall": share(true, np.nan)}
-    return {**found, "f1": 2 * share(true + predicted, 0.0), "support": true}
+    rates = {"precision": share(predicted, np.nan), "recall": share(true, np.nan)}
+    return {**rates, "f1": 2 * share(true + predicted, 0.0), "support": true}
 
 
 def score_answers(y: np.ndarray, answers: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """Return scores of two classes beside `score`'s, of answers, 0 and 1, and probabilities of class 1.
+    """Return scores of two classes besides `score`'s, of answers, 0 and 1, and probabilities of class 1.
 
     Keys are "pr_auc"; "balanced_accuracy", the mean of both recalls; "answer_f1" and "answer_accuracy", of
     the answers. NaN where a class is missing.
@@ -140,8 +140,8 @@ def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = 
         area = float("nan")
     else:
         # ranked as they are: what is clipped or divided has other ties
-        asked = [1] if n_classes == 2 else range(n_classes)
-        area = float(np.mean([auc(y == k, probabilities[:, k], weight) for k in asked]))
+        classes = [1] if n_classes == 2 else range(n_classes)
+        area = float(np.mean([auc(y == k, probabilities[:, k], weight) for k in classes]))
     return {
         "f1": f1(y, predicted, n_classes, weight),
         "accuracy": accuracy(y, predicted, weight),
@@ -203,7 +203,7 @@ def extra_metrics(
     parts = {name: np.nan_to_num(each) for name, each in per_class(counts).items()}
     support = parts.pop("support")
     present = support > 0
-    asked = [1] if n_classes == 2 else range(n_classes)
+    classes = [1] if n_classes == 2 else range(n_classes)
     whole, true, guessed = (each.astype(float) for each in (counts, counts.sum(axis=1), counts.sum(axis=0)))
     shared = np.trace(whole) * whole.sum() - true @ guessed
     spread = (whole.sum() ** 2 - guessed @ guessed) * (whole.sum() ** 2 - true @ true)
@@ -216,7 +216,7 @@ def extra_metrics(
     }
     return {
         "balanced_accuracy": float(parts["recall"][present].mean()),
-        "pr_auc": float(np.mean([average_precision(y == k, p[:, k], weight) for k in asked])),
+        "pr_auc": float(np.mean([average_precision(y == k, p[:, k], weight) for k in classes])),
         **shown,
         **averaged,
         **weighted,

@@ -56,10 +56,10 @@ EXTRA_METRICS = (
     *("balanced_accuracy", "pr_auc", "precision", "recall", "precision_macro", "recall_macro", "f1_macro"),
     *("precision_weighted", "recall_weighted", "f1_weighted", "mcc", "brier"),
 )
-"""What `metrics.extra_metrics` gives of any classifier, beside `METRICS`."""
+"""What `metrics.extra_metrics` gives of any classifier, besides `METRICS`."""
 
 EXTRA_REGRESSION_METRICS = ("mse", "median_ae", "mape", "max_error", "explained_variance")
-"""What `metrics.extra_regression_metrics` gives of any regressor, beside `REGRESSION_METRICS`."""
+"""What `metrics.extra_regression_metrics` gives of any regressor, besides `REGRESSION_METRICS`."""
 
 RANKING = {
     "classification": (*METRICS, *EXTRA_METRICS),
@@ -97,10 +97,10 @@ def check_metric(metric: str, known: Sequence[str] = METRICS) -> str:
 
     Raises `UsboostError` if it is none of `known`; listing them.
     """
-    found = SCIKIT.get(metric, metric)
-    if found not in known:
+    name = SCIKIT.get(metric, metric)
+    if name not in known:
         raise UsboostError(f"unknown score {metric!r}; {choices(metric, known)}")
-    return found
+    return name
 
 
 def f1_of(classes: Sequence[str]) -> str:

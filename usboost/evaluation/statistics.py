@@ -38,9 +38,9 @@ def quantile(values: np.ndarray, level: float, weights: np.ndarray | None = None
     if world().count > 1:
         # of the numbers of all shards, or of a sample of so many of them that it makes no difference
         chosen = world().sample(len(values))
-        found = np.concatenate(world().gather(values[chosen]))
+        gathered = np.concatenate(world().gather(values[chosen]))
         shared = None if weights is None else np.concatenate(world().gather(weights[chosen]))
-        return world().once(lambda: unsharded(lambda: quantile(found, level, shared)))
+        return world().once(lambda: unsharded(lambda: quantile(gathered, level, shared)))
     if weights is None:
         return float(np.quantile(values, level))
     weights = weights * max(1.0, effective_sample_size(weights) / weights.sum())
@@ -76,8 +76,8 @@ def column_moments(values: np.ndarray, weights: np.ndarray | None = None) -> tup
         return values.mean(axis=0, dtype=np.float64), values.var(axis=0, dtype=np.float64)
     own = np.ones(len(values)) if weights is None else weights
     shares = own / world().sum(own.sum())
-    found = world().sum(shares @ values.astype(np.float64))
-    return found, world().sum(shares @ np.square(values - found))
+    means = world().sum(shares @ values.astype(np.float64))
+    return means, world().sum(shares @ np.square(values - means))
 
 
 LEVEL = 0.05
@@ -170,6 +170,6 @@ def paired_interval(
     """
     rng, n = np.random.default_rng(0), len(labels)
     drawn = (rng.integers(0, n, n) for _ in range(500))
-    found = [statistic(labels[at], first[at]) - statistic(labels[at], second[at]) for at in drawn]
-    low, high = np.quantile(found, [0.025, 0.975])
+    differences = [statistic(labels[at], first[at]) - statistic(labels[at], second[at]) for at in drawn]
+    low, high = np.quantile(differences, [0.025, 0.975])
     return float(low), float(high)

@@ -131,14 +131,14 @@ def score_slices(
     int64 (n,), say which of the names is a row's group.
     """
     left_out = {"f1"} if predicted.ndim == 2 and predicted.shape[1] > 2 else set()
-    found = []
+    slices = []
     for name, rows in [(ALL, codes >= 0), *((each, codes == k) for k, each in enumerate(names))]:
         if rows.any():
             own = None if weight is None else weight[rows]
             scores = intervals(labels[rows], predicted[rows], own)
-            kept = {key: each for key, each in scores.items() if key not in left_out}
-            found.append(Slice(name, int(rows.sum()), kept))
-    return found
+            shown = {key: each for key, each in scores.items() if key not in left_out}
+            slices.append(Slice(name, int(rows.sum()), shown))
+    return slices
 
 
 def table_of(slices: Sequence[Slice]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def table_of(slices: Sequence[Slice]) -> dict[str, Any]:
     Returns
     -------
     ``columns``, titles by name, and ``rows``, each a name and its cells by column: a value, and what stands
-    small beside it.
+    small next to it.
     """
     names = {key: metric_name(key) for key in slices[0].scores}
     rows = [_line(each, {key: each.scores[key] for key in names}) for each in slices]

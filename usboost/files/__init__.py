@@ -17,11 +17,11 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Make a new folder beside `folder` to write to, which takes its place when the block succeeds.
+    """Make a new folder next to `folder` to write to, which takes its place when the block succeeds.
 
     When anything fails the earlier folder stays as it was. Files that are there are never edited, since DVC
     may have linked them to its cache. Raises UsboostError if `folder` is a file, nothing can be written
-    beside it, or the disk is full, whatever the block's writers raise then.
+    next to it, or the disk is full, whatever the block's writers raise then.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():

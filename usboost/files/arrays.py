@@ -24,7 +24,7 @@ Entry = TypeVar("Entry")
 Order = Literal["C", "F"]
 
 LEAST = 1 << 20
-"""Bytes up to which what is made of an array on disk is kept in memory."""
+"""Bytes up to which what is made of an array on disk stays in memory."""
 
 PART_ROWS = 1 << 16
 """Rows that are read and written in one go."""

@@ -132,31 +132,31 @@ class Graph:
 
     def embed(self, model: Any, inputs: Sequence[Value]) -> list[Value]:
         """Add the nodes of another graph of the same versions, fed by values of this; return its outputs."""
-        found = dict(zip((each.name for each in model.graph.input), inputs, strict=True))
+        values = dict(zip((each.name for each in model.graph.input), inputs, strict=True))
         for tensor in model.graph.initializer:
-            found[tensor.name] = self.constant(self._onnx.numpy_helper.to_array(tensor))
+            values[tensor.name] = self.constant(self._onnx.numpy_helper.to_array(tensor))
         for given in model.graph.node:
             node = self._onnx.NodeProto(op_type=given.op_type, domain=given.domain)
-            node.input.extend(found[name].name if name else "" for name in given.input)
+            node.input.extend(values[name].name if name else "" for name in given.input)
             node.attribute.extend(given.attribute)
-            found |= zip(given.output, self._add(node, len(given.output)), strict=True)
-        return [found[each.name] for each in model.graph.output]
+            values |= zip(given.output, self._add(node, len(given.output)), strict=True)
+        return [values[each.name] for each in model.graph.output]
 
     def model(self, about: Mapping[str, str]) -> Any:
-        """Return the model of what was added, checked; `about` is kept in its metadata.
+        """Return the model of what was added, checked; `about` is stored in its metadata.
 
         Raises UsboostError if it is larger than a file can be.
         """
         onnx = self._onnx
-        needed, kept = {each.name for each in self._outputs}, []
+        needed, nodes = {each.name for each in self._outputs}, []
         for node in reversed(self._nodes):
             if needed.intersection(node.output):
                 needed.update(node.input)
-                kept.append(node)
+                nodes.append(node)
         constants = [each for name, each in self._constants.items() if name in needed]
         if sum(each.ByteSize() for each in constants) > (1 << 31) - (1 << 20):
             raise UsboostError("the model is larger than an ONNX file can be, 2 GB; export a smaller one")
-        graph = onnx.helper.make_graph(kept[::-1], "usboost", self._inputs, self._outputs, constants)
+        graph = onnx.helper.make_graph(nodes[::-1], "usboost", self._inputs, self._outputs, constants)
         versions = [onnx.helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
         model = onnx.helper.make_model(graph, opset_imports=versions, ir_version=8, producer_name="usboost")
         onnx.helper.set_model_props(model, dict(about))

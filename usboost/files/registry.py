@@ -25,7 +25,7 @@ class Registry:
     def __init__(self, sort: str, built_in: Mapping[str, str]) -> None:
         self.sort = sort
         self._parts: dict[str, Any] = dict(built_in)
-        self._asked_others = False
+        self._loaded_others = False
 
     def register(self, part: type) -> type:
         """Make a class known by its attribute `kind`; can be used as a decorator.
@@ -77,8 +77,8 @@ class Registry:
 
     def _ask_others(self) -> None:
         """Import, once, what installed packages name under `ENTRY_POINTS`."""
-        if not self._asked_others:
-            self._asked_others = True
+        if not self._loaded_others:
+            self._loaded_others = True
             for entry in entry_points(group=ENTRY_POINTS):
                 entry.load()
 

@@ -144,10 +144,10 @@ class OneComputer(Parts):
         return super().views(names) if self.images is None else with_images(names, self.image_views)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
-        alone = reads == self.image_views  # beside a table images are embeddings
+        alone = reads == self.image_views  # with a table images are embeddings
         network = {"hidden": _IMAGES if self.images and alone else _TABLE, "start": "warm", **_TRAINING}
-        found = {"network": {**network, **self._reader()}, "tree": {"max_depth": 3}}
-        return found.get(spec.kind, {})
+        parameters = {"network": {**network, **self._reader()}, "tree": {"max_depth": 3}}
+        return parameters.get(spec.kind, {})
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
         rounds = self.rounds or BOOSTING * entry.rounds_factor

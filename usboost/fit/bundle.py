@@ -88,9 +88,9 @@ class Bundle(OwnSettings):
 
     def predicted(self, views: Views) -> np.ndarray:
         """Return calibrated probabilities of the classes, float64 (n, M), or numbers, float64 (n,)."""
-        found = self.task.predict(self.model, views)
+        predicted = self.task.predict(self.model, views)
         card = self.card
-        return tempered(found, card.temperature) if card.classes else clip_lower(found, card.floor)
+        return tempered(predicted, card.temperature) if card.classes else clip_lower(predicted, card.floor)
 
     def predicted_of(self, table: UserTable, rows: np.ndarray) -> np.ndarray:
         """Return `predicted` of some rows of a table in memory, to the bit as of a file of these rows."""
@@ -122,9 +122,9 @@ class Bundle(OwnSettings):
             low, high = self.card.margin or (np.nan, np.nan)
             ends = {"low": clip_lower(predicted + low, self.card.floor), "high": predicted + high}
             return pd.DataFrame({"prediction": predicted, **ends})
-        found = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
-        found.insert(0, "label", self.labels[self.codes(predicted)])
-        return found.assign(**further)
+        frame = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
+        frame.insert(0, "label", self.labels[self.codes(predicted)])
+        return frame.assign(**further)
 
     def sets(self, predicted: np.ndarray, *, per_class: bool = False) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M): of about 9 in 10 rows the true one is among them.
@@ -136,16 +136,16 @@ class Bundle(OwnSettings):
         Parameters
         ----------
         predicted : as `predicted` gives them.
-        per_class : whether about 9 in 10 rows of each class are held, by `Card.least_by_class`.
+        per_class : whether about 9 in 10 rows of each class are covered, by `Card.least_by_class`.
         """
         if not self.card.classes:
             raise UsboostError("a predicted number has an interval and no set; leave `sets` out")
         least = (self.card.least_by_class or None) if per_class else self.card.least
         if least is None:
             raise UsboostError(f"{self.card.model} was saved without what sets take; fit the model again")
-        found = predicted >= np.asarray(least)
-        found[np.arange(len(found)), self.codes(predicted)] = True
-        return np.asarray(found)
+        included = predicted >= np.asarray(least)
+        included[np.arange(len(included)), self.codes(predicted)] = True
+        return np.asarray(included)
 
     def set_texts(self, predicted: np.ndarray, *, per_class: bool = False) -> list[str]:
         """Return `sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
@@ -239,13 +239,13 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
     if not replace and (folder / CARD).exists():
         raise UsboostError(f"{folder} holds a model; replace it with `force`, or give another `out`")
     if folder.is_dir():
-        found = {entry.name for entry in folder.iterdir()}
+        names = {entry.name for entry in folder.iterdir()}
         try:
             document = json.loads((folder / CARD).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             document = None
         ours = isinstance(document, Mapping) and document.get("kind") == KIND
-        if found - {TEXTS} != {CARD, MODEL} or not ours:
+        if names - {TEXTS} != {CARD, MODEL} or not ours:
             raise UsboostError(
                 f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
             )
@@ -366,7 +366,7 @@ def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -
     frame : rows of a prepared split.
     images : their images' files, None where a row has none; one sequence for each column of images.
     """
-    found: dict[str, pd.Series] = {}
+    columns: dict[str, pd.Series] = {}
     for name, kind in card.columns.items():
         column = frame[name]
         if kind == "date":
@@ -375,19 +375,19 @@ def raw_rows(card: Card, frame: pd.DataFrame, *images: Sequence[bytes | None]) -
                 pd.Timestamp.isoformat, na_action="ignore"
             )
         text = column.astype(object)
-        found[name] = column.astype(np.float64) if kind == "number" else text.where(text.notna(), None)
+        columns[name] = column.astype(np.float64) if kind == "number" else text.where(text.notna(), None)
     for column, files in zip(card.images.columns if card.images else [], images):
-        found[column] = pd.Series(list(files), index=frame.index, dtype=object)
-    return pd.DataFrame(found)
+        columns[column] = pd.Series(list(files), index=frame.index, dtype=object)
+    return pd.DataFrame(columns)
 
 
 def example_of(card: Card, folder: Path) -> pd.DataFrame:
     """Return two validation rows of a prepared dataset, as a client sends them."""
     rows = store.read_frame(folder, "val").head(2)
     about: dict[str, Any] = store.read_card(folder).get("images", {})
-    found = []
+    files = []
     for part in image_store.parts("val", about) if about else []:
         shard = about["splits"][part]["shards"][0]["file"]
         images = pq.read_table(folder / image_store.FOLDER / part / shard, columns=["image"])["image"]
-        found.append([as_file(each, about) for each in images.slice(0, len(rows)).to_pylist()])
-    return raw_rows(card, rows, *found)
+        files.append([as_file(each, about) for each in images.slice(0, len(rows)).to_pylist()])
+    return raw_rows(card, rows, *files)

@@ -61,9 +61,9 @@ class Dates(CardPart):
 
     @field_validator("reference", "last")
     @classmethod
-    def _a_date(cls, found: str) -> str:
-        datetime.fromisoformat(found or "1970-01-01")
-        return found
+    def _a_date(cls, date: str) -> str:
+        datetime.fromisoformat(date or "1970-01-01")
+        return date
 
     @property
     def rule(self) -> DateParts:
@@ -181,11 +181,11 @@ def plain_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
             return value
         raise TypeError
 
-    found = {}
+    parameters = {}
     for name in given.keys() - OF_PROCESS:
         with suppress(TypeError):
-            found[name] = plain(given[name])
-    return dict(sorted(found.items()))
+            parameters[name] = plain(given[name])
+    return dict(sorted(parameters.items()))
 
 
 def card_of(
@@ -254,5 +254,5 @@ def prior_of(table: UserTable, rows: np.ndarray) -> list[float]:
     if not table.classes:
         return [mean(labels, weights)]
     counts = world().sum(np.bincount(labels, weights, minlength=len(table.classes)))
-    found: list[float] = (counts / counts.sum()).tolist()
-    return found
+    shares: list[float] = (counts / counts.sum()).tolist()
+    return shares

@@ -67,8 +67,8 @@ class Comparison:
     classes : names of the classes; none where a number is predicted.
     fits : how many there are in all; fewer are in `scores` and `failures` if it was interrupted.
     interrupted : whether it was.
-    kept : how many fits were finished in an earlier run.
-    slices : by model the scores by the groups of a column, if that was asked for, best model first.
+    cached : how many fits were finished in an earlier run.
+    slices : by model the scores by the groups of a column, if there is `by_column`, best model first.
     wrong : by model whether each row of the first repeat was answered wrongly, bool (n,); of classes.
     """
 
@@ -78,7 +78,7 @@ class Comparison:
     classes: list[str]
     fits: int = 0
     interrupted: bool = False
-    kept: int = 0
+    cached: int = 0
     slices: Mapping[str, Sequence[Slice]] = field(default_factory=dict)
     wrong: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -138,11 +138,11 @@ class Comparison:
 
     def _ranked(self) -> pd.DataFrame:
         """Return the scores of the models that did not fail; after an interruption, of the folds of all."""
-        found = self.scores[~self.scores["model"].isin(list(self.failures))]
+        scores = self.scores[~self.scores["model"].isin(list(self.failures))]
         if not self.interrupted:
-            return found
-        counts = found.groupby(["repeat", "fold"])["model"].transform("count")
-        return found[counts == found["model"].nunique()]
+            return scores
+        counts = scores.groupby(["repeat", "fold"])["model"].transform("count")
+        return scores[counts == scores["model"].nunique()]
 
 
 def compare(
@@ -206,11 +206,11 @@ def compare(
     ended: dict[int, Record] = {}
     interrupted = False
     try:
-        for done, (index, found) in enumerate(in_threads(result_of, tasks, jobs), start=1):
-            if isinstance(found, str):
-                failures.setdefault(tasks[index][0], found)
-            elif found is not None:
-                ended[index] = found
+        for done, (index, result) in enumerate(in_threads(result_of, tasks, jobs), start=1):
+            if isinstance(result, str):
+                failures.setdefault(tasks[index][0], result)
+            elif result is not None:
+                ended[index] = result
             if progress:
                 progress(done, len(tasks))
     except KeyboardInterrupt:
@@ -220,9 +220,9 @@ def compare(
     # the same rows may have been another fold of another comparison
     rows = [{"model": m, **each.row, "repeat": fold.repeat, "fold": fold.fold} for m, fold, each in fits]
     columns = ["model", "repeat", "fold", "rows_train", "rows_test", *RANKING[table.task], "seconds"]
-    whole = dict.fromkeys(columns[1:5], np.int64)  # kept ones are read as floats
-    scores, kept = pd.DataFrame(rows, columns=columns).astype(whole), fit.records.found
-    comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, kept)
+    whole = dict.fromkeys(columns[1:5], np.int64)  # cached ones are read as floats
+    scores, cached = pd.DataFrame(rows, columns=columns).astype(whole), fit.records.cached
+    comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, cached)
     return comparison if interrupted else _by_rows(comparison, table, fits, slices)
 
 
@@ -249,8 +249,8 @@ class _FoldFits:
         fold, table = self.parts[k], self.table
         model = self.models[name](self.seed + fold.repeat - 1)
         key = self.records.key(model, fold)
-        found = self.records.get(key)
-        if found is None:
+        record = self.records.get(key)
+        if record is None:
             if "callbacks" in model.get_params(deep=False):
                 model.set_params(callbacks=[Watched(name, self.pace, show)])
             self.images.prepare(model)  # else the first fit would seem to take as long as the images
@@ -260,16 +260,16 @@ class _FoldFits:
             row = {"repeat": fold.repeat, "fold": fold.fold, **rows, **result.scores}
             predicted = result.predicted if self.predictions else None
             wrong = result.predicted.argmax(axis=1) != table.labels[fold.test] if table.classes else None
-            found = Record({**row, "seconds": result.seconds}, predicted, wrong)
-            self.records.add(key, name, found)
-        self.pace.ended(name, found.row["seconds"])
-        return found
+            record = Record({**row, "seconds": result.seconds}, predicted, wrong)
+            self.records.add(key, name, record)
+        self.pace.ended(name, record.row["seconds"])
+        return record
 
 
 def _by_rows(
     comparison: Comparison,
     table: UserTable,
-    found: Sequence[tuple[str, Fold, Record]],
+    fits: Sequence[tuple[str, Fold, Record]],
     slices: Slices | None,
 ) -> Comparison:
     """Add which rows were answered wrongly, and the scores by groups, of the first repeat.
@@ -278,7 +278,7 @@ def _by_rows(
     """
     wrong, by_model = dict[str, np.ndarray](), dict[str, Sequence[Slice]]()
     for model in comparison.models:
-        first = [(fold, each) for name, fold, each in found if name == model and fold.repeat == 1]
+        first = [(fold, each) for name, fold, each in fits if name == model and fold.repeat == 1]
         if table.classes:
             wrong[model] = np.concatenate([each.wrong for _, each in first])
         if slices is not None:

@@ -214,10 +214,10 @@ class Inputs:
     def __str__(self) -> str:
         if not self.columns and not self.images:
             return "nothing"
-        found = [f"{self.columns:,} column{'s' * (self.columns != 1)}"] if self.columns else []
+        parts = [f"{self.columns:,} column{'s' * (self.columns != 1)}"] if self.columns else []
         if self.images:
-            found.append(f"images in {' and '.join(self.images)} ({self.how})")
-        return ", ".join(found)
+            parts.append(f"images in {' and '.join(self.images)} ({self.how})")
+        return ", ".join(parts)
 
 
 def inputs(name: str, table: UserTable, options: ImageOptions | None) -> Inputs:
@@ -260,10 +260,10 @@ _FASTER = 3
 
 def what_is_read(inputs: Mapping[str, Inputs]) -> list[str]:
     """Return a line for all models that read the same."""
-    found: dict[Inputs, list[str]] = {}
+    models: dict[Inputs, list[str]] = {}
     for name, each in inputs.items():
-        found.setdefault(each, []).append(name)
-    return [f"{joined_names(names)} read{'s' * (len(names) == 1)} {each}." for each, names in found.items()]
+        models.setdefault(each, []).append(name)
+    return [f"{joined_names(names)} read{'s' * (len(names) == 1)} {each}." for each, names in models.items()]
 
 
 def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
@@ -329,12 +329,12 @@ def next_steps(comparison: Comparison, fit: Callable[[str], str], repeat: str) -
 
     `fit` gives the command that fits a model of some name; `repeat` is that of more repeats, or "".
     """
-    standings, found = comparison.standings(), []
+    standings, steps = comparison.standings(), []
     if repeat and any(each.within_noise for each in standings[1:]):
-        found.append(("Next, to tell close models apart:", repeat))
+        steps.append(("Next, to tell close models apart:", repeat))
     saved = next((each.model for each in standings if each.model in catalogue.CATALOGUE), None)
     if saved is not None:
         best = standings[0].model
         only = "" if saved == best else f", as {best} cannot be saved by usboost"
-        found.append((f"Next, to fit and save {saved}{only}:", fit(saved)))
-    return found
+        steps.append((f"Next, to fit and save {saved}{only}:", fit(saved)))
+    return steps

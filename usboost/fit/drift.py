@@ -21,24 +21,24 @@ from usboost.table.source import TableFile, require
 BINS = 10
 
 
-def psi(reference: np.ndarray, found: np.ndarray) -> float:
+def psi(reference: np.ndarray, current: np.ndarray) -> float:
     """Return the population stability index Σ_b (a_b − e_b) · ln(a_b / e_b) of two sets of counts.
 
     e_b and a_b are the shares of bin b, after half a count is added to each: none is 0. Counts are (B,).
     """
-    shares = [(np.asarray(counts, dtype=np.float64) + 0.5) for counts in (reference, found)]
+    shares = [(np.asarray(counts, dtype=np.float64) + 0.5) for counts in (reference, current)]
     expected, actual = (counts / counts.sum() for counts in shares)
     return float(np.sum((actual - expected) * np.log(actual / expected)))
 
 
-def noise(bins: int, n_reference: int, n_found: int, level: float) -> float:
+def noise(bins: int, n_reference: int, n_current: int, level: float) -> float:
     """Return what the index of two samples of one distribution exceeds with probability `level`.
 
-    It is about (1/n_reference + 1/n_found) · χ² with B − 1 degrees of freedom, of the B `bins` it reaches.
+    It is about (1/n_reference + 1/n_current) · χ² with B − 1 degrees of freedom, of the B `bins` it reaches.
     """
     if bins < 2:
         return 0.0
-    return float(stats.chi2.isf(level, bins - 1) * (1 / n_reference + 1 / n_found))
+    return float(stats.chi2.isf(level, bins - 1) * (1 / n_reference + 1 / n_current))
 
 
 def edges(values: np.ndarray) -> np.ndarray:
@@ -53,19 +53,19 @@ def edges(values: np.ndarray) -> np.ndarray:
     return inner[(inner > distinct[0]) & (inner <= distinct[-1])]
 
 
-def number_counts(reference: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def number_counts(reference: np.ndarray, current: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return counts of both in bins of equal counts of the reference, NaN left out."""
     inner = edges(reference[~np.isnan(reference)])
     counts = [
         np.bincount(np.searchsorted(inner, values[~np.isnan(values)], side="right"), minlength=len(inner) + 1)
-        for values in (reference, found)
+        for values in (reference, current)
     ]
     return counts[0], counts[1]
 
 
-def ks(reference: np.ndarray, found: np.ndarray) -> float:
+def ks(reference: np.ndarray, current: np.ndarray) -> float:
     """Return the Kolmogorov–Smirnov statistic, of the values that are not NaN."""
-    known, seen = (values[~np.isnan(values)] for values in (reference, found))
+    known, seen = (values[~np.isnan(values)] for values in (reference, current))
     return float(stats.ks_2samp(known, seen, method="asymp").statistic)
 
 
@@ -114,18 +114,18 @@ def compare(
     file = TableFile.open(table)
     images = [] if card.images is None else card.images.columns
     require(file, [*card.columns, *images])
-    found, absent = _read(file, card, images)
-    n = len(found)
+    current, absent = _read(file, card, images)
+    n = len(current)
     if not n:
         raise UsboostError(f"{table} has no rows")
     level = LEVEL / (len(card.columns) + len(images))
     rows: list[dict[str, Any]] = []
     for name, kind in card.columns.items():
-        shares = {"missing_train": train[name].isna().mean(), "missing": found[name].isna().mean()}
+        shares = {"missing_train": train[name].isna().mean(), "missing": current[name].isna().mean()}
         row: dict[str, Any] = {"column": name, "kind": kind, **shares}
         if kind in ("number", "category"):
             known = None if kind == "number" else Categorical.fit(name, train[name])
-            row |= _compared(train[name], found[name], known, level)
+            row |= _compared(train[name], current[name], known, level)
         rows.append(row)
     for name in images:
         row = {"column": name, "kind": "image", "missing_train": without[name] / len(train)}
@@ -161,8 +161,8 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
         for name in images:
             absent[name] += _empty(file, name, raw[name])
         tally.rows += raw.num_rows
-    for found in tally.misfits.values():
-        found.check()
+    for misfits in tally.misfits.values():
+        misfits.check()
     return pd.concat(batches) if batches else pd.DataFrame(columns=list(card.columns)), absent
 
 
@@ -180,20 +180,20 @@ def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
 
 
 def _compared(
-    train: pd.Series, found: pd.Series, known: Categorical | None, level: float
+    train: pd.Series, current: pd.Series, known: Categorical | None, level: float
 ) -> dict[str, float]:
     """Return the index of a column, what chance explains of it, and what is of its kind alone."""
     more: dict[str, float] = {}
     if known is None:
         # prepared rows are float32, and a value rounded otherwise would be another one
         reference, values = (
-            each.to_numpy(np.float64).astype(np.float32).astype(np.float64) for each in (train, found)
+            each.to_numpy(np.float64).astype(np.float32).astype(np.float64) for each in (train, current)
         )
         if np.isnan(reference).all() or np.isnan(values).all():
             return {}
         counts, more["ks"] = number_counts(reference, values), ks(reference, values)
     else:
-        codes, present = known(found), found.notna().to_numpy()
+        codes, present = known(current), current.notna().to_numpy()
         more["unseen"] = float((codes[present] == 0).sum() / len(codes))  # 0 is of what training did not have
         size = len(known.values) + 1
         first, second = (

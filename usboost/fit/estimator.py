@@ -156,9 +156,9 @@ class _Multimodal(_FitAttributes):
             frame = frame.assign(**{name: column})
         root, given = self._root(), self.get_params(deep=False)
         positive = getattr(self, "positive", None)
-        found = {**names, "task": self.task, "image": self.image, "images_root": root}
-        found["positive"] = None if positive is None else label_name(positive)
-        return read_table(FrameRows(frame, root), TableSpec.of(given, **found))
+        roles = {**names, "task": self.task, "image": self.image, "images_root": root}
+        roles["positive"] = None if positive is None else label_name(positive)
+        return read_table(FrameRows(frame, root), TableSpec.of(given, **roles))
 
     def _root(self) -> Path | None:
         return None if self.images_root is None else Path(self.images_root)
@@ -201,9 +201,9 @@ class _Multimodal(_FitAttributes):
         """
         check_is_fitted(self, "bundle_")
         frame = self._frame(X)
-        found = self.bundle_.predict(FrameRows(frame, self._root(), mixed=True), strict=strict)
-        found.index = frame.index
-        return found
+        answers = self.bundle_.predict(FrameRows(frame, self._root(), mixed=True), strict=strict)
+        answers.index = frame.index
+        return answers
 
     def explain(self, X: Any, against: Any = None, *, parts: bool = False) -> pd.DataFrame:
         """Return what each column adds to the margin of each row's answer, with X's index.
@@ -230,9 +230,9 @@ class _Multimodal(_FitAttributes):
         frame, root = self._frame(X), self._root()
         other = frame if against is None else self._frame(against)
         sources = [FrameRows(each, root, mixed=True) for each in (frame, other)]
-        found = explain_rows(self.bundle_, *sources, parts=parts)
-        found.index = frame.index
-        return found
+        shares = explain_rows(self.bundle_, *sources, parts=parts)
+        shares.index = frame.index
+        return shares
 
     def save(self, folder: Path | str) -> None:
         """Write the fitted model, as `usboost fit` does; `load`, `usboost predict` and MLflow read it.
@@ -253,16 +253,16 @@ class _Multimodal(_FitAttributes):
         ----------
         images_root : folder that paths of images are relative to.
         """
-        found = bundles.load(Path(folder))
-        card = found.card
+        bundle = bundles.load(Path(folder))
+        card = bundle.card
         if card.task != cls.task:
             raise UsboostError(f"{folder} holds a model for {card.task}; load it with the other class")
         images = card.images
         made = cls(model=card.model, image=images.columns if images else None, random_state=card.seed)
         made.set_params(images_root=images_root, **({"size": images.size[0]} if images else {}))
-        kept = made.get_params(deep=False).keys() & card.parameters.keys() - OF_PROCESS
-        made.set_params(**{name: card.parameters[name] for name in kept})
-        made.bundle_ = found
+        known = made.get_params(deep=False).keys() & card.parameters.keys() - OF_PROCESS
+        made.set_params(**{name: card.parameters[name] for name in known})
+        made.bundle_ = bundle
         made.scores_ = {key: value for key, value in card.scores.items() if value is not None}
         names = card.names or card.read_and_dropped
         made.feature_names_in_, made.n_features_in_ = np.asarray(names, dtype=object), len(names)
@@ -270,7 +270,7 @@ class _Multimodal(_FitAttributes):
         return made
 
     def _loaded(self) -> None:
-        """Set what a fit would have set beside the bundle."""
+        """Set what a fit would have set besides the bundle."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -307,7 +307,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     threshold : of two classes, the probability of the positive one from which it is the answer; "f1" takes
         the one of the best F1 on the validation rows
     positive : of two classes, the one that `threshold` is of; by default the rarer
-    refit : whether the model is fitted again to all rows, for as many rounds as rows held out chose; by
+    refit : whether the model is fitted again to all rows, for as many rounds as validation rows chose; by
         default as `usboost.fit.table_fit.TableFit` says: if there is time
     device : of networks: "auto" (a GPU if there is one), "cpu" or "cuda"
     class_weight : "balanced", or a weight for each label (1 for those not in it), times the rows' own; see

@@ -70,9 +70,9 @@ def of_all_shards(
         return part, labels, predicted
     chosen = world().sample(len(part))
     columns = [labels, predicted, *(() if part.weights is None else (part.weights,))]
-    found = [np.concatenate(world().gather(each[chosen])) for each in columns]
-    weights = found[2] if len(found) > 2 else None
-    return WeightedRows(np.arange(len(found[0])), weights, None), found[0], found[1]
+    gathered = [np.concatenate(world().gather(each[chosen])) for each in columns]
+    weights = gathered[2] if len(gathered) > 2 else None
+    return WeightedRows(np.arange(len(gathered[0])), weights, None), gathered[0], gathered[1]
 
 
 def counted_rows(table: UserTable) -> np.ndarray:
@@ -137,13 +137,13 @@ def folds_of(
                 f"{table.file}: class {table.classes[least]!r} of {table.spec.label!r} has {counts[least]} "
                 f"rows, too few for {folds} folds; add rows of it, leave it out, or change `folds`"
             )
-    found = [
+    splits = [
         Fold(each.repeat, each.fold, counted[each.train], counted[each.val], counted[each.test])
         for each in rows.folds(folds, repeats, seed)
     ]
-    for fold in found:
+    for fold in splits:
         check_classes(table, fold.train)
-    return found
+    return splits
 
 
 @dataclass(frozen=True)

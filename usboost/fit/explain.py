@@ -58,23 +58,23 @@ class Shares:
 
     def words(self) -> list[str]:
         """Return the columns that add or take most in each row, ``age +0.83; sex -0.21`` say."""
-        names, found = list(self.columns), []
+        names, lines = list(self.columns), []
         for values in np.column_stack([*self.columns.values()]):
             largest = np.argsort(-np.abs(values), kind="stable")[:SHOWN]
             digits = digits_of(values)
             shown = [k for k in largest if abs(values[k]) >= 0.5 * 10.0**-digits]
-            found.append("; ".join(f"{names[k]} {values[k]:+.{digits}f}" for k in shown))
-        return found
+            lines.append("; ".join(f"{names[k]} {values[k]:+.{digits}f}" for k in shown))
+        return lines
 
     def texts(self) -> list[str]:
         """Return each row as JSON: ``columns``, ``images`` with the lines of squares, and ``mean``."""
-        found = []
+        texts = []
         for row in range(len(self.mean)):
             columns = {name: float(values[row]) for name, values in self.columns.items()}
             images = {name: squares[row].tolist() for name, squares in self.squares.items()}
             document = {"columns": columns, "images": images, "mean": float(self.mean[row])}
-            found.append(json.dumps(document, ensure_ascii=False))
-        return found
+            texts.append(json.dumps(document, ensure_ascii=False))
+        return texts
 
 
 def digits_of(shares: ArrayLike) -> int:
@@ -119,21 +119,21 @@ def explain(
     names, owner = names_of(bundle), owner_of(bundle)
     images = len(names) - 1
     alone = images if images_alone else None
-    found = shapley(bundle.model, views, reference, owner, len(names), images, alone)
+    added = shapley(bundle.model, views, reference, owner, len(names), images, alone)
     turn = _turn(bundle, predicted)
-    values = np.einsum("npd,nd->np", found.values, turn)
-    mean = turn @ found.mean + getattr(bundle.model, "target_centre_", 0.0)
+    values = np.einsum("npd,nd->np", added.values, turn)
+    mean = turn @ added.mean + getattr(bundle.model, "target_centre_", 0.0)
     return Shares(dict(zip(names, values.T, strict=True)), {}, mean)
 
 
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
     """Return what `explain` does of all rows, or `explain_parts`, as the table of `Shares.frame`."""
     check_explainable(bundle.model, bundle.card.model)
-    reference, found = reference_of(read_rows(bundle, against).views), []
+    reference, frames = reference_of(read_rows(bundle, against).views), []
     for batch in bundle.reader.read(rows):
         given = bundle, batch.views, reference, bundle.predicted(batch.views)
-        found.append((explain_parts(*given) if parts else explain(*given)).frame())
-    return pd.concat(found, ignore_index=True)
+        frames.append((explain_parts(*given) if parts else explain(*given)).frame())
+    return pd.concat(frames, ignore_index=True)
 
 
 def _turn(bundle: Bundle, predicted: np.ndarray) -> np.ndarray:
@@ -160,8 +160,8 @@ def read_rows(bundle: Bundle, source: Source, more: Collection[str] = ()) -> Row
 def reference_of(views: Views) -> Views:
     """Return `AGAINST` of the rows, drawn at random."""
     rows = np.random.default_rng(0).permutation(len(views))[:AGAINST]
-    found: Views = views[np.sort(rows)]
-    return found
+    drawn: Views = views[np.sort(rows)]
+    return drawn
 
 
 GRID = 5  # squares along each side of an image
@@ -188,18 +188,18 @@ def explain_parts(
     Nothing is added to the embeddings on disk; an image takes some 300 predictions. `progress` is called with
     (rows done, n), the rest is as of `explain`.
     """
-    found, form = explain(bundle, views, reference, predicted), bundle.reader.images
-    columns = {name: found.columns[name] for name in bundle.card.columns}
+    shares, form = explain(bundle, views, reference, predicted), bundle.reader.images
+    columns = {name: shares.columns[name] for name in bundle.card.columns}
     margins = np.einsum("nd,nd->n", bundle.model._f(views), _turn(bundle, predicted))
     # rounding, of learners that add up float32, goes into the mean
-    mean = margins + getattr(bundle.model, "target_centre_", 0.0) - np.sum([*found.columns.values()], axis=0)
-    if form is None or len(found.columns) == len(columns):
+    mean = margins + getattr(bundle.model, "target_centre_", 0.0) - np.sum([*shares.columns.values()], axis=0)
+    if form is None or len(shares.columns) == len(columns):
         return Shares(columns, {}, mean)
     unread = left_out(bundle.model)
     read = {view: name for view, name in zip(form.names, form.columns, strict=True) if view not in unread}
     squares = {view: np.empty((len(views), GRID, GRID)) for view in read}
     few = reference[np.arange(0, len(reference), _REFERENCE)]
-    for row, total in enumerate([*found.columns.values()][-1]):
+    for row, total in enumerate([*shares.columns.values()][-1]):
         game = _Game(bundle, views[[row]], few, predicted[[row]])
         with embeddings.without_writing():
             for view, share in game.columns(tuple(read), float(total)).items():
@@ -246,9 +246,9 @@ class _Game:
 
     def squares(self, view: str) -> np.ndarray:
         """Return what uncovering each square of an image adds, float64 (GRID, GRID); 0 without an image."""
-        found, images = np.zeros(GRID * GRID), self.own[view]
+        effects, images = np.zeros(GRID * GRID), self.own[view]
         if images.absent is not None and images.absent[0]:
-            return found.reshape(GRID, GRID)
+            return effects.reshape(GRID, GRID)
         (pixels,), rng = images.decode(), np.random.default_rng(0)
         covered = np.empty_like(pixels)
         covered[:] = np.rint(pixels.mean(axis=(1, 2)))[:, None, None]
@@ -269,8 +269,8 @@ class _Game:
                     stages.append(shown)
             worth = self.added({view: Images(np.stack(stages))}).reshape(len(some), -1)
             for order, values in zip(some, worth, strict=True):
-                found[order] += np.diff(values) / ORDERS
-        return found.reshape(GRID, GRID)
+                effects[order] += np.diff(values) / ORDERS
+        return effects.reshape(GRID, GRID)
 
 
 def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: int) -> pd.DataFrame:

@@ -63,7 +63,7 @@ class AnswerOptions(Options):
 
     seed: Annotated[int, Help("Seed of splits and models.", least=0)] = 0
     calibrate: Annotated[
-        bool, Help("Calibrate probabilities (temperature scaling) where that helps on held-out rows.")
+        bool, Help("Calibrate probabilities (temperature scaling) where that helps on validation rows.")
     ] = True
     threshold: Annotated[
         Literal["f1"] | float | None,
@@ -76,7 +76,7 @@ class AnswerOptions(Options):
     refit: Annotated[
         bool | None,
         Help(
-            "Fit again to all rows, for as many rounds as the held-out rows chose; by default if there is "
+            "Fit again to all rows, for as many rounds as the validation rows chose; by default if there is "
             "time. Of a blend, its members."
         ),
     ] = None

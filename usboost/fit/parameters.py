@@ -84,7 +84,7 @@ def _named_columns(X: Any) -> pd.DataFrame | None:
 def column_of(values: Any) -> Any:
     """Return labels, groups, times or weights as an array, of any shape.
 
-    Of a list in which some are missing, NaN stays missing beside strings and booleans, as in a Series. Bytes
+    Of a list in which some are missing, NaN stays missing among strings and booleans, as in a Series. Bytes
     are text.
     """
     kind = getattr(getattr(values, "dtype", None), "kind", "O" if isinstance(values, (list, tuple)) else "")
@@ -95,10 +95,10 @@ def column_of(values: Any) -> Any:
     array = np.asarray(values)
     if isinstance(values, (list, tuple)) and array.ndim == 1 and len(array):
         given = pd.Series(list(values), dtype=object)
-        kept = np.asarray(given.dropna().tolist())
-        if given.isna().any() and kept.dtype.kind in "USb":
+        present = np.asarray(given.dropna().tolist())
+        if given.isna().any() and present.dtype.kind in "USb":
             array = np.full(len(given), None, dtype=object)
-            array[given.notna()] = kept
+            array[given.notna()] = present
     return array
 
 

@@ -44,7 +44,7 @@ def predict(
 ) -> Tally:
     """Write `Bundle.answers` and the columns to keep, a row for each row of the table in its order.
 
-    Returns what was found in the rows, see `usboost.table.notes.notes_of_rows`.
+    Returns a tally of the rows, see `usboost.table.notes.notes_of_rows`.
 
     Raises `UsboostError` if a column is missing, no value of a column of numbers, dates or images can be
     read, no path of a column of images leads to a file, the output cannot be written, or as `explain.explain`
@@ -92,8 +92,8 @@ def predict(
     with _written(out, target) as writer:
         for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
             predicted = bundle.predicted(rows.views)
-            found = bundle.answers(predicted, sets=sets)
-            columns = [pa.array(found[name], from_pandas=False) for name in found]
+            answers = bundle.answers(predicted, sets=sets)
+            columns = [pa.array(answers[name], from_pandas=False) for name in answers]
             if reference is not None:
                 why = explain(bundle, rows.views, reference, predicted).words()
                 columns.append(pa.array(why, pa.string()))
@@ -138,7 +138,7 @@ class Scored:
     labels : int64 codes of shape (n,) of the model's classes, or float64 numbers.
     predicted : as of `Bundle.predicted`.
     without : how many rows have no image, by column.
-    tally : what was found in all rows of the table.
+    tally : counts of all rows of the table.
     rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
     unlabelled : how many rows have no label.
     slices : the scores by the groups of a column, if that was asked for.
@@ -193,14 +193,14 @@ def score_table(
         if progress:
             progress(batch.first + len(batch.views), n)
     check_paths(file, tally.paths)
-    found = {} if form is None or images is None else dict(zip(form.columns, images.absent, strict=True))
+    lacking = {} if form is None or images is None else dict(zip(form.columns, images.absent, strict=True))
     return Scored(
         file,
         pd.concat([part[0] for part in parts], ignore_index=True).iloc[rows].reset_index(drop=True),
         joined([part[1] for part in parts], None if images is None else images.views())[rows],
         labels[rows],
         np.concatenate([part[2] for part in parts])[rows],
-        {column: int(absent[rows].sum()) for column, absent in found.items()},
+        {column: int(absent[rows].sum()) for column, absent in lacking.items()},
         tally,
         rows,
         n - len(rows),

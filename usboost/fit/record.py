@@ -55,16 +55,16 @@ class Records:
     Parameters
     ----------
     folder : is made if it is not there; None keeps nothing.
-    predictions : whether these are kept, too; a fit without them is made again.
+    predictions : whether these are stored, too; a fit without them is made again.
 
     Attributes
     ----------
-    found : how many finished fits were read.
+    cached : how many finished fits were read.
     """
 
     def __init__(self, folder: Path | None, table: UserTable, predictions: bool = False) -> None:
         self._store = None if folder is None else Store(Path(folder) / FITS)
-        self._predictions, self.found, self._lock = predictions, 0, Lock()
+        self._predictions, self.cached, self._lock = predictions, 0, Lock()
         if self._store is None:
             return
         self._table = table_digest(table)
@@ -77,7 +77,7 @@ class Records:
             ) from None
 
     def key(self, model: Any, fold: Fold) -> str:
-        """Return the key of a fit: data, parameters, rows and the code that runs; "" if nothing is kept."""
+        """Return the key of a fit: data, parameters, rows and the code that runs; "" if nothing is stored."""
         if self._store is None:
             return ""
         rows = rows_digest((fold.train, fold.val, fold.test))
@@ -85,20 +85,20 @@ class Records:
 
     def get(self, key: str) -> Record | None:
         """Return the record of a finished fit, or None."""
-        found = None if self._store is None else self._store.get_json(key, self._read)
-        if found is None or (self._predictions and found.predicted is None):
+        record = None if self._store is None else self._store.get_json(key, self._read)
+        if record is None or (self._predictions and record.predicted is None):
             return None
         with self._lock:
-            self.found += 1
-        return found
+            self.cached += 1
+        return record
 
-    def add(self, key: str, model: str, found: Record) -> None:
+    def add(self, key: str, model: str, record: Record) -> None:
         """Write a record, under the model's name, to disk. Raises UsboostError if that fails."""
-        document: dict[str, Any] = {"model": model, "row": found.row}
-        if self._predictions and found.predicted is not None:
-            document["predicted"] = found.predicted.tolist()
-        if found.wrong is not None:
-            document["wrong"] = np.flatnonzero(found.wrong).tolist()
+        document: dict[str, Any] = {"model": model, "row": record.row}
+        if self._predictions and record.predicted is not None:
+            document["predicted"] = record.predicted.tolist()
+        if record.wrong is not None:
+            document["wrong"] = np.flatnonzero(record.wrong).tolist()
         if self._store is not None:
             self._store.put_json(key, document)
 
@@ -106,8 +106,8 @@ class Records:
         row = {str(name): float(value) for name, value in document["row"].items()}
         if missing := self._needed - row.keys():
             raise UsboostError(f"it has no {', '.join(sorted(missing))}")
-        kept = document.get("predicted") if self._predictions else None
-        predicted = None if kept is None else np.array(kept, dtype=np.float64)
+        stored = document.get("predicted") if self._predictions else None
+        predicted = None if stored is None else np.array(stored, dtype=np.float64)
         if predicted is not None and len(predicted) != row["rows_test"]:
             raise UsboostError("its predictions are not those of the test rows")
         at, tested = document.get("wrong"), np.arange(int(row["rows_test"]))
@@ -116,27 +116,27 @@ class Records:
 
 def rows_digest(parts: Iterable[np.ndarray]) -> str:
     """Return a digest of the positions of rows."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for each in parts:
-        found.update(np.asarray(each, dtype=np.int64).tobytes() + b"|")
-    return found.hexdigest()
+        digest.update(np.asarray(each, dtype=np.int64).tobytes() + b"|")
+    return digest.hexdigest()
 
 
 def table_digest(table: UserTable) -> str:
     """Return a digest of what is read of a table: columns, labels, weights, groups or times, and images."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, column in table.features.items():
-        found.update(f"{name} {column.dtype.kind} ".encode())
-        found.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
-    found.update(json.dumps(table.classes).encode() + table.labels.tobytes())
-    found.update(b"" if table.weights is None else table.weights.tobytes())
+        digest.update(f"{name} {column.dtype.kind} ".encode())
+        digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    digest.update(json.dumps(table.classes).encode() + table.labels.tobytes())
+    digest.update(b"" if table.weights is None else table.weights.tobytes())
     related = related_of(table, np.arange(len(table)))
     for array in () if related is None else related.arrays:
-        found.update(array.tobytes())
+        digest.update(array.tobytes())
     for name, view in table.images.items():
-        found.update(name.encode() + image_digests(view).tobytes())
-        found.update(b"" if view.absent is None else np.packbits(view.absent).tobytes())
-    return found.hexdigest()
+        digest.update(name.encode() + image_digests(view).tobytes())
+        digest.update(b"" if view.absent is None else np.packbits(view.absent).tobytes())
+    return digest.hexdigest()
 
 
 class Keep(Protocol):
@@ -210,5 +210,5 @@ class UnfinishedFit:
             self.folder.rmdir()
 
     def _fits(self) -> list[Path]:
-        found = self.folder.iterdir() if self.folder.is_dir() else ()
-        return [each for each in found if _FIT.fullmatch(each.name) and each.is_dir()]
+        folders = self.folder.iterdir() if self.folder.is_dir() else ()
+        return [each for each in folders if _FIT.fullmatch(each.name) and each.is_dir()]

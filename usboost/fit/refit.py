@@ -61,7 +61,7 @@ def refit(
 ) -> Refitted | None:
     """Fit a model like `model` to all rows, the validation rows, too, as far as these let it go.
 
-    Raises UsboostError if it has to be made, and cannot be told how far to go.
+    Raises UsboostError if it has to be made, and it is not known how far to go.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def refit(
     wanted : by default, None, it is made, except where a callback asks one of the two fits to stop before its
         end, or leaves no time for the second.
     callbacks : of this fit; seed : of the folds that say how far to go where there are few rows.
-    keep : where the rounds are kept.
+    keep : where the rounds are stored.
 
     Returns
     -------
@@ -188,15 +188,15 @@ def choose_rounds(
         again = model.for_all_rows()
         again.set_params(members={name: own[name].model for name in model.weights_})
         rounds = [{"member": name, **row} for name, each in own.items() for row in each.history]
-        found = _ByFolds(again, mixed, model.best_round_, rounds)
+        result = _ByFolds(again, mixed, model.best_round_, rounds)
     else:
-        found = _by_folds(model, task, folds, recorder)
-        found = replace(found, predicted=found.predicted[order])
+        result = _by_folds(model, task, folds, recorder)
+        result = replace(result, predicted=result.predicted[order])
     if recorder.stopped:
         return None
     seconds = time.perf_counter() - began
     return FoldsResult(
-        found.model, found.best_round, found.history, judged, found.predicted, seconds, len(folds)
+        result.model, result.best_round, result.history, judged, result.predicted, seconds, len(folds)
     )
 
 
@@ -242,23 +242,23 @@ def round_folds(
     rows, in_fit = everything.rows, everything.in_fit
     splits = inner_folds(table.labels[rows], FOLDS, seed, related_of(table, rows))
     folds = []
-    for seen, held in splits:
-        left_out = rows[held]
+    for seen, unseen in splits:
+        left_out = rows[unseen]
         data = FitData.of(table, Fold(1, 1, rows[seen], left_out, left_out))
         if in_fit is not None:  # with the weights of classes
-            train, test = (*data.train[:2], in_fit[seen]), (*data.test[:2], in_fit[held])
+            train, test = (*data.train[:2], in_fit[seen]), (*data.test[:2], in_fit[unseen])
             data = replace(data, train=train, val=test, test=test)
         folds.append(data)
-    return folds, [held for _, held in splits]
+    return folds, [unseen for _, unseen in splits]
 
 
 def fit_folds(model: Any, folds: Sequence[FitData], recorder: StopRecorder, stops: bool = True) -> list[Any]:
     """Fit one setting to all folds, with the rows left out to stop on or without."""
-    found: list[Any] = []
+    fits: list[Any] = []
     for fold in folds:
-        found.append(clone(model).set_params(callbacks=[recorder]))
-        fit_weighted(found[-1], fold.train, fold.test if stops else None, fold.related)
-    return found
+        fits.append(clone(model).set_params(callbacks=[recorder]))
+        fit_weighted(fits[-1], fold.train, fold.test if stops else None, fold.related)
+    return fits
 
 
 def means(fits: Sequence[Any], folds: Sequence[FitData]) -> list[dict[str, float]]:
@@ -277,11 +277,11 @@ def means(fits: Sequence[Any], folds: Sequence[FitData]) -> list[dict[str, float
 def best_round(history: Sequence[Mapping[str, float]], monitor: str) -> int:
     """Return the round of the best metric; 0 is that of a start alone, where there is one."""
     best: Mapping[str, float] | None = history[0] or None
-    found = 0
+    chosen = 0
     for index, row in enumerate(history[1:], start=1):
         if improves(row, best, monitor):
-            best, found = row, index
-    return found
+            best, chosen = row, index
+    return chosen
 
 
 def best_penalty(fits: Sequence[Any]) -> float | None:

@@ -79,7 +79,7 @@ class TableFit(AnswerOptions):
     ----------
     model : unfitted, of views as the table has them; name : what the card calls it.
     callbacks : of the fit; callbacks_of_all : of that to all rows, by default the same.
-    keep : where rounds are kept until the fit has ended, and resumed from.
+    keep : where rounds are stored until the fit has ended, and resumed from.
     seed, calibrate, threshold, refit, class_weight : see `usboost.fit.options.AnswerOptions`.
     """
 
@@ -190,8 +190,8 @@ class TableFit(AnswerOptions):
         predicted = tempered(predicted, temperature)
         if threshold == "f1":
             threshold = best_threshold(labels, predicted[:, 1], val.weights)
-        held = labels, predicted, val.weights
-        least = {"least": least_probability(*held), "least_by_class": least_by_class(*held)}
+        scored = labels, predicted, val.weights
+        least = {"least": least_probability(*scored), "least_by_class": least_by_class(*scored)}
         return predicted, {"temperature": temperature, "threshold": threshold, **least}
 
 
@@ -204,7 +204,7 @@ def calibration_folds(table: UserTable, val: np.ndarray, seed: int) -> list[Spli
 
 
 MOST = 200
-"""Rounds kept; of more, evenly spaced ones, the best and the last among them."""
+"""Rounds stored; of more, evenly spaced ones, the best and the last among them."""
 
 
 def history_of(model: Any) -> dict[str, list[Any]]:
@@ -216,7 +216,7 @@ def history_of(model: Any) -> dict[str, list[Any]]:
     some round does not have is left out. Of an average also ``member``, the one whose round it is. Empty
     where the steps of a fit are settings that were tried, or one.
     """
-    fits, found = dict[str | None, list[Any]](), list[pd.DataFrame]()
+    fits, tables = dict[str | None, list[Any]](), list[pd.DataFrame]()
     for row in getattr(model, "history_", []):
         fits.setdefault(row.get("member"), []).append(row)
     for member, rows in fits.items():
@@ -225,10 +225,10 @@ def history_of(model: Any) -> dict[str, list[Any]]:
         measured = measured.loc[:, np.isfinite(measured).all()]
         if len(rows) < 2 or measured.empty or {"penalty", "leaf_size"} & {*every}:
             continue
-        kept = [*np.linspace(1, len(rows), MOST).round(), getattr(model, "best_round_", 1)]
-        own = measured[measured.index.isin(kept)].reset_index(names="round")
-        found.append(own if member is None else own.assign(member=member))
-    return pd.concat(found, join="inner").to_dict("list") if found else {}
+        stored = [*np.linspace(1, len(rows), MOST).round(), getattr(model, "best_round_", 1)]
+        own = measured[measured.index.isin(stored)].reset_index(names="round")
+        tables.append(own if member is None else own.assign(member=member))
+    return pd.concat(tables, join="inner").to_dict("list") if tables else {}
 
 
 def images_help(

@@ -64,13 +64,13 @@ def space_of(model: Any, images: Collection[str] = (), fixed: Collection[str] = 
     images : the names of the views that hold images.
     fixed : paths that are not to be chosen.
     """
-    values, found = model.get_params(deep=True), dict[str, Dimension]()
+    values, space = model.get_params(deep=True), dict[str, Dimension]()
     for path, dimension in _dimensions(model, "", set(images)):
         if path in values and path not in fixed:
             wide = dimension.widened(values[path])
             if wide is not None:
-                found[path] = wide
-    return found
+                space[path] = wide
+    return space
 
 
 def own_values(model: Any, space: Space) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class ModelTrials:
 class Trials:
     """The trials of one model: an Optuna study in a journal, which proposes settings and keeps results.
 
-    A batch is asked for together, told of when all of it has ended, and in the order of its numbers: so no
+    A batch is proposed together, told when all of it has ended, and in the order of its numbers: so no
     result depends on how many fits run at a time, or on what was killed in between. Raises UsboostError if
     the folder holds another search, or its journal is damaged. A line that a kill cut short is not there.
 
@@ -264,8 +264,8 @@ class Trials:
                     pruner=pruner_of_rungs(),
                     load_if_exists=True,
                 )
-            found = self._study.user_attrs.get("search", mine)
-            differing = sorted(key for key in {*mine, *found} if mine.get(key) != found.get(key))
+            stored = self._study.user_attrs.get("search", mine)
+            differing = sorted(key for key in {*mine, *stored} if mine.get(key) != stored.get(key))
             self._open([] if differing else self._study.trials)
         except OSError as error:
             raise UsboostError(f"{path} cannot be written: {error.strerror}; name another `out`") from None
@@ -289,15 +289,15 @@ class Trials:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _open(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
-        """Read what was asked for and what has ended."""
+        """Read what was proposed and what has ended."""
         from optuna.trial import TrialState
 
         for each in trials:
-            # a kill has cut its asking short: it is asked for again
+            # a kill has cut its proposal short: it is proposed again
             if each.state == TrialState.RUNNING and each.params.keys() != self._space.keys():
                 self._study.tell(each.number, state=TrialState.FAIL)
         known = [e for e in trials if e.params.keys() == self._space.keys() and e.state != TrialState.WAITING]
-        self._asked: list[Any] = [each for each in known if "repeats" not in each.user_attrs]
+        self._proposed: list[Any] = [each for each in known if "repeats" not in each.user_attrs]
         self.ended: dict[int, Trial] = {}
         for each in sorted(known, key=lambda each: "repeats" in each.user_attrs):
             if "result" in each.user_attrs:
@@ -313,7 +313,7 @@ class Trials:
         """
         import optuna
 
-        missing = numbers.stop - len(self._asked)
+        missing = numbers.stop - len(self._proposed)
         if missing > 0:
             seed = int(np.random.SeedSequence([self._seed, batch]).generate_state(1)[0])
             coded = {
@@ -322,19 +322,19 @@ class Trials:
             }
             with quiet(), one_thread():
                 sampler = optuna.samplers.GPSampler(seed=seed, n_startup_trials=RANDOM)
-                # what was asked for before a kill is drawn again, so that the others are as they were
+                # what was proposed before a kill is drawn again, so that the others are as they were
                 again = optuna.create_study(sampler=sampler)
                 again.add_trials(self.ended_batches())
                 self._study.sampler = sampler
                 for study in (again, self._study):
                     if not batch and not study.trials:
                         study.enqueue_trial(coded)
-                for _ in range(numbers.start, len(self._asked)):
+                for _ in range(numbers.start, len(self._proposed)):
                     again.ask(self._distributions)
-                self._asked += [self._study.ask(self._distributions) for _ in range(missing)]
+                self._proposed += [self._study.ask(self._distributions) for _ in range(missing)]
         return [
             self.ended.get(number)
-            or Trial(self._model, number, self._settings(number, self._asked[number].params))
+            or Trial(self._model, number, self._settings(number, self._proposed[number].params))
             for number in numbers
         ]
 
@@ -348,24 +348,24 @@ class Trials:
 
         result = asdict(trial)
         del result["model"], result["settings"]
-        asked = self._asked[trial.number]
+        proposed = self._proposed[trial.number]
         if trial.number in self.ended:
             state = optuna.trial.TrialState.FAIL if loss is None else optuna.trial.TrialState.COMPLETE
             made = optuna.trial.create_trial(
                 state=state,
                 value=loss,
-                params=asked.params,
+                params=proposed.params,
                 distributions=self._distributions,
                 user_attrs={"repeats": trial.number, "result": result},
             )
             self._study.add_trial(made)
         else:
-            optuna.trial.Trial(self._study, asked._trial_id).set_user_attr("result", result)
+            optuna.trial.Trial(self._study, proposed._trial_id).set_user_attr("result", result)
         self.ended[trial.number] = trial
         if trial.state != "pruned":  # such a fit may be the best in the end, and goes on then
             shutil.rmtree(self.checkpoint(trial.number), ignore_errors=True)
 
-    def tell(self, found: ModelTrials) -> None:
+    def tell(self, model_trials: ModelTrials) -> None:
         """Tell the study of a batch that has ended.
 
         A pruned trial counts with its estimated loss, since the Gaussian process learns from complete trials
@@ -375,24 +375,24 @@ class Trials:
 
         states = optuna.trial.TrialState
         running = {each._trial_id for each in self._study.trials if each.state == states.RUNNING}
-        for trial, loss in zip(found.trials, found.losses(), strict=True):
-            asked = self._asked[trial.number]
-            if asked._trial_id in running:
+        for trial, loss in zip(model_trials.trials, model_trials.losses(), strict=True):
+            proposed = self._proposed[trial.number]
+            if proposed._trial_id in running:
                 with quiet():
-                    report_rungs(optuna.trial.Trial(self._study, asked._trial_id), trial)
-                    self._study.tell(asked.number, loss, state=states.FAIL if loss is None else None)
+                    report_rungs(optuna.trial.Trial(self._study, proposed._trial_id), trial)
+                    self._study.tell(proposed.number, loss, state=states.FAIL if loss is None else None)
 
     def _settings(self, number: int, params: Mapping[str, Any]) -> Settings:
         """Return settings as a user would write them: reals of four digits, within their range."""
         if not number:
             return self._own
-        found = {}
+        settings = {}
         for path, each in self._space.items():
             value = each.options[int(params[path])] if isinstance(each, Choice) else params[path]
             if isinstance(each, Real):
                 value = min(max(float(f"{float(value):.4g}"), each.low), each.high)
-            found[path] = value
-        return found
+            settings[path] = value
+        return settings
 
 
 def pruner_of_rungs() -> optuna.pruners.BasePruner:
@@ -402,13 +402,13 @@ def pruner_of_rungs() -> optuna.pruners.BasePruner:
     return optuna.pruners.SuccessiveHalvingPruner(FIRST, SHARE)
 
 
-def report_rungs(asked: optuna.Trial, trial: Trial) -> None:
+def report_rungs(proposed: optuna.Trial, trial: Trial) -> None:
     """Tell Optuna of a fit's risk at each rung; one that ended by itself has its last at later ones."""
     end = trial.end if trial.state == "finished" else None
     for rung in ROUNDS:
         if (risk := trial.risks.get(rung, end)) is not None:
-            asked.report(risk, rung)
-            asked.should_prune()  # which takes note of the rung
+            proposed.report(risk, rung)
+            proposed.should_prune()  # which takes note of the rung
 
 
 def _distribution(dimension: Dimension) -> BaseDistribution:

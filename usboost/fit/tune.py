@@ -1,4 +1,4 @@
-"""Settings for a table's models, chosen on rows that they are not fitted to, and what was found as files."""
+"""Settings for a table's models, chosen on rows that they are not fitted to, and the results as files."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +108,7 @@ def search(
         }
         own = own_values(model, spaces[name])
         studies[name] = Trials(folder / name, name, spaces[name], own, decides, plan.seed)
-    found = {name: ModelTrials(name, task.loss) for name in task.models}
+    results = {name: ModelTrials(name, task.loss) for name in task.models}
     counts = {name: plan.trials if spaces[name] else 1 for name in task.models}
 
     def run(trials: Sequence[Trial], prune: bool) -> bool:
@@ -117,18 +117,18 @@ def search(
         jobs = []
         for each in trials:
             name, folder = each.model, studies[each.model].checkpoint(each.number)
-            jobs.append(Job(each, folder, earlier[name], found[name].trials[0].rounds, plan.deadline))
+            jobs.append(Job(each, folder, earlier[name], results[name].trials[0].rounds, plan.deadline))
         if jobs and time.time() > plan.deadline:
             return False
         late = False
         for trial in workers.results(jobs):
-            one = found[trial.model]
+            one = results[trial.model]
             one.trials[trial.number] = trial
             late = late or trial.state == "proposed"
             if trial.state != "proposed":
                 studies[trial.model].add(trial, one.lost(trial))
             if on_trial_end is not None:
-                ended = sum(each.state != "proposed" for one in found.values() for each in one.trials)
+                ended = sum(each.state != "proposed" for one in results.values() for each in one.trials)
                 on_trial_end(trial, ended, sum(counts.values()))
         return not late
 
@@ -136,26 +136,26 @@ def search(
     try:
         with Workers(task, plan.jobs) as workers:
             for k in range(-(-plan.trials // plan.batch)):
-                for name, one in found.items():
+                for name, one in results.items():
                     numbers = range(k * plan.batch, min((k + 1) * plan.batch, counts[name]))
                     # what cannot be fitted at all is not tried again
                     if numbers and not (k and all(each.state == "failed" for each in one.trials)):
                         one.trials += studies[name].ask(numbers, k)
-                asked = [each for one in found.values() for each in one.trials[k * plan.batch :]]
-                if not run([each for each in asked if each.state == "proposed"], plan.prune):
+                proposed = [each for one in results.values() for each in one.trials[k * plan.batch :]]
+                if not run([each for each in proposed if each.state == "proposed"], plan.prune):
                     interrupted = True
                     break
-                for name, one in found.items():
+                for name, one in results.items():
                     studies[name].tell(one)
             # without limits; such a fit goes on from its checkpoint
-            while not interrupted and (more := [each for one in found.values() if (each := one.promising)]):
+            while not interrupted and (more := [each for one in results.values() if (each := one.promising)]):
                 interrupted = not run(more, False)
     except KeyboardInterrupt:
         interrupted = True
     if not interrupted:
         for trials in studies.values():
             trials.forget_fits()
-    return SearchResult(found, interrupted)
+    return SearchResult(results, interrupted)
 
 
 def tune(
@@ -318,13 +318,13 @@ def ranked(models: Mapping[str, ModelTrials]) -> list[ModelTrials]:
     return sorted(models.values(), key=order)
 
 
-def chosen_in_words(found: ModelTrials) -> str:
+def chosen_in_words(model_trials: ModelTrials) -> str:
     """Return the settings chosen where they differ from the model's own, or why they do not."""
-    chosen, best = found.chosen, found.best
+    chosen, best = model_trials.chosen, model_trials.best
     if chosen is None or best is None:
-        reasons = [each.reason for each in found.trials if each.reason]
+        reasons = [each.reason for each in model_trials.trials if each.reason]
         return f"failed: {reasons[0]}" if reasons else "no trial has finished"
-    own = found.trials[0].settings
+    own = model_trials.trials[0].settings
     if not own:
         return "nothing to choose"
     if chosen is not best:

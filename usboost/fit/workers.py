@@ -163,16 +163,16 @@ def _fitted(task: SearchTask, job: Job) -> Trial:
         rungs = Rungs(job.earlier if k == 0 else (), job.own_rounds)
         watching: list[Callback] = [_Deadline(job.deadline)]
         parameters = model.get_params(deep=False)
-        held = [each for each in parameters.values() if isinstance(each, Mapping)]
-        if not any(isinstance(part, ViewsEstimator) for each in held for part in each.values()):
+        mappings = [each for each in parameters.values() if isinstance(each, Mapping)]
+        if not any(isinstance(part, ViewsEstimator) for each in mappings for part in each.values()):
             watching = [rungs, *watching]  # rounds are those of one fit, and not of several models
         model.set_params(callbacks=watching)
         if "checkpoint" in parameters:
             decides = {"model": trial.model, "settings": repr(dict(trial.settings)), "part": k}
             model.set_params(checkpoint=Checkpoint(job.checkpoint / str(k), decides))
-        found = evaluate(model, part, task.task)
-        scores.append(found.scores)
-        draws.append(draws_of(task, part, found.predicted, k))
+        result = evaluate(model, part, task.task)
+        scores.append(result.scores)
+        draws.append(draws_of(task, part, result.predicted, k))
         if k == 0:
             end = finite({0: rungs.best}).get(0)
             trial = replace(trial, risks=finite(rungs.risks), end=end, rounds=len(model.history_))

@@ -56,7 +56,7 @@ class Target:
     metric : float array of shape (n, D, D), or None
         Symmetric and positive semi-definite: sample i's error is (g − v)ᵀ metric_i (g − v) instead of the
         squared length of g − v. Only trainers with ``takes_metric = True`` are given one, and no weights
-        beside it.
+        besides.
     leaf_values : LeafValues or None
         For trees, whose splits are found by the target all the same; other learners do not look at it.
     counts : float64 array of shape (n,), positive, or None for 1
@@ -190,7 +190,7 @@ def kind_of(fitted: FittedLearner) -> str:
 def check_writable(name: str, learner: Any) -> None:
     """Refuse a learner whose weak learners could not be written or read back.
 
-    Raises `UsboostError`, naming the learner; asked before training, when there is nothing to lose yet.
+    Raises `UsboostError`, naming the learner; called before training, when there is nothing to lose yet.
     """
     if LEARNERS.kind_of(type(learner)) is None:
         raise UsboostError(
@@ -212,10 +212,10 @@ def read_learner(kind: str, arrays: dict[str, np.ndarray], meta: dict[str, Any])
     return learner
 
 
-def check_outputs(found: int, n_outputs: int | None) -> None:
+def check_outputs(given: int, n_outputs: int | None) -> None:
     """Refuse a weak learner with another number of outputs than is needed, where that is known."""
-    if n_outputs not in (None, found):
-        raise UsboostError(f"a weak learner has {found} outputs where {n_outputs} are needed")
+    if n_outputs not in (None, given):
+        raise UsboostError(f"a weak learner has {given} outputs where {n_outputs} are needed")
 
 
 def sum_one_by_one(learners: Sequence[Any], steps: Sequence[float], prepared: Any) -> np.ndarray:
@@ -254,7 +254,7 @@ def prepare(learner: Learner, view: View) -> Any:
     if absent is None or not absent.any():
         return learner.prepare(view)
     rows = np.flatnonzero(~absent)
-    # other shards may have rows that this one is asked for sums with
+    # other shards may have rows, and this one takes part in their sums
     empty = not len(rows) and world().count == 1
     return PresentRows(None if empty else learner.prepare(view[rows]), rows, len(view))
 
@@ -331,10 +331,10 @@ class PresentTrainer:
 
     def predict(self, fitted: FittedLearner) -> np.ndarray:
         """Return what a learner gives the n training rows: float32 (n, D)."""
-        found = fitted.predict(self._prepared)
-        return found if self._some is None else self._some.spread(found)
+        predicted = fitted.predict(self._prepared)
+        return predicted if self._some is None else self._some.spread(predicted)
 
     def outputs(self, fitted: FittedLearner) -> np.ndarray:
         """Return what a leave-one-out learner, fitted last, gives them unseen: float32 (n, D)."""
-        found: np.ndarray = cast(Any, self._trainer).outputs(fitted)
-        return found if self._some is None else self._some.spread(found)
+        outputs: np.ndarray = cast(Any, self._trainer).outputs(fitted)
+        return outputs if self._some is None else self._some.spread(outputs)

@@ -1,6 +1,6 @@
 """scikit-learn's classifiers and regressors as weak learners.
 
-Single trees and linear models are kept as arrays, which files can hold; other estimators work in memory.
+Single trees and linear models are stored as arrays, which files can hold; other estimators work in memory.
 """
 
 from dataclasses import dataclass, replace
@@ -86,8 +86,8 @@ class InMemory:
     n_outputs: int = 1
 
     def predict(self, prepared: EstimatorRows) -> np.ndarray:
-        found = np.asarray(self.estimator.predict(prepared.values), dtype=np.float64)
-        return found.reshape(len(prepared.values), self.n_outputs)
+        predicted = np.asarray(self.estimator.predict(prepared.values), dtype=np.float64)
+        return predicted.reshape(len(prepared.values), self.n_outputs)
 
     def check(self, n_columns: int | None, ndim: int) -> int:
         raise _without_file_form(self.estimator)
@@ -203,7 +203,7 @@ class ClassifierLearner(_EstimatorLearner):
     Parameters
     ----------
     estimator : scikit-learn classifier whose ``fit`` takes ``sample_weight``, optional
-        Default: a `DecisionTreeClassifier` of depth 3. Trees and logistic regressions are kept as
+        Default: a `DecisionTreeClassifier` of depth 3. Trees and logistic regressions are stored as
         arrays and can be written to files; others work in memory.
     reads : tuple of one view name, optional; by default the view with the learner's own name
     """
@@ -282,7 +282,7 @@ class RegressorLearner(_EstimatorLearner):
     Parameters
     ----------
     estimator : scikit-learn regressor, optional
-        Default: `Ridge`. `Ridge`, `LinearRegression` and single trees are kept as arrays and can be
+        Default: `Ridge`. `Ridge`, `LinearRegression` and single trees are stored as arrays and can be
         written to files; others work in memory. One that takes a single output is fitted once for each.
     reads : tuple of view names, optional
         The tables that it reads side by side; by default the view with the learner's own name.

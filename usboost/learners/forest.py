@@ -78,12 +78,12 @@ class Forest:
         """`out` (n, T): `fill` is given a tree, its leaf numbers of some rows, and where to write."""
 
         def block(rows: slice, columns: _Columns) -> None:
-            found = np.empty((TURNED_TREES, columns.n_rows), dtype=out.dtype)
+            lines = np.empty((TURNED_TREES, columns.n_rows), dtype=out.dtype)
             for start in range(0, len(self), TURNED_TREES):
                 trees = range(start, min(start + TURNED_TREES, len(self)))
-                for line, t in zip(found, trees):
+                for line, t in zip(lines, trees):
                     fill(t, _leaves(self._plans[t], columns), line)
-                out[rows, start : trees.stop] = found[: len(trees)].T
+                out[rows, start : trees.stop] = lines[: len(trees)].T
 
         _for_blocks(matrix, block)
         return out

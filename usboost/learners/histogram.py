@@ -55,11 +55,11 @@ class Bins:
         codes = room(matrix, matrix.shape, code_type(int(np.diff(start).max(initial=0))))
         for part in parts(len(matrix)):
             for k, column in enumerate(matrix[part, j] for j in columns):
-                found = column
+                code = column
                 if k < len(numeric):
                     # the first bin that does not end below it; the last one for what no sample has shown
-                    found = np.minimum(np.searchsorted(ends[k][1], column), len(ends[k][1]) - 1)
-                codes[part, k] = found
+                    code = np.minimum(np.searchsorted(ends[k][1], column), len(ends[k][1]) - 1)
+                codes[part, k] = code
         lowest, highest = (
             np.concatenate([np.empty(0), *each]) for each in (zip(*ends) if ends else ((), ()))
         )
@@ -101,20 +101,20 @@ def numeric_bins(
     values that have as many rows alone share theirs with none. A row is `counts` rows, (n,), by default 1.
     """
     if counts is None:
-        values, held = np.unique(column, return_counts=True)
+        values, rows = np.unique(column, return_counts=True)
     else:
         values, place = np.unique(column, return_inverse=True)
-        held = np.bincount(place, counts)
+        rows = np.bincount(place, counts)
     values = values.astype(np.float64)
     if len(values) <= max_bin:
         return values, values
-    ends, total = np.cumsum(held), len(column) if counts is None else held.sum()
+    ends, total = np.cumsum(rows), len(column) if counts is None else rows.sum()
     # values with a bin's worth of rows alone, and an end that is never reached
-    heavy = np.append(np.flatnonzero(held * max_bin > total), len(values))
+    heavy = np.append(np.flatnonzero(rows * max_bin > total), len(values))
     first = [0]
     while first[-1] < len(values):
         at, room = first[-1], max_bin - len(first) + 1
-        rows_before = ends[at] - held[at]
+        rows_before = ends[at] - rows[at]
         # where this bin ends if all that are left hold alike; it has one value at least, and no heavy one
         share = rows_before + (total - rows_before) / room
         after = max(at, int(np.searchsorted(ends, share, side="right")) - 1) + 1

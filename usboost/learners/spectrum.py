@@ -199,8 +199,8 @@ class Spectrum:
         # penalty keeps back; where the rows can follow any target the first is rounding alone
         free = 1.0 - self.share[at] - squares.sum(axis=1, dtype=np.float64)
         free = np.zeros_like(free) if self.full else np.maximum(free, 0.0)
-        kept = free[:, None] + squares @ taken.astype(kind)
-        return residuals / np.maximum(kept, 1e-9)[:, :, None]
+        remainder = free[:, None] + squares @ taken.astype(kind)
+        return residuals / np.maximum(remainder, 1e-9)[:, :, None]
 
 
 def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -214,8 +214,8 @@ def _decomposed(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     gram = world().sum(gram)
     values, vectors = world().once(lambda: np.linalg.eigh(gram))
     # a Gram matrix squares singular values: below some 1e-16 of the first they are rounding
-    kept = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
-    values, vectors = values[kept], vectors[:, kept]
+    large = values > LOWEST * values[-1] if len(values) else np.zeros(0, dtype=bool)
+    values, vectors = values[large], vectors[:, large]
     other = (vectors / np.sqrt(values)).astype(rows.dtype)
     if wide:
         return values, rows.T @ other, vectors.astype(rows.dtype)

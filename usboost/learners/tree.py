@@ -207,7 +207,7 @@ def _walked(tree: Tree, matrix: np.ndarray) -> np.ndarray:
     A tree of m nodes and mean depth d costs n·d steps so, where testing every node on all rows costs n·m.
     For the trees of a forest that is tens of times less; for a small tree it is more.
     """
-    found = np.empty(len(matrix), dtype=np.int32)
+    leaves = np.empty(len(matrix), dtype=np.int32)
     feature = tree.feature.astype(np.intp)
     # side by side, so that the child is entry 2·node + goes_left
     children = np.column_stack([tree.right, tree.left]).astype(np.intp).ravel()
@@ -225,9 +225,9 @@ def _walked(tree: Tree, matrix: np.ndarray) -> np.ndarray:
             inner = node >= 0
             if not inner.all():
                 ended = ~inner
-                found[start + row[ended]] = ~node[ended]
+                leaves[start + row[ended]] = ~node[ended]
                 row, first, node = row[inner], first[inner], node[inner]
-    return found
+    return leaves
 
 
 class _Codes:
@@ -237,7 +237,7 @@ class _Codes:
         counts = np.diff(tree.category_start)
         owner = np.repeat(np.arange(len(counts)), counts)
         self.categorical = counts > 0
-        # beside its highest code a node has room for one that stands for all above
+        # besides its highest code a node has room for one that stands for all above
         self.last = np.zeros(len(counts), dtype=np.intp)
         np.maximum.at(self.last, owner, tree.categories + 1)
         self.start = np.concatenate([[0], np.cumsum(self.last + 1)[:-1]])
@@ -259,9 +259,9 @@ def shapley_values(
     Over the owners, int (p,), they sum to the value of the row less its mean over the reference rows. Both
     matrices are float32, column-major for speed; columns of one owner are in S together.
     """
-    found = np.zeros((len(rows), n_owners, tree.value.shape[1]))
+    values = np.zeros((len(rows), n_owners, tree.value.shape[1]))
     if not len(tree.feature):
-        return found
+        return values
     left = [tree.goes_left(rows), tree.goes_left(reference)]
     for leaf, path in _paths(tree):
         owners = sorted({int(owner[tree.feature[node]]) for node, _ in path})
@@ -276,8 +276,8 @@ def shapley_values(
                         passed &= sides[:, node] == goes_left
                 code |= passed.astype(np.int64) << bit
         shares = _shares(codes[0], codes[1], len(owners))
-        found[:, owners] += shares[:, :, None] * tree.value[leaf].astype(np.float64)
-    return found
+        values[:, owners] += shares[:, :, None] * tree.value[leaf].astype(np.float64)
+    return values
 
 
 def _paths(tree: Tree) -> Iterator[tuple[int, list[tuple[int, bool]]]]:

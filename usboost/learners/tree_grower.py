@@ -186,8 +186,8 @@ class _Growth:
             _Leaf(leaf.rows[these], total, leaf.depth + 1, (self._children[-1], k), penalty)
             for k, (these, total) in enumerate(sides)
         ]
-        held = world().sum(np.array([len(child.rows) for child in children]))
-        small, large = children if held[0] <= held[1] else children[::-1]
+        counts = world().sum(np.array([len(child.rows) for child in children]))
+        small, large = children if counts[0] <= counts[1] else children[::-1]
         small_may, large_may = (self._may_split(child, n_leaves) for child in (small, large))
         if small_may or large_may:
             small.sums = self._histogram(small.rows)

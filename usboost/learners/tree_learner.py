@@ -23,9 +23,9 @@ def quiet_lightgbm() -> Any:
     """Import lightgbm, silent in this thread: its verbosity is a thread's, set when parameters are read."""
     import lightgbm
 
-    if not getattr(_QUIET, "told", False):
+    if not getattr(_QUIET, "done", False):
         lightgbm.Dataset(np.zeros((2, 1)), params={"verbose": -1}).construct()
-        _QUIET.told = True
+        _QUIET.done = True
     return lightgbm
 
 
@@ -202,9 +202,9 @@ class SklearnTrainer:
                 min_samples_leaf=self._learner.min_samples_leaf,
                 random_state=seed % 2**32,
             ).fit(matrix, values, sample_weight=weights)
-            found = Tree.from_sklearn(tree.tree_)
-            own = found.feature if columns is None else columns[found.feature].astype(np.int32)
-            return replace(found, feature=own)
+            grown = Tree.from_sklearn(tree.tree_)
+            own = grown.feature if columns is None else columns[grown.feature].astype(np.int32)
+            return replace(grown, feature=own)
 
         weights = target.fit_weights
         if weights is not None and weights.ndim == 2:
@@ -240,7 +240,7 @@ class TreeLearner(BaseEstimator):
     feature_fraction : share of the columns, drawn anew each round, among which that round's trees look for
         splits; four columns at least
     num_threads : one by default: at these sizes the tree then costs milliseconds and leaves the other cores
-        to the network that trains beside it
+        to the network that trains next to it
 
     Examples
     --------

@@ -67,9 +67,9 @@ class PiecewiseLinear:
         level = self.above / (self.above + self.below)
         if world().count > 1:
             own = np.ones(len(residual)) if counts is None else counts
-            found = world().sum(np.append(np.bincount(groups, own, n_groups), [own.sum(), len(own)]))
-            slack = 1e-9 * found[-2] / max(found[-1], 1.0)
-            return grouped_quantiles(residual, own, level * found[:-2] - slack, groups)
+            sums = world().sum(np.append(np.bincount(groups, own, n_groups), [own.sum(), len(own)]))
+            slack = 1e-9 * sums[-2] / max(sums[-1], 1.0)
+            return grouped_quantiles(residual, own, level * sums[:-2] - slack, groups)
         order, rows = np.lexsort((residual, groups)), np.bincount(groups, minlength=n_groups)
         last = np.cumsum(rows) - 1
         first = last - rows + 1
@@ -80,8 +80,8 @@ class PiecewiseLinear:
             )
         else:
             counts = counts[order]
-            held = np.bincount(groups[order], counts, n_groups)
-            wanted = np.cumsum(held) - held + level * held - 1e-9 * counts.mean()
+            totals = np.bincount(groups[order], counts, n_groups)
+            wanted = np.cumsum(totals) - totals + level * totals - 1e-9 * counts.mean()
             at = np.clip(np.searchsorted(np.cumsum(counts), wanted), first, np.maximum(last, first))
         return np.where(rows > 0, residual[order][np.minimum(at, max(len(residual) - 1, 0))], 0.0)
 
@@ -121,9 +121,9 @@ class _PolygonalLine:
         steps = np.zeros(self._directions.shape[1])
         triangle, order = qr(self._directions, mode="r", pivoting=True)
         size = np.abs(np.diag(triangle))
-        kept = np.sort(order[: np.count_nonzero(size > 1e-10 * size.max(initial=0.0))])
-        if len(kept):
-            steps[kept] = self._descend(self._directions[:, kept])
+        independent = np.sort(order[: np.count_nonzero(size > 1e-10 * size.max(initial=0.0))])
+        if len(independent):
+            steps[independent] = self._descend(self._directions[:, independent])
         # the descent saw residuals moved by up to `TIES`: near the minimum its end may be a rise
         return steps if self.risk(steps) <= self.risk(np.zeros_like(steps)) else np.zeros_like(steps)
 

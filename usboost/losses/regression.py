@@ -39,9 +39,9 @@ class Squared:
     ) -> np.ndarray:
         """Return the mean of each group, float64 (n_groups,), from residuals (n,) and groups 0, 1, … (n,)."""
         own = residual if counts is None else counts * residual
-        held = world().sum(np.bincount(groups, counts, n_groups).astype(np.float64))
+        totals = world().sum(np.bincount(groups, counts, n_groups).astype(np.float64))
         sums = world().sum(np.bincount(groups, own, n_groups))
-        return np.asarray(sums / np.where(held > 0, held, 1))
+        return np.asarray(sums / np.where(totals > 0, totals, 1))
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> None:
         """Return None: it is the same everywhere."""
@@ -67,8 +67,8 @@ class Squared:
         # what is taken from each entry is (Σ_{j≤k} falling_j − 1)/k for the largest k whose entry is above it
         falling = -np.sort(-f, axis=1)
         excess = (np.cumsum(falling, axis=1) - 1) / np.arange(1, f.shape[1] + 1)
-        kept = (falling > excess).sum(axis=1, keepdims=True)
-        return np.maximum(f - np.take_along_axis(excess, kept - 1, axis=1), 0.0)
+        n_positive = (falling > excess).sum(axis=1, keepdims=True)
+        return np.maximum(f - np.take_along_axis(excess, n_positive - 1, axis=1), 0.0)
 
     def to_onnx(self, f: Value) -> Value:
         """Return the probabilities in a graph."""
@@ -137,18 +137,18 @@ class Huber:
     ) -> np.ndarray:
         """Return Huber's location of each group, (n_groups,): Newton steps within a shrinking bracket."""
         own = 1.0 if counts is None else counts
-        held = world().sum(np.bincount(groups, counts, n_groups))
+        totals = world().sum(np.bincount(groups, counts, n_groups))
         low, high = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
         np.minimum.at(low, groups, residual)
         np.maximum.at(high, groups, residual)
         low, high = -world().highest(-low), world().highest(high)
-        low[held == 0] = high[held == 0] = 0.0
-        at = world().sum(np.bincount(groups, own * residual, n_groups)) / np.where(held > 0, held, 1)
+        low[totals == 0] = high[totals == 0] = 0.0
+        at = world().sum(np.bincount(groups, own * residual, n_groups)) / np.where(totals > 0, totals, 1)
         for _ in range(_STEPS):
-            away = residual - at[groups]
+            deviation = residual - at[groups]
             # minus the derivative in c, which falls: its sign says on which side of c the location is
-            slope = world().sum(np.bincount(groups, own * self.pseudo_residual(away), n_groups))
-            near = world().sum(np.bincount(groups, own * (np.abs(away) <= self.delta), n_groups))
+            slope = world().sum(np.bincount(groups, own * self.pseudo_residual(deviation), n_groups))
+            near = world().sum(np.bincount(groups, own * (np.abs(deviation) <= self.delta), n_groups))
             low, high = np.where(slope >= 0, at, low), np.where(slope <= 0, at, high)
             # Newton's step; where it does not stay inside the bracket, or no residual is near,
             # the middle of that: between its ends it could go to and fro for ever
@@ -199,15 +199,15 @@ class _HuberLine:
             left = self._residual - steps @ self._directions
             size = np.maximum(np.abs(left), np.finfo(float).tiny)
             slope = self._directions @ self._loss.pseudo_residual(left) / len(left)
-            found = risk, steps
+            best = risk, steps
             for weights in (np.minimum(1.0, self._loss.delta / size), size <= self._loss.delta):
                 gram = (self._directions * weights) @ self._directions.T / len(left)
                 moved = steps + np.linalg.pinv(gram, rcond=1e-12, hermitian=True) @ slope
-                found = min(found, (self.risk(moved), moved), key=lambda each: each[0])
+                best = min(best, (self.risk(moved), moved), key=lambda each: each[0])
             # a gain by rounding alone is none
-            if not found[0] < risk * (1 - 1e-15):
+            if not best[0] < risk * (1 - 1e-15):
                 break
-            risk, steps = found
+            risk, steps = best
         return steps
 
 

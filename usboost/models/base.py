@@ -90,7 +90,7 @@ class _Fitted(ViewsEstimator):
             The later rows are those that judge a fit.
         """
         views = as_views(X)
-        # BLAS's threads spin while they wait for each other: beside other work a fit took seven times as long
+        # BLAS's threads spin while they wait for each other: with other work a fit took seven times as long
         with within_memory(), threadpool_limits(1, user_api="blas"):
             targets = self._checked(y, len(views))
             related = Related.of(groups, times, len(views))
@@ -174,16 +174,16 @@ class ViewsRegressor(RegressorMixin, _Fitted):
         return targets
 
     def _fit_samples(self, samples: Samples, validation: tuple[Any, ...] | None) -> None:
-        train, held = self._set_aside(samples, validation)
+        train, val = self._set_aside(samples, validation)
         self.target_centre_ = self._centre(train.y, train.weights)
         self.target_scale_ = self._scale(train.y - self.target_centre_, train.weights)
         train = replace(train, y=self._standardised(train.y))
-        self._fit_to(train, held and replace(held, y=self._standardised(held.y)))
+        self._fit_to(train, val and replace(val, y=self._standardised(val.y)))
 
-    def fit_standardised(self, train: Samples, held: Samples | None = None) -> None:
+    def fit_standardised(self, train: Samples, val: Samples | None = None) -> None:
         """Fit to targets that the model of which this is a part has centred and scaled."""
         self._as_part(train.views)
-        self._fit_to(train, held)
+        self._fit_to(train, val)
 
     def predict(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict each sample in the units of y, float64 (n,)."""

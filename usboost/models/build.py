@@ -36,8 +36,8 @@ class Parts:
 
     def of(self, kind: str) -> dict[str, Any]:
         """Return the parameters of a class, by the method that is called as its kind, if there is one."""
-        found: dict[str, Any] = getattr(self, kind, dict)()
-        return found
+        parameters: dict[str, Any] = getattr(self, kind, dict)()
+        return parameters
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the views that an entry's names stand for: of one table alone the first, else all."""

@@ -354,11 +354,11 @@ def model_with_part(name: str) -> Entry | None:
 
 def with_parts(names: Iterable[str]) -> list[str]:
     """Return the names with those of the parts that are scored with these models."""
-    found = []
+    expanded = []
     for name in names:
         entry = CATALOGUE.get(name)
-        found += [name, entry.part[0]] if entry and entry.part else [name]
-    return found
+        expanded += [name, entry.part[0]] if entry and entry.part else [name]
+    return expanded
 
 
 def ordered(names: Iterable[str]) -> list[str]:

@@ -127,7 +127,7 @@ class Entry:
     compared : whether a comparison that names no models has it.
     external : whether it is another's method, which ours have to beat.
     same_without_images : the entry that it is the same as where both views are one table.
-    part : name and title of a part of it that is scored beside it.
+    part : name and title of a part of it that is scored with it.
     line : its line in figures; None: any that is free.
     figures : those of the paper's layouts that show it: "order" (Figure 3), "learners" (4), "steps" (5).
     caveat : how its scores are to be read.
@@ -236,13 +236,13 @@ def read_settings(path: Path) -> dict[str, Chosen]:
         raise UsboostError(
             f"{path} has no key 'models'; write 'models:', models below it, and 'set:' in each"
         )
-    found = {}
+    settings = {}
     for name, given in models.items():
         chosen = (given or {}).get("set") or {} if isinstance(given, dict | None) else None
         if not isinstance(chosen, dict):
             raise UsboostError(f"{path}: models.{name}: write `set:` and parameters below it")
-        found[str(name)] = {str(key): value for key, value in chosen.items()}
-    return found
+        settings[str(name)] = {str(key): value for key, value in chosen.items()}
+    return settings
 
 
 def parsed_settings(given: Sequence[str] | None) -> Chosen:
@@ -250,7 +250,7 @@ def parsed_settings(given: Sequence[str] | None) -> Chosen:
 
     Raises `UsboostError` if one is not of that form.
     """
-    found = {}
+    settings = {}
     for each in given or ():
         if each == LIST:
             return {LIST: None}
@@ -258,5 +258,5 @@ def parsed_settings(given: Sequence[str] | None) -> Chosen:
         if not (path and equals):
             given, example = f"`set={each!r}`", "`set=shrinkage=0.1`"
             raise UsboostError(f"{given} sets nothing; write {example}, say")
-        found[path.strip()] = parsed_yaml(value, f"`set={path}`")
-    return found
+        settings[path.strip()] = parsed_yaml(value, f"`set={path}`")
+    return settings

@@ -90,18 +90,18 @@ def checked_weights(weights: Any, n: int, what: str = "sample_weight") -> np.nda
     Raises `UsboostError` if there is not one for each row, one is negative or no finite number, or all are 0.
     """
     try:
-        found = np.asarray(weights, dtype=np.float64)
+        values = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
         raise UsboostError(f"{what} holds something that is no number; give a number for each row") from None
-    if found.shape != (n,):
-        raise UsboostError(f"{what} has the shape {found.shape}; give one number for each of the {n} rows")
-    wrong = ~(np.isfinite(found) & (found >= 0))
+    if values.shape != (n,):
+        raise UsboostError(f"{what} has the shape {values.shape}; give one number for each of the {n} rows")
+    wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         at = int(wrong.argmax())
-        raise UsboostError(f"{what} is {found[at]} in row {at}; weights are finite and not negative")
-    if not world().highest(bool(found.any())):
+        raise UsboostError(f"{what} is {values[at]} in row {at}; weights are finite and not negative")
+    if not world().highest(bool(values.any())):
         raise UsboostError(f"{what} is zero in all {n} rows; give some row a positive weight")
-    return found
+    return values
 
 
 ClassWeight = Literal["balanced"] | Mapping[str, float] | None
@@ -177,15 +177,15 @@ def split_off(samples: Samples, share: float, seed: int, purpose: str) -> tuple[
     y = samples.y
     try:
         if samples.related is not None:
-            seen, held = samples.related.hold_out(share, y, seed)
+            seen, aside = samples.related.hold_out(share, y, seed)
         else:
             strata = y if y.dtype.kind in "iu" else None
-            seen, held = train_test_split(
+            seen, aside = train_test_split(
                 np.arange(len(y)), test_size=share, stratify=strata, random_state=seed
             )
     except ValueError as error:
         raise UsboostError(f"cannot set samples aside for {purpose}: {error}") from error
-    return samples[seen], samples[held]
+    return samples[seen], samples[aside]
 
 
 def one_for_each_row(y: Any, n: int, what: str) -> np.ndarray:
@@ -226,16 +226,16 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
 
         ``learners__S__max_depth`` is the depth of the learner "S".
         """
-        found: dict[str, Any] = super().get_params(deep)
+        parameters: dict[str, Any] = super().get_params(deep)
         if not deep:
-            return found
-        for name, value in list(found.items()):
+            return parameters
+        for name, value in list(parameters.items()):
             for key, part in value.items() if isinstance(value, Mapping) and "__" not in name else ():
                 if hasattr(part, "get_params") and not isinstance(part, type):
                     inner = part.get_params(deep=True)
-                    found[f"{name}__{key}"] = part
-                    found |= {f"{name}__{key}__{path}": each for path, each in inner.items()}
-        return found
+                    parameters[f"{name}__{key}"] = part
+                    parameters |= {f"{name}__{key}__{path}": each for path, each in inner.items()}
+        return parameters
 
     def set_params(self, **given: Any) -> Any:
         """Set parameters by the names that `get_params` gives them."""
@@ -275,18 +275,18 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
         tags.input_tags.two_d_array = False  # Views
         return tags
 
-    def _fit_to(self, train: Samples, held: Samples | None) -> None:
+    def _fit_to(self, train: Samples, val: Samples | None) -> None:
         """Fit to encoded training samples, with encoded validation samples or none."""
         parameters = self.get_params(deep=False)
-        samples = [each.parts for each in (train, held) if each is not None]
+        samples = [each.parts for each in (train, val) if each is not None]
         checkpoint: Checkpoint | None = None
         if (given := parameters.get("checkpoint")) is not None:
             checkpoint = given if isinstance(given, Checkpoint) else Checkpoint(given)
             checkpoint.begin(checkpoint.identity or identity_of(self, samples), self._weak_learners())
-        validation = None if held is None else (held.views, held.y)
-        held_weights = None if held is None else held.weights
+        validation = None if val is None else (val.views, val.y)
+        val_weights = None if val is None else val.weights
         callbacks = parameters.get("callbacks") or ()
-        context = FitContext(validation, callbacks, checkpoint, train.weights, held_weights, train.related)
+        context = FitContext(validation, callbacks, checkpoint, train.weights, val_weights, train.related)
         self._fit(train.views, train.y, context)
 
     @property
@@ -343,8 +343,8 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
             return samples, None
         share, seed = parameters["validation_fraction"], parameters["random_state"]
         if world().count > 1:
-            held = np.random.default_rng(world().seed(seed)).random(len(y)) < share
-            return samples[np.flatnonzero(~held)], samples[np.flatnonzero(held)]
+            val = np.random.default_rng(world().seed(seed)).random(len(y)) < share
+            return samples[np.flatnonzero(~val)], samples[np.flatnonzero(val)]
         return split_off(samples, share, seed, "validation")
 
     @property

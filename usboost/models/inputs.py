@@ -54,9 +54,9 @@ class Projection:
         if not world().sum(len(rows)):
             raise UsboostError("no training row has an image, so that nothing can be learnt of them")
         if weights is None and world().count == 1:
-            found = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
-            axes = found.components_[found.explained_variance_ >= ROUNDING * found.explained_variance_[0]]
-            return cls(found.mean_.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
+            pca = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
+            axes = pca.components_[pca.explained_variance_ >= ROUNDING * pca.explained_variance_[0]]
+            return cls(pca.mean_.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
         # of the rows of all shards, by sums over them
         weights = np.ones(len(table)) if weights is None else weights
         weights = weights if table.absent is None else weights[~table.absent]
@@ -81,8 +81,8 @@ class Projection:
     def to_onnx(self, table: TableNodes) -> TableNodes:
         """Return the components in the table's graph."""
         assert table.numeric is not None
-        found = ((table.numeric - self.mean).cast(np.float64) @ self.axes.astype(np.float64)).cast(np.float32)
-        return TableNodes(found, None, self.axes.shape[1], (), table.absent)
+        parts = ((table.numeric - self.mean).cast(np.float64) @ self.axes.astype(np.float64)).cast(np.float32)
+        return TableNodes(parts, None, self.axes.shape[1], (), table.absent)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class InputSpec:
 class InputReader:
     """Reads views for learners; fitted to training rows, from which principal components come.
 
-    Where some training rows lacked a view, ``<view>_missing`` is a further column beside other tables, and
+    Where some training rows lacked a view, ``<view>_missing`` is a further column next to other tables, and
     the view's own columns are 0 in such rows.
 
     Parameters
@@ -148,21 +148,21 @@ class InputReader:
         def table(view: str, components: int | None) -> Table:
             if (view, components) not in tables:
                 if isinstance(views[view], Table):
-                    found = views[view]
+                    read = views[view]
                 elif _images(views[view]):
-                    found = embedded(views[view], self.backbone, pick_device(self.device))
+                    read = embedded(views[view], self.backbone, pick_device(self.device))
                 else:
                     kind = type(views[view]).__name__
                     raise UsboostError(f"view {view!r}, a {kind}, cannot be read as a table")
                 if components and _images(views[view]):
                     if learn and (view, components) not in self.projections:
-                        self.projections[view, components] = Projection.fit(found, components, weights)
+                        self.projections[view, components] = Projection.fit(read, components, weights)
                     if (view, components) not in self.projections:
                         raise UsboostError(f"the model holds no components of view {view!r}; train it again")
-                    found = self.projections[view, components](found)
+                    read = self.projections[view, components](read)
                 if self.qualified:
-                    found = replace(found, names=tuple(f"{view}__{column}" for column in found.names))
-                tables[view, components] = found
+                    read = replace(read, names=tuple(f"{view}__{column}" for column in read.names))
+                tables[view, components] = read
             return tables[view, components]
 
         out: dict[str, View] = {}
@@ -185,10 +185,10 @@ class InputReader:
         """Return what each learner reads of views in a graph."""
 
         def table(view: str, components: int | None) -> TableNodes:
-            found = views[view]
-            if isinstance(found, TableNodes):
-                return found
-            embedding: Any = (self.backbone or Backbone()).to_onnx(found)
+            nodes = views[view]
+            if isinstance(nodes, TableNodes):
+                return nodes
+            embedding: Any = (self.backbone or Backbone()).to_onnx(nodes)
             return self.projections[view, components].to_onnx(embedding) if components else embedding
 
         out: dict[str, ViewNodes] = {}

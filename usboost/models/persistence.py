@@ -166,7 +166,7 @@ def _keep_weights(settings: Any, folder: Path) -> None:
     Files that are gone by now stay a path: what has been trained is saved all the same. Published weights
     are copied for backbones of which a part stays as it is.
     """
-    kept: dict[tuple[str, str | bool], str] = {}
+    files: dict[tuple[str, str | bool], str] = {}
     for backbone in backbones(settings):
         name, source = backbone["name"], backbone["pretrained"]
         if isinstance(source, str):
@@ -175,13 +175,13 @@ def _keep_weights(settings: Any, folder: Path) -> None:
             needed = bool(source) and name != "small_cnn" and backbone["finetune"] != "all"
         if not needed:
             continue
-        if (name, source) not in kept:
+        if (name, source) not in files:
             weights = read_weights(name, source) if isinstance(source, str) else published_features(name)
-            kept[name, source] = f"backbone-{len(kept)}.safetensors"
+            files[name, source] = f"backbone-{len(files)}.safetensors"
             # as tensors: numpy has no bfloat16; each its own, as safetensors refuses shared memory
             own = {key: tensor.clone().contiguous() for key, tensor in weights.items()}
-            save_tensors(own, folder / kept[name, source])
-        backbone["pretrained"] = kept[name, source]
+            save_tensors(own, folder / files[name, source])
+        backbone["pretrained"] = files[name, source]
 
 
 _FILE = re.compile(r"((point|lower|upper|m\d+-\d+)/)?(gbm/)?[a-z0-9-]+\.(safetensors|json|cbm)")
@@ -202,8 +202,8 @@ def check_digests(document: Mapping[str, Any], folder: Path) -> None:
         if not _FILE.fullmatch(name):
             raise UsboostError(f"{folder} lists {name!r}, which is no file of a model")
         try:
-            found = digest_of(folder / name)
+            actual = digest_of(folder / name)
         except OSError as error:
             raise UsboostError(f"{folder / name} cannot be read: {error.strerror}") from None
-        if found != digest:
+        if actual != digest:
             raise UsboostError(f"{folder / name} is not the file that was saved; copy or train it again")

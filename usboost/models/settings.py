@@ -41,10 +41,10 @@ RENAMED = {
 }
 """Parameters by their names in files of before, read for one version; "": there is none any more."""
 
-NOT_KEPT = ("callbacks", "checkpoint", "gbm")
+UNSAVED = ("callbacks", "checkpoint", "gbm")
 """Parameters that a file does not hold: they belong to a fit, or the fitted model has them."""
 
-_NOT_SETTINGS = (*NOT_KEPT, "random_state", "device")  # of a fit or a machine
+_NOT_SETTINGS = (*UNSAVED, "random_state", "device")  # of a fit or a machine
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -58,8 +58,8 @@ def settings_to_json(estimator: BaseEstimator) -> dict[str, Any]:
     if _class(name) is not type(estimator):
         raise UsboostError(f"{name} has no file form")
     parameters: dict[str, Any] = estimator.get_params(deep=False)  # type: ignore[attr-defined]
-    kept = {key: _plain(value, f"{name}'s {key}") for key, value in parameters.items() if key not in NOT_KEPT}
-    return {"class": name, "parameters": kept}
+    saved = {key: _plain(value, f"{name}'s {key}") for key, value in parameters.items() if key not in UNSAVED}
+    return {"class": name, "parameters": saved}
 
 
 def settings_from_json(document: Mapping[str, Any]) -> Any:
@@ -102,12 +102,12 @@ def check_settings(cls: type, parameters: Mapping[str, Any]) -> None:
 
     Raises `UsboostError`, naming the argument that is not.
     """
-    held = getattr(cls, "holds", {})
+    holds = getattr(cls, "holds", {})
     for name, value in parameters.items():
-        if name in held:
+        if name in holds:
             several = isinstance(value, Mapping)
             parts = value.values() if isinstance(value, Mapping) else [value]
-            right = all((part is None and not several) or _may_hold(held[name], part) for part in parts)
+            right = all((part is None and not several) or _may_hold(holds[name], part) for part in parts)
             right = right and not (several and not parts)
         else:
             right = not _holds_estimator(value)
@@ -129,13 +129,13 @@ def converted(cls: type, name: str, value: Any) -> Any:
 
 def settable(model: Any) -> dict[str, Any]:
     """Return what can be set of a model by path, with the value of each."""
-    values, found = model.get_params(deep=True), {}
+    values, paths = model.get_params(deep=True), {}
     for path, value in values.items():
         parent, _, key = path.rpartition("__")
-        held = key in getattr(type(values.get(parent, model)), "holds", ())
-        if key not in _NOT_SETTINGS and not held and not hasattr(value, "get_params"):
-            found[path] = value
-    return found
+        is_part = key in getattr(type(values.get(parent, model)), "holds", ())
+        if key not in _NOT_SETTINGS and not is_part and not hasattr(value, "get_params"):
+            paths[path] = value
+    return paths
 
 
 def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
@@ -158,11 +158,11 @@ def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
         if key in getattr(type(owner), "holds", ()):
             raise UsboostError(f"{name}: {path} is a part of the model; set a parameter of it, {path}__… say")
         try:
-            found = converted(type(owner), key, value)
+            typed = converted(type(owner), key, value)
         except ValueError:
             raise UsboostError(f"{name}: {path} cannot be {value!r}; it is {known.get(path)!r} now") from None
         try:  # some packages' estimators take a parameter that they do not list, so it is not looked up
-            model.set_params(**{path: found})
+            model.set_params(**{path: typed})
         except (ValueError, TypeError, AttributeError):
             raise _unknown(model, name, path) from None
     return model
@@ -180,10 +180,10 @@ def _class(name: Any) -> type | None:
     """Return the class of this name that a file may name."""
     if not isinstance(name, str):
         return None
-    found = (
+    classes = (
         each[kind] for each in (MODELS, LEARNERS, OTHERS) if (kind := each.kind_called(name)) is not None
     )
-    return next(found, None)
+    return next(classes, None)
 
 
 def _may_hold(allowed: Registry | tuple[Registry | str, ...], part: Any) -> bool:

@@ -105,8 +105,8 @@ def refuse(model: Any, name: str = "") -> None:
 def not_sharded(model: Any, name: str = "") -> str | None:
     """Describe the part of a model that cannot be fitted on several shards; None if there is none."""
     own = getattr(model, "not_sharded", None)
-    found: str | None = (name or f"a {type(model).__name__}") if own is None else own()
-    return found
+    part: str | None = (name or f"a {type(model).__name__}") if own is None else own()
+    return part
 
 
 def unsharded_learner(learners: Mapping[str, Any]) -> str | None:
@@ -140,11 +140,11 @@ def _form(given: Mapping[str, Any]) -> str:
     """Describe what all shards' rows have in common."""
     validation = given.get("validation")
     parts = [given["X"], *(validation[:1] if validation else ())]
-    found = [
+    forms = [
         f"{name} {type(view).__name__} {getattr(view, 'names', '')} {getattr(view, 'cardinalities', '')} "
         f"{getattr(view, 'n_columns', '')}"
         for views in map(as_views, parts)
         for name, view in ((name, views[name]) for name in views.names)
     ]
     weighted = given.get("sample_weight") is not None, validation and len(validation)
-    return f"{found} {weighted}"
+    return f"{forms} {weighted}"

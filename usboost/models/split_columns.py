@@ -56,8 +56,8 @@ class _SplitColumns(OwnSettings, BaseEstimator):
         if of_classes:
             check_classification_targets(y)
         self.positions_ = self._deal(X.shape[1])
-        held_out = None if validation is None else (self._views(validation[0]), *validation[1:])
-        fitted = clone(model).fit(self._cut(X), y, held_out, sample_weight)
+        val = None if validation is None else (self._views(validation[0]), *validation[1:])
+        fitted = clone(model).fit(self._cut(X), y, val, sample_weight)
         setattr(self, f"{self._role}_", fitted)
         if of_classes:
             self.classes_ = fitted.classes_

@@ -28,67 +28,67 @@ Judge = Callable[[Any], Any]
 """Builds an unfitted model from the backbone that it reads."""
 
 SURE = 500
-"""Training images from which a quick model of the held-out rows says how far to tune."""
+"""Training images from which a quick model of the validation rows says how far to tune."""
 
 
-def fit_weighted(model: Any, train: Weighted, held: Weighted | None, related: Related | None = None) -> None:
+def fit_weighted(model: Any, train: Weighted, val: Weighted | None, related: Related | None = None) -> None:
     """Fit a model, its images tuned where that is wanted; of weights and of related rows it hears where there
     are some."""
-    tune_images(model, train, held)
+    tune_images(model, train, val)
     more: dict[str, Any] = {} if related is None else dict(related.arguments)
     if train[2] is not None:
         more["sample_weight"] = train[2]
-    validation = () if held is None else (held[:2] if held[2] is None else held,)
+    validation = () if val is None else (val[:2] if val[2] is None else val,)
     model.fit(*train[:2], *validation, **more)
 
 
-def tune_images(model: Any, train: Weighted, held: Weighted | None) -> None:
+def tune_images(model: Any, train: Weighted, val: Weighted | None) -> None:
     """Give an unfitted model's backbones that are to be tuned weights tuned on these training rows.
 
     A backbone is to be tuned where it has pretrained weights and its `finetune` is "last" or "all", or "auto"
     and there are as many images as `finetuning.wanted` says; it is frozen then. Where the tuned embeddings do
-    not predict the held-out rows better than the pretrained ones, beyond the standard error, it is the
+    not predict the validation rows better than the pretrained ones, beyond the standard error, it is the
     pretrained one. Equal backbones are tuned once.
 
     Embeddings tuned on a row know that row, so what is fitted to them trusts images more than it should. The
-    held-out rows say how far to go: by all views, to the tuned weights, half the way to them, or not at all.
+    validation rows say how far to go: by all views, to the tuned weights, half way, or not at all.
 
-    Without held-out rows, as where a model that has its backbones is fitted to all rows, nothing is done.
+    Without validation rows, as where a model that has its backbones is fitted to all rows, nothing is done.
 
     Parameters
     ----------
-    train, held : views, labels (int64 codes or float64 numbers, (n,)) and weights, float64 (n,) or None.
+    train, val : views, labels (int64 codes or float64 numbers, (n,)) and weights, float64 (n,) or None.
     """
     places = _to_tune(model)
-    if not places or held is None:
+    if not places or val is None:
         return
     from usboost.learners.networks import finetuning
     from usboost.learners.networks.train import pick_device
 
-    views, y, weights = held
+    views, y, weights = val
     if np.asarray(y).dtype.kind != "f" and not (known := np.isin(y, train[1])).all():
         rows = np.flatnonzero(known)  # no model can judge by a class that it does not know
-        held = views[rows], np.asarray(y)[rows], None if weights is None else weights[rows]
+        val = views[rows], np.asarray(y)[rows], None if weights is None else weights[rows]
     targets = []
-    for own, labels, own_weights in (train, held):
+    for own, labels, own_weights in (train, val):
         images = (each for name in own.names if isinstance(each := own[name], Images | EncodedImages))
         targets.append(finetuning.TuningTarget(tuple(images), np.asarray(labels), own_weights))
     seen, unseen = targets
     given = model.get_params(deep=True)
     devices = (value for path, value in given.items() if path.split("__")[-1] == "device")
     device = pick_device(next(devices, "auto"))
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for path in places:
         backbone, key = given[path], repr(given[path])
-        if key not in found:
-            found[key] = clone(backbone).set_params(finetune="none")
+        if key not in chosen:
+            chosen[key] = clone(backbone).set_params(finetune="none")
             if finetuning.wanted(backbone, seen.n_images, device):
                 made = finetuning.tuned(backbone, seen, unseen, device)
-                if _helps(made, found[key], seen, unseen):
+                if _helps(made, chosen[key], seen, unseen):
                     few = seen.n_images < SURE
                     judge = _judge(model, places, train, few)
-                    found[key] = _as_far_as_it_helps(judge, made, found[key], train, held, few)
-        model.set_params(**{path: found[key]})
+                    chosen[key] = _as_far_as_it_helps(judge, made, chosen[key], train, val, few)
+        model.set_params(**{path: chosen[key]})
 
 
 def images_tuned(model: Any) -> bool:
@@ -114,8 +114,8 @@ def _to_tune(model: Any) -> list[str]:
     return [path for path in paths if given[path].finetune in wanted and given[path].pretrained]
 
 
-def _helps(made: Any, frozen: Any, train: TuningTarget, held: TuningTarget) -> bool:
-    """Tell if a linear model of the images predicts the held-out rows better with the tuned embeddings.
+def _helps(made: Any, frozen: Any, train: TuningTarget, val: TuningTarget) -> bool:
+    """Tell if a linear model of the images predicts the validation rows better with the tuned embeddings.
 
     It is fitted once for each tuning; the answer is stored with the weights.
     """
@@ -128,12 +128,12 @@ def _helps(made: Any, frozen: Any, train: TuningTarget, held: TuningTarget) -> b
         return known
     seen, unseen = (
         (Views({f"U:{k}": view for k, view in enumerate(each.images)}), each.y, each.weights)
-        for each in (train, held)
+        for each in (train, val)
     )
     linear = RidgeBaseline if train.is_number else LinearBaseline
     losses = [_judged(linear(seen[0].names, backbone=each), seen, unseen) for each in (frozen, made)]
     gains = losses[0] - losses[1]
-    helps = bool(mean(gains, held.weights) > error_of_mean(gains, held.weights))
+    helps = bool(mean(gains, val.weights) > error_of_mean(gains, val.weights))
     store.put_json(path.stem, {"helps": helps})
     return helps
 
@@ -164,9 +164,9 @@ def _judge(model: Any, places: Sequence[str], train: Weighted, few: bool) -> Jud
 
 
 def _as_far_as_it_helps(
-    judge: Judge, made: Any, frozen: Any, train: Weighted, held: Weighted, few: bool
+    judge: Judge, made: Any, frozen: Any, train: Weighted, val: Weighted, few: bool
 ) -> Any:
-    """Return the backbone by which a judge predicts the held-out rows best: the tuned one, the frozen one, or
+    """Return the backbone by which a judge predicts the validation rows best: the tuned, the frozen, or
     the one half way between their weights.
 
     By few images another than the frozen one has to be better by more than the standard error. The judge is
@@ -175,24 +175,24 @@ def _as_far_as_it_helps(
     from usboost.learners.networks.finetuning import half_way
 
     path = Path(made.pretrained)
-    key = f"{path.stem}-{key_of(identity_of(judge(frozen), (train, held)))[:32]}"
-    store, found = Store(path.parent), [made, half_way(made, frozen), frozen]
-    best = store.get_json(key, lambda document: range(len(found)).index(document["best"]))
+    key = f"{path.stem}-{key_of(identity_of(judge(frozen), (train, val)))[:32]}"
+    store, candidates = Store(path.parent), [made, half_way(made, frozen), frozen]
+    best = store.get_json(key, lambda document: range(len(candidates)).index(document["best"]))
     if best is None:
-        losses = [_judged(judge(each), train, held) for each in found]
-        risks = [mean(each, held[2]) for each in losses]
+        losses = [_judged(judge(each), train, val) for each in candidates]
+        risks = [mean(each, val[2]) for each in losses]
         best = int(np.argmin(risks))
         gains = losses[-1] - losses[best]
-        if few and mean(gains, held[2]) <= error_of_mean(gains, held[2]):
-            best = len(found) - 1
+        if few and mean(gains, val[2]) <= error_of_mean(gains, val[2]):
+            best = len(candidates) - 1
         store.put_json(key, {"best": best, "risks": risks})
-    return found[best]
+    return candidates[best]
 
 
-def _judged(judge: Any, train: Weighted, held: Weighted) -> np.ndarray:
-    """Fit a model to the training rows; the loss of each held-out row, float64 (n,)."""
-    views, y, weights = held
-    judge.fit(train[0], train[1], (views, y) if weights is None else held, train[2])
+def _judged(judge: Any, train: Weighted, val: Weighted) -> np.ndarray:
+    """Fit a model to the training rows; the loss of each validation row, float64 (n,)."""
+    views, y, weights = val
+    judge.fit(train[0], train[1], (views, y) if weights is None else val, train[2])
     if np.asarray(train[1]).dtype.kind == "f":
         return row_losses(y, judge.predict(views))
     return row_losses(np.searchsorted(judge.classes_, y), judge.predict_proba(views))

@@ -69,8 +69,8 @@ def page(
 
     `intro`: stands between the title and the sections. `tabs`: links to other pages.
     """
-    kept = [each for each in sections if each.body]
-    return str(html("page", title=title, intro=intro, sections=kept, footer=footer, tabs=tabs))
+    filled = [each for each in sections if each.body]
+    return str(html("page", title=title, intro=intro, sections=filled, footer=footer, tabs=tabs))
 
 
 def signed(value: float | None, write: Any = "{:.2f}".format) -> str:
@@ -199,13 +199,13 @@ class ReportData:
         curves = html("curves", drawings=self.drawings, noisy=noisy, **given) if self.drawings else ""
         seen = html("inspections", inspections=self.inspections, **given) if self.inspections else ""
         made = html("origins", origins=rows, web=web, **given) if rows else ""
-        found = (
+        sections = (
             Section("figures", "Figures", curves, "Figures"),
             Section("models", "Inspection of the models", seen, "Inspection"),
             Section("data", "Data", html("cards", cards=cards, images=self.images, **given), "Data"),
             Section("made", "Where each number comes from", made, "Origin"),
         )
-        return {each.anchor: each for each in found}
+        return {each.anchor: each for each in sections}
 
 
 def read_card(path: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Rows explained by their parts, for people: bars of columns beside the images with their squares."""
+"""Rows explained by their parts, for people: bars of columns next to the images with their squares."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ from usboost.report.rows import SIDE, Maps, answer, image_uri, images_note, thre
 from usboost.table.source import TableFile, require
 
 COLUMNS, ROWS, NEAREST = 8, 12, 3
-"""Columns shown of a row that is explained, rows of a page, and rows of another table beside each."""
+"""Columns shown of a row that is explained, rows of a page, and rows of another table next to each."""
 
 _WRITTEN = 1 / 3  # of the largest square: those that are larger have their numbers
 
@@ -61,7 +61,7 @@ def write_page(
     """Write a page that explains the first `ROWS` rows of a table; return how many they are.
 
     `against` is the table whose first rows these are compared with, by default the same; where it is named,
-    its `NEAREST` other rows are shown beside each row. `progress` is called with (rows done, rows). The rest
+    its `NEAREST` other rows are shown next to each row. `progress` is called with (rows done, rows). The rest
     is as of `usboost.fit.predict.predict`, which says what is refused; so is an `out` that is no ``.html``
     file.
     """
@@ -95,8 +95,8 @@ def write_page(
         predicted_text = str(answers.iloc[k, 0]) if classes else number(predicted[k])
         likely = f"{predicted[k].max():.3f}" if classes and bundle.card.threshold is None else ""
         about = {"number": own.first + k + 1, "predicted": predicted_text, "p_predicted": likely}
-        held = [classes[each] for each in np.flatnonzero(sets[k])]
-        about |= {"truth": predicted_text, "set": held and joined_names(held)}
+        in_set = [classes[each] for each in np.flatnonzero(sets[k])]
+        about |= {"truth": predicted_text, "set": in_set and joined_names(in_set)}
         alike = [
             {
                 "number": int(row) + 1,

@@ -23,7 +23,7 @@ LEAST = 0.0005  # the share of gain that is shown at least; a smaller one would 
 
 
 WITHOUT_IMAGES, EMBEDDED, TRAINED = (2000, 5), (500, 3), (100, 2)
-"""Rows and shuffles of each column: predicted from columns, from kept embeddings, by a trained network."""
+"""Rows and shuffles of each column: predicted from columns, from cached embeddings, by a trained network."""
 
 _METRICS = {"classification": ("accuracy", "log_loss"), "regression": ("rmse", "r2")}
 
@@ -73,7 +73,7 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
         calibrated = tempered(predicted, bundle.card.temperature) if bundle.card.classes else predicted
         return bundle.task.score(labels, calibrated)
 
-    found = permutation_importance(
+    changes = permutation_importance(
         predictor(bundle.model, views, lambda seen: bundle.task.predict(bundle.model, seen)),
         score,
         [*whole, *single],
@@ -85,7 +85,7 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     m = len(metrics)  # by place, as a column may have any name
     rows: list[dict[str, Any]] = []
     for k, group in enumerate([*whole, *single]):
-        part = found.iloc[k * m : (k + 1) * m].set_index("metric")
+        part = changes.iloc[k * m : (k + 1) * m].set_index("metric")
         cells = {}
         for key, mean, spread in zip(metrics, part["mean"], part["std"], strict=True):
             cells[key] = ("−" if mean < 0 else "+") + number(abs(mean)), f"± {number(spread)}"
@@ -104,12 +104,12 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
 
 def permutation_block(bundle: Bundle, views: Views, labels: np.ndarray) -> Markup:
     """Return the block of `permutation`: columns that change no score are named only."""
-    found = permutation(bundle, views, labels)
-    rows = [row for row in found["rows"] if row["size"]]
-    nothing = [row["name"] for row in found["rows"] if not row["size"]]
+    result = permutation(bundle, views, labels)
+    rows = [row for row in result["rows"] if row["size"]]
+    nothing = [row["name"] for row in result["rows"] if not row["size"]]
     named = {"label": "Permutation importance", "stub": "shuffled"}
-    shown = html("table", columns=found["columns"], rows=rows, **named) if rows else ""
-    return html("permutation", **found | {"table": shown, "nothing": nothing})
+    shown = html("table", columns=result["columns"], rows=rows, **named) if rows else ""
+    return html("permutation", **result | {"table": shown, "nothing": nothing})
 
 
 def _gains(bundle: Bundle) -> dict[str, float]:
@@ -118,12 +118,12 @@ def _gains(bundle: Bundle) -> dict[str, float]:
         shares = zip(bundle.model.feature_names_, bundle.model.feature_importances_, strict=True)
     except AttributeError:
         return {}
-    known, found = set(bundle.encoding.names), dict[str, float]()
+    known, gains = set(bundle.encoding.names), dict[str, float]()
     for name, share in shares:
         plain = str(name) if name in known else str(name).split("__", 1)[-1]
         shown = plain if plain in known else "images (embeddings)"
-        found[shown] = found.get(shown, 0.0) + float(share)
-    return found
+        gains[shown] = gains.get(shown, 0.0) + float(share)
+    return gains
 
 
 def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
@@ -132,13 +132,13 @@ def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
     `start`: whether boosting started from a linear model.
     """
     texts = {each: f"{name} (text)" for name, text in bundle.texts.items() for each in text.names(name)}
-    found: dict[str, float] = {}
+    gains: dict[str, float] = {}
     for name, share in _gains(bundle).items():
         shown = texts.get(name, name)
-        found[shown] = found.get(shown, 0.0) + share
-    if not any(found.values()):
+        gains[shown] = gains.get(shown, 0.0) + share
+    if not any(gains.values()):
         return ""
-    ranked = sorted(found.items(), key=lambda item: -item[1])
+    ranked = sorted(gains.items(), key=lambda item: -item[1])
     rows = [(name, share) for name, share in ranked[:COLUMNS] if share >= LEAST]
     return html(
         "gain", rows=rows, rest=[name for name, share in ranked if share < LEAST], least=LEAST, start=start

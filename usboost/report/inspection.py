@@ -54,26 +54,26 @@ class Inspection:
     @property
     def figures(self) -> dict[str, tuple[str, Callable[[str], Figure]]]:
         """Return by name the title of each figure, and the function that draws it."""
-        found: dict[str, tuple[str, Callable[[str], Figure]]] = {}
+        drawn: dict[str, tuple[str, Callable[[str], Figure]]] = {}
         own = self.tables
         if not own["contributions"].empty:
             draw = partial(figures.contributions, own["contributions"])
-            found["contributions"] = "Contribution of each view", draw
+            drawn["contributions"] = "Contribution of each view", draw
         if not own["importance"].empty:
             draw = partial(figures.importance, own["importance"])
-            found["importance"] = "Permutation importance of each view", draw
+            drawn["importance"] = "Permutation importance of each view", draw
         if not self.classes:
             true, predicted = (own["predicted"][name].to_numpy() for name in ("true", "predicted"))
             scatter, rest = figures.predicted_against_true, figures.residuals
-            found["predicted"] = "Predicted against true", lambda _: scatter(true, predicted, self.label)
-            found["residuals"] = "Residuals", lambda _: rest(true, predicted, None, self.label)
-            return found
+            drawn["predicted"] = "Predicted against true", lambda _: scatter(true, predicted, self.label)
+            drawn["residuals"] = "Residuals", lambda _: rest(true, predicted, None, self.label)
+            return drawn
         error = measured.expected_calibration_error(own["calibration"])
         draw = partial(figures.calibration, own["calibration"])
-        found["calibration"] = f"Calibration (expected error {error:.3f})", draw
+        drawn["calibration"] = f"Calibration (expected error {error:.3f})", draw
         if len(self.classes) <= figures.MOST_CLASSES:
-            found["confusion"] = "Confusion matrix", partial(figures.confusion, self.confusion, self.classes)
-        return found
+            drawn["confusion"] = "Confusion matrix", partial(figures.confusion, self.confusion, self.classes)
+        return drawn
 
     def texts(self, row: Any) -> dict[str, str]:
         """Write a row of the worst."""
@@ -127,7 +127,7 @@ def inspect(
 
 
 def write(
-    found: Inspection,
+    inspection: Inspection,
     folder: Path,
     rows: pd.DataFrame | None = None,
     images: Mapping[int, bytes] | None = None,
@@ -137,18 +137,18 @@ def write(
     A page shows the first columns of `rows`, the raw values of the samples. `images`: PNG files by position.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, table in found.tables.items():
+    for name, table in inspection.tables.items():
         table.to_csv(folder / f"{name}.csv", index=False, float_format=_DIGITS)
-    if found.classes:
-        names = pd.Index(found.classes, name="true")
-        pd.DataFrame(found.confusion, names, found.classes).to_csv(folder / "confusion.csv")
+    if inspection.classes:
+        names = pd.Index(inspection.classes, name="true")
+        pd.DataFrame(inspection.confusion, names, inspection.classes).to_csv(folder / "confusion.csv")
     drawn: dict[str, str] = {}
-    for name, (title, draw) in found.figures.items():
+    for name, (title, draw) in inspection.figures.items():
         (folder / f"{name}.svg").write_text(to_svg(draw(title)), encoding="utf-8")
         drawn[name] = title.partition(" (")[0]
     worst = []
-    for place, row in enumerate(found.tables["worst"].itertuples()):
-        about: dict[str, Any] = {**found.texts(row), "values": {}, "image": None}
+    for place, row in enumerate(inspection.tables["worst"].itertuples()):
+        about: dict[str, Any] = {**inspection.texts(row), "values": {}, "image": None}
         if rows is not None:
             values = rows.iloc[int(row.row), :COLUMNS]
             texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
@@ -162,7 +162,7 @@ def write(
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """Read what a page shows: figures as SVG and the worst samples; None if nothing was kept.
+    """Read what a page shows: figures as SVG and the worst samples; None if nothing was stored.
 
     Raises `UsboostError` if a file there is damaged.
     """

@@ -23,13 +23,13 @@ def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
     titles |= {"without": "without it", "fits": "fits", "seconds": "seconds"}
     titles |= {"predicting": f"{ROWS:,} rows", "size": "size"}
     ranked = sorted(members.items(), key=lambda item: (-item[1].weight, item[1].loss or np.inf))
-    kept = [each for each in members.values() if each.weight]
+    weighted = [each for each in members.values() if each.weight]
     blend = Member(
-        sum(each.weight for each in kept),
+        sum(each.weight for each in weighted),
         model.blend_loss_,
-        fits=sum(each.fits + each.full_refits for each in kept),
+        fits=sum(each.fits + each.full_refits for each in weighted),
         seconds=sum(each.seconds for each in members.values()),
-        predicting=sum(each.predicting for each in kept),
+        predicting=sum(each.predicting for each in weighted),
     )
     sizes = {**model.bytes_, BLEND: sum(model.bytes_.values())}
     rows = [
@@ -49,14 +49,14 @@ def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 
 def notes(model: Any) -> list[str]:
-    """Return sentences on how the table is to be read, and on what is kept."""
+    """Return sentences on how the table is to be read, and on what is left out."""
     if not getattr(model, "members_", {}):
         return []
     lines = ["Losses are of rows that a member was not fitted to; the blend's chose its weights."]
     if any(each.seconds for each in model.members_.values()):
         lines[0] += (
             " Seconds are those of the fits on this computer, and of 1,000 rows through all fits of a "
-            "member; new images take theirs beside it, once for all."
+            "member; new images take theirs besides, once for all."
         )
     if any(each.full_refits for each in model.members_.values()):
         lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")

@@ -20,7 +20,7 @@ _VIEWS = ("#0072b2", "#d55e00", "#009e73", "#cc8a00", "#882255", "#44aa99")
 _FEW_ROUNDS = 30  # points are marked up to here
 _MOST_POINTS = 150  # of a line
 _DWARFS = 4  # times the largest round: a start that leaves the lines no room
-_LONG = 32  # letters of a view's name, beside which others find no room in the legend
+_LONG = 32  # letters of a view's name, next to which others find no room in the legend
 _LETTER = 0.085  # inches, of a tick's label
 MOST_CLASSES = 12  # classes of a confusion matrix whose cells can still be read
 
@@ -146,7 +146,7 @@ def confusion(counts: np.ndarray, classes: Sequence[str], title: str) -> Figure:
 
 
 def _width(names: Sequence[str]) -> float:
-    """Return the inches that names beside an axis take."""
+    """Return the inches that names next to an axis take."""
     return 0.2 + _LETTER * max(map(len, map(str, names)))
 
 

@@ -75,8 +75,8 @@ def write_report(
     if by_column is not None:
         form, kind = bundle.reader.formats.get(by_column), bundle.card.columns.get(by_column)
         missing = bundle.reader.missing
-        found = read_slices(scored.file, by_column, scored.rows, missing=missing, kind=kind, form=form)
-        slices = score_slices(bundle.task, scored.labels, scored.predicted, found.names, found.codes)
+        groups = read_slices(scored.file, by_column, scored.rows, missing=missing, kind=kind, form=form)
+        slices = score_slices(bundle.task, scored.labels, scored.predicted, groups.names, groups.codes)
         scored = replace(scored, slices=slices)
     maps = Maps(occlusion_maps, looking)
     write_atomically(out, render(bundle, scored, table, label, maps, by_column).encode())
@@ -90,7 +90,7 @@ def render(
     card, history = bundle.card, pd.DataFrame(bundle.card.history)
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
-    held = {
+    val = {
         metric_name(name): number(value)
         for name in METRICS_OF[card.task]
         if (value := card.scores.get(name)) is not None
@@ -104,10 +104,10 @@ def render(
     else:
         low, middle, high = map(number_of_label, np.quantile(scored.labels, [0, 0.5, 1]))
         answers = [f"{low} to {high}", f"median {middle}"]
-    told = {"card": card, "label": label, "classes": card.classes, "held": held, "threshold": threshold}
+    given = {"card": card, "label": label, "classes": card.classes, "val": val, "threshold": threshold}
     intro = html(
         "model_intro",
-        **told,
+        **given,
         what=catalogue.about(card.model),
         n=len(scored),
         table=table.name,
@@ -168,7 +168,7 @@ def _of_classes(bundle: Bundle, scored: Scored, threshold: str | None) -> list[S
     counts = per_class(confusion(scored.labels, answers, len(classes)))
     shown = blocks.confusion(scored.labels, answers, classes)
     by_class = {key: values.tolist() for key, values in counts.items()}
-    shown += html("classes", classes=classes, found=by_class, threshold=threshold)
+    shown += html("classes", classes=classes, counts=by_class, threshold=threshold)
     reliability = blocks.calibration(scored.labels, scored.predicted, classes)
     sections = [
         Section("confusion", "Confusion matrix", shown, "Confusion matrix"),
@@ -176,8 +176,8 @@ def _of_classes(bundle: Bundle, scored: Scored, threshold: str | None) -> list[S
     ]
     if bundle.card.least is not None:
         sets = bundle.sets(scored.predicted)
-        held, sizes = float(sets[np.arange(n), scored.labels].mean()), sets.sum(axis=1)
-        shares = {"held": held, "ends": wilson(held, n), "one": float((sizes == 1).mean())}
+        covered, sizes = float(sets[np.arange(n), scored.labels].mean()), sets.sum(axis=1)
+        shares = {"covered": covered, "ends": wilson(covered, n), "one": float((sizes == 1).mean())}
         body = html("sets", least=bundle.card.least, size=float(sizes.mean()), **shares)
         sections.append(Section("sets", "Sets of classes", body, "Sets of classes"))
     return sections
@@ -190,14 +190,14 @@ def tiles(bundle: Bundle, scored: Scored) -> list[dict[str, str]]:
     threshold, the scores of the answers at it.
     """
     before, two = prior(bundle, scored), len(bundle.card.classes) == 2
-    found, simple = intervals(scored.labels, scored.predicted), bundle.task.score(scored.labels, before)
+    scores, simple = intervals(scored.labels, scored.predicted), bundle.task.score(scored.labels, before)
     if two:
-        found |= answer_intervals(scored.labels, bundle.codes(scored.predicted), scored.predicted[:, 1])
+        scores |= answer_intervals(scored.labels, bundle.codes(scored.predicted), scored.predicted[:, 1])
         simple |= score_answers(scored.labels, bundle.codes(before), before[:, 1])
         if bundle.card.threshold is None:
-            del found["answer_f1"], found["answer_accuracy"]
+            del scores["answer_f1"], scores["answer_accuracy"]
     out = []
-    for key, ends in found.items():
+    for key, ends in scores.items():
         value, low, high, before_it = (number(x) if np.isfinite(x) else "–" for x in (*ends, simple[key]))
         span = f"{low} to {high}" if ends[1] < ends[2] else ""
         out.append({"name": metric_name(key), "value": value, "span": span, "prior": before_it})

@@ -66,8 +66,8 @@ def write_pages(
         for d, names in trained.items():
             folders = {m: results / d / m / "seed-0" / inspection.FOLDER for m in catalogue.ordered(names)}
             read = {m: inspection.read(folder) for m, folder in folders.items()}
-            if found := {m: each for m, each in read.items() if each is not None}:
-                inspections[d] = found
+            if inspected := {m: each for m, each in read.items() if each is not None}:
+                inspections[d] = inspected
         of_part = {d: cards[d] for d in part if d in cards}
         samples = {d: inspection.sample_images(prepared / d, card) for d, card in of_part.items()}
         data = ReportData(
@@ -97,7 +97,7 @@ def _drawn(
 ) -> dict[str, dict[str, str]]:
     """Draw the figures of a page as SVG, by name and dataset."""
     demo = paper.is_demo(records.profiles(results, datasets, models), cards)
-    found: dict[str, dict[str, str]] = {}
+    drawings: dict[str, dict[str, str]] = {}
     for dataset in datasets:
         read = {m: records.read_trace(results, dataset, m) for m in catalogue.ordered(models)}
         traces, card = {m: t for m, t in read.items() if t is not None}, cards.get(dataset, {})
@@ -113,8 +113,8 @@ def _drawn(
             score=score,
         )
         for name, figure in drawn.items():
-            found.setdefault(name, {})[dataset] = figures.to_svg(figure)
-    return found
+            drawings.setdefault(name, {})[dataset] = figures.to_svg(figure)
+    return drawings
 
 
 def render(data: ReportData) -> str:

@@ -142,9 +142,9 @@ def _verdict(
         part[(part["split"] == "test") & (part["metric"] == metric)].groupby("model")["value"].mean().dropna()
     )
     others = {
-        model: found[1]
+        model: best[1]
         for model in REFERENCES
-        if model != fit[0] and (found := records.chosen(part[part["model"] == model], dataset, metric))
+        if model != fit[0] and (best := records.chosen(part[part["model"] == model], dataset, metric))
     }
     tried = [fit, *((model, seed) for model, seed in others.items() if model in RIVALS)]
     rows = {each: records.read_rows(results, dataset, *each) for each in tried}
@@ -230,7 +230,7 @@ def _details(frame: pd.DataFrame, datasets: Sequence[str], cards: Mapping[str, M
             if not pd.isna(row.fit_seconds):
                 cells[str(row.Index)]["fit_seconds"] = (f"{row.fit_seconds:,.1f}", "")
         columns |= {"best_round": "best round", "fit_seconds": "fit, s"}
-        rows = [{"name": catalogue.title(model), "cells": found} for model, found in cells.items()]
+        rows = [{"name": catalogue.title(model), "cells": own} for model, own in cells.items()]
         name = records.dataset_name(dataset)
         shown = html("table", label=f"All metrics and cost, {name}", stub="Model", columns=columns, rows=rows)
         tables += html("paper_details", name=name, table=shown, worse=worse, prior=prior and number(prior))

@@ -75,7 +75,7 @@ def dataset_name(dataset: str) -> str:
 def read_cell(results: Path, dataset: str, model: str) -> list[CellRecord]:
     """Read the records of one model on one dataset, by seed; none if the training flow has not written them.
 
-    A part that is scored beside a model, as the GBM inside BFV+DNN, has that model's records unless it has a
+    A part that is scored with a model, as the GBM inside BFV+DNN, has that model's records unless it has a
     folder of its own. Raises `UsboostError` if a record is not what the training flow writes, or lies in
     another cell's folder.
     """
@@ -194,7 +194,7 @@ def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
 def chosen(frame: pd.DataFrame, dataset: str, metric: str) -> tuple[str, int] | None:
     """Return model and seed of the dataset's best fit by its validation score, which `promote` takes, too.
 
-    A part that is scored beside a model is no fit of its own. None where nothing has a validation score.
+    A part that is scored with a model is no fit of its own. None where nothing has a validation score.
     """
     return ranking.best(_fits(frame, dataset), metric)
 
@@ -220,7 +220,7 @@ def behind_prior(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, str]
     means = losses.pivot_table("value", "model", "split", "mean", sort=False)
     fits = frame.groupby("model", sort=False)[["best_round", "rounds"]].mean().astype("float64")
     prior = {split: ranking.prior_log_loss(card, split) for split in ("val", "test")}
-    found = {}
+    reasons = {}
     for model, loss in means.get("test", pd.Series(dtype=float)).items():
         if prior["test"] is None or not ranking.worse_than_prior(loss, prior["test"]):
             continue
@@ -232,8 +232,8 @@ def behind_prior(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, str]
             why = "the validation rows, which choose the round, have it below the prior’s"
         else:
             why = "at no round it was below the prior’s on the validation rows"
-        found[str(model)] = why
-    return found
+        reasons[str(model)] = why
+    return reasons
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
@@ -324,7 +324,7 @@ def ranked_fits(
     """
     part = frame[frame["dataset"] == dataset]
     rows: dict[tuple[str, int], TestRows | None] = {}
-    found: list[RankedFit] = []
+    ranked: list[RankedFit] = []
     for model in catalogue.ordered(part["model"]):
         fit = chosen(part[part["model"] == model], dataset, metric)
         if fit is None:
@@ -338,13 +338,13 @@ def ranked_fits(
         if tested is not None:
             test |= intervals(*tested)
         best_round, made, seconds = own[["best_round", "rounds", "fit_seconds"]].astype("float64").iloc[0]
-        found.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
+        ranked.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
     # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
-    found.sort(key=lambda each: ranking.rank(each.val, metric), reverse=True)
-    if not found:
+    ranked.sort(key=lambda each: ranking.rank(each.val, metric), reverse=True)
+    if not ranked:
         return []
-    leads = leads_of(rows, (found[0].model, found[0].seed), metric, task)
-    return [replace(each, **leads.get((each.model, each.seed), {})) for each in found]
+    leads = leads_of(rows, (ranked[0].model, ranked[0].seed), metric, task)
+    return [replace(each, **leads.get((each.model, each.seed), {})) for each in ranked]
 
 
 def leads_of(

@@ -55,11 +55,11 @@ def images_of(
     form = bundle.reader.images
     if form is None:
         return {}
-    found = occlusions(bundle.model, scored.views, rows, progress=maps.progress) if maps.drawn else {}
+    occluded = occlusions(bundle.model, scored.views, rows, progress=maps.progress) if maps.drawn else {}
     out: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
     for reader, view in zip(form.readers(scored.file), form.names, strict=True):
         for row in sorted(out):  # in rising order, which a Parquet file gives in one pass
-            out[row].append(_shown(reader, scored.views[view], scored, row, found.get((row, view))))
+            out[row].append(_shown(reader, scored.views[view], scored, row, occluded.get((row, view))))
     return out
 
 
@@ -91,15 +91,15 @@ def _shown(
     reader: ImageReader, images: Images, scored: Scored, row: int, occlusion: Occlusion | None
 ) -> dict[str, Any]:
     cell = scored.frame[reader.column].iloc[row] if reader.needs_cells else None
-    found = {"column": reader.column, "path": cell if isinstance(cell, str) else None, "read": None}
+    shown = {"column": reader.column, "path": cell if isinstance(cell, str) else None, "read": None}
     if (plain := images.picture(row)) is None:
-        return found
+        return shown
     cells = pa.chunked_array([[cell]]) if reader.needs_cells else None
     original = reader.thumbnail(int(scored.rows[row]), cells, SIDE)
     if original is None:  # it went away since it was scored
-        return found
+        return shown
     small, (width, height) = original
-    found |= {
+    shown |= {
         "original": image_uri(small, is_photo=small.size != (width, height)),
         "original_size": f"{width:,} × {height:,}",
         "read": image_uri(plain, is_photo=plain.width > SIDE),
@@ -110,9 +110,9 @@ def _shown(
         mean = occlusion.heat()
         ends = (f"{value + 0.0:+.3f}".replace("-", "−") for value in (-mean.max(), -mean.min()))
         heat = model_figures.overlay(images.decode(slice(row, row + 1))[0], mean)
-        found["heat"] = image_uri(heat, is_photo=plain.width > SIDE)
-        found["change"] = " to ".join(ends)
-    return found
+        shown["heat"] = image_uri(heat, is_photo=plain.width > SIDE)
+        shown["change"] = " to ".join(ends)
+    return shown
 
 
 def image_uri(image: Image.Image, *, is_photo: bool) -> str:
@@ -146,10 +146,10 @@ def worst(bundle: Bundle, scored: Scored, maps: Maps | None = None) -> list[dict
 
 def worst_block(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     """Return the block of `worst`; empty where there are none."""
-    if not (found := worst(bundle, scored, maps)):
+    if not (rows := worst(bundle, scored, maps)):
         return ""
     note = images_note(bundle, scored, maps)
-    return html("worst", rows=found, classes=bundle.card.classes, note=note, wide=maps.drawn)
+    return html("worst", rows=rows, classes=bundle.card.classes, note=note, wide=maps.drawn)
 
 
 def answer(bundle: Bundle, scored: Scored, row: int) -> dict[str, str]:

@@ -58,8 +58,8 @@ class Shards:
         """Return what `work` gives, which is the same in all shards: a process of several does it once."""
         return work()
 
-    def agree(self, what: str, found: Callable[[], str]) -> None:
-        """Refuse to go on if `found`, the digest or text of something, is not the same in all shards.
+    def agree(self, what: str, text: Callable[[], str]) -> None:
+        """Refuse to go on if `text()`, a digest say, is not the same in all shards.
 
         Raises `UsboostError`, naming the shards that differ; `what` is what they differ in.
         """
@@ -121,11 +121,11 @@ _SIGN = np.uint64(1 << 63)
 
 
 def grouped_quantiles(
-    values: np.ndarray, held: np.ndarray, wanted: np.ndarray, groups: np.ndarray | None = None
+    values: np.ndarray, amounts: np.ndarray, wanted: np.ndarray, groups: np.ndarray | None = None
 ) -> np.ndarray:
     """Return for each group the smallest v such that its rows of values up to v hold at least what is wanted.
 
-    It is the same whatever the number of shards, but for the rounding of sums of `held`: by bisection, on
+    It is the same whatever the number of shards, but for the rounding of sums of `amounts`: by bisection, on
     the bits of float64, with at most 64 sums of one number for each group.
 
     Values, finite, what each row holds, none below 0, and groups, from 0 (None for one), are (n,), of this
@@ -135,7 +135,7 @@ def grouped_quantiles(
     n_groups = len(wanted)
     groups = np.zeros(len(values), dtype=np.int64) if groups is None else groups
     order = np.lexsort((values, groups))
-    ranked, sums = _ranks(values[order]), np.concatenate([[0.0], np.cumsum(held[order])])
+    ranked, sums = _ranks(values[order]), np.concatenate([[0.0], np.cumsum(amounts[order])])
     ends = np.searchsorted(groups[order], np.arange(n_groups + 1))
     least, most = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
     np.minimum.at(least, groups, values)

@@ -37,7 +37,7 @@ class Processes(Link):
         super().__init__(count)
         bounds = [count * r // self.size for r in range(self.size + 1)]
         self.shards = range(bounds[self.rank], bounds[self.rank + 1])
-        self.held = np.diff(bounds).tolist()
+        self.shares = np.diff(bounds).tolist()
         default: Any = dist.distributed_c10d._get_default_store()
         self._alive = _SignsOfLife(dist.PrefixStore(f"usboost-{next(_FITS)}", default), self.rank, self.size)
         # a group of its own, so that whatever the caller's is used for goes on; the others may come to it as
@@ -50,19 +50,19 @@ class Processes(Link):
         self._group = group
         group._get_backend(torch.device("cpu"))._set_default_timeout(timedelta(days=7))
         own = hashlib.sha256(f"{count}".encode()).digest()
-        found = self._to_all(np.frombuffer(own, dtype=np.uint8), [len(own)] * self.size)
-        if len({bytes(each) for each in found}) > 1:
+        digests = self._to_all(np.frombuffer(own, dtype=np.uint8), [len(own)] * self.size)
+        if len({bytes(each) for each in digests}) > 1:
             self.close()
             raise UsboostError("the processes of this fit were given different numbers of shards")
 
     def stack(self, values: Sequence[np.ndarray]) -> np.ndarray:
         own = np.stack(values)
-        parts = self._to_all(own.reshape(-1), [held * own[0].size for held in self.held])
+        parts = self._to_all(own.reshape(-1), [n * own[0].size for n in self.shares])
         return np.concatenate(parts).reshape(self.count, *own.shape[1:])
 
     def sum(self, values: Sequence[np.ndarray]) -> np.ndarray:
         size = values[0].size
-        others, most = self.size - 1, max(self.held)
+        others, most = self.size - 1, max(self.shares)
         if size * others * (most * others - 1) <= SMALL * self.size:
             return added(self.stack(values))  # everybody gets all, and adds it itself
         # every rank adds one part of the numbers, of all shards, and sends everybody its sums
@@ -70,16 +70,16 @@ class Processes(Link):
         own = np.zeros((len(values), self.size * width))
         own[:, :size] = [value.reshape(-1) for value in values]
         parts = own.reshape(len(values), self.size, width).swapaxes(0, 1)
-        found = self._exchange(parts, [width * len(values)] * self.size, [held * width for held in self.held])
-        sums = added(np.concatenate(found).reshape(self.count, width))
+        received = self._exchange(parts, [width * len(values)] * self.size, [n * width for n in self.shares])
+        sums = added(np.concatenate(received).reshape(self.count, width))
         whole = np.concatenate(self._to_all(sums, [width] * self.size))
         return whole[:size].reshape(values[0].shape)
 
     def gather(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         shapes = self.stack([np.asarray(value.shape, dtype=np.int64) for value in values])
         sizes = np.prod(shapes, axis=1)
-        ends = np.cumsum(self.held)
-        lengths = [int(sizes[end - held : end].sum()) for end, held in zip(ends, self.held)]
+        ends = np.cumsum(self.shares)
+        lengths = [int(sizes[end - n : end].sum()) for end, n in zip(ends, self.shares)]
         parts = self._to_all(np.concatenate([value.reshape(-1) for value in values]), lengths)
         each = np.split(np.concatenate(parts), np.cumsum(sizes)[:-1])
         return [part.reshape(shape) for part, shape in zip(each, shapes)]
@@ -100,10 +100,10 @@ class Processes(Link):
     def _exchange(self, parts: np.ndarray, sent: list[int], received: list[int]) -> list[np.ndarray]:
         """Send a part of the numbers to each rank, and return a part from each."""
         given = torch.from_numpy(np.ascontiguousarray(parts).reshape(-1))
-        found = torch.empty(sum(received), dtype=given.dtype)
+        output = torch.empty(sum(received), dtype=given.dtype)
         start = time.perf_counter()
         try:
-            work: Any = dist.all_to_all_single(found, given, received, sent, self._group, async_op=True)
+            work: Any = dist.all_to_all_single(output, given, received, sent, self._group, async_op=True)
             while True:
                 try:
                     work.wait(timedelta(seconds=BEAT))
@@ -115,7 +115,7 @@ class Processes(Link):
         except RuntimeError as error:
             raise UsboostError(self._alive.who()) from error
         self.waited += time.perf_counter() - start
-        return np.split(found.numpy(), np.cumsum(received)[:-1])
+        return np.split(output.numpy(), np.cumsum(received)[:-1])
 
 
 class _SignsOfLife:
@@ -169,11 +169,11 @@ class _SignsOfLife:
         for rank in range(self._size):
             key = f"beat-{rank}"
             try:
-                found = self._store.get(key) if self._store.check([key]) else b""
+                beat = self._store.get(key) if self._store.check([key]) else b""
             except RuntimeError:  # what they share is gone with the rank that had it
                 return [0]
-            if self._seen.get(rank, (None, 0.0))[0] != found:
-                self._seen[rank] = found, now
+            if self._seen.get(rank, (None, 0.0))[0] != beat:
+                self._seen[rank] = beat, now
             elif now - self._seen[rank][1] > seconds and rank != self._rank:
                 silent.append(rank)
         return silent

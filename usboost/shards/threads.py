@@ -26,12 +26,12 @@ class Link:
     ----------
     shards : the numbers of this process's shards, in order
     count : of all shards
-    held : how many of them each process has
+    shares : how many of them each process has
     waited : seconds that this process has spent in exchanges with others
     """
 
     def __init__(self, count: int) -> None:
-        self.shards, self.count, self.held, self.waited = range(count), count, [count], 0.0
+        self.shards, self.count, self.shares, self.waited = range(count), count, [count], 0.0
 
     def stack(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Return all shards' arrays of one shape: (count, …) from those of this process's shards."""
@@ -138,18 +138,18 @@ class ShardThread(Shards):
         return total.copy() if isinstance(value, np.ndarray) else float(total)
 
     def highest(self, value: Any) -> Any:
-        found = self._ask("stack", np.asarray(value, dtype=np.float64)).max(axis=0)
+        most = self._ask("stack", np.asarray(value, dtype=np.float64)).max(axis=0)
         if isinstance(value, (bool, np.bool_)):
-            return bool(found)
-        return found if isinstance(value, np.ndarray) else float(found)
+            return bool(most)
+        return most if isinstance(value, np.ndarray) else float(most)
 
     def mean(self, value: Any, weight: float) -> Any:
         array = np.asarray(value, dtype=np.float64)
         part = np.append(array * weight if weight else np.zeros_like(array), weight)
-        found = self._ask("mean", part)
+        means = self._ask("mean", part)
         if not isinstance(value, np.ndarray):
-            return float(found[0])
-        return found.reshape(array.shape).astype(value.dtype)
+            return float(means[0])
+        return means.reshape(array.shape).astype(value.dtype)
 
     def listed(self, value: Any) -> list[Any]:
         own = np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
@@ -162,8 +162,8 @@ class ShardThread(Shards):
     def once(self, work: Callable[[], T]) -> T:
         return cast(T, self._ask("once", work))
 
-    def agree(self, what: str, found: Callable[[], str]) -> None:
-        own = np.frombuffer(hashlib.sha256(found().encode()).digest(), dtype=np.uint8)
+    def agree(self, what: str, text: Callable[[], str]) -> None:
+        own = np.frombuffer(hashlib.sha256(text().encode()).digest(), dtype=np.uint8)
         every = self._ask("stack", own)
         others = np.flatnonzero((every != every[0]).any(axis=1)).tolist()
         if others:
@@ -186,7 +186,7 @@ class ShardThread(Shards):
         return np.flatnonzero(mixed / 2.0**64 < share)
 
     def rows_of_processes(self, n: int) -> tuple[int, ...]:
-        sizes, ends = np.concatenate(self.gather(np.array([n]))), np.cumsum(self._meeting.link.held)
+        sizes, ends = np.concatenate(self.gather(np.array([n]))), np.cumsum(self._meeting.link.shares)
         return tuple(int(part.sum()) for part in np.split(sizes, ends[:-1]))
 
     def seconds(self) -> dict[str, float]:

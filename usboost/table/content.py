@@ -56,10 +56,10 @@ def _member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     """Return the one file of an archive; what macOS adds does not count."""
     of_macos = ("__MACOSX/", ".DS_Store")
     files = [info for info in archive.infolist() if not info.is_dir()]
-    found = [info for info in files if not any(each in info.filename for each in of_macos)]
-    if len(found) != 1:
-        raise UsboostError(f"{path} holds {len(found)} files; a zip must hold one table, so unpack it")
-    return found[0]
+    tables = [info for info in files if not any(each in info.filename for each in of_macos)]
+    if len(tables) != 1:
+        raise UsboostError(f"{path} holds {len(tables)} files; a zip must hold one table, so unpack it")
+    return tables[0]
 
 
 FAULTS: tuple[type[Exception], ...] = (
@@ -222,18 +222,18 @@ class Delimited(Content):
 
 
 def _records(text: str, separator: str, *, whole: bool) -> list[list[str]]:
-    found: list[list[str]] = []
+    records: list[list[str]] = []
     complete = whole
     try:
         for record in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
-            if len(found) > _RECORDS:
+            if len(records) > _RECORDS:
                 complete = True
                 break
             if record:
-                found.append(record)
+                records.append(record)
     except csv.Error:  # a field longer than the csv module takes
         complete = False
-    return found if complete or len(found) < 2 else found[:-1]
+    return records if complete or len(records) < 2 else records[:-1]
 
 
 def _encoding(path: Path, head: bytes, stream: pa.NativeFile) -> str:

@@ -37,7 +37,7 @@ NONE = "__HIVE_DEFAULT_PARTITION__"
 
 _BLOCK = 1 << 24  # bytes of JSON parsed at a time; no line may be longer
 _HUGE = re.compile(rb"[:\s]-?\d{19,}\s*[,}]")
-_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which of the files beside them count
+_LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which of the files next to them count
 _LOOKED_AT = 10_000  # files of a sub-folder, which may hold a million images
 _SIGNS = set("*?[")
 
@@ -59,7 +59,7 @@ class Parquet(Content):
         """Find out the columns; those of a folder's files, or of a pattern's, must be the same."""
         if path.is_file():
             return cls((path,), pq.read_schema(path))
-        (paths, others), base = found_in(path), base_of(path)
+        (paths, others), base = parquet_parts(path), base_of(path)
         advice = "are not read: a sub-folder is read if its name is column=value"
         notes = [f"the files in {name} {advice}" for name in others]
         if not paths and path != base:
@@ -332,7 +332,7 @@ def digest(path: Path) -> str:
 
     In a fit on shards each reads some of the files.
     """
-    parts, shards, base = [path] if path.is_file() else found_in(path)[0], world(), base_of(path)
+    parts, shards, base = [path] if path.is_file() else parquet_parts(path)[0], world(), base_of(path)
     read = shards.listed([sha256(part) for part in parts[shards.number :: shards.count]])
     digests = [read[k % shards.count][k // shards.count] for k in range(len(parts))]
     if path.is_file():
@@ -354,7 +354,7 @@ def base_of(path: Path) -> Path:
     return Path(*itertools.takewhile(lambda part: not _SIGNS & set(part), path.parts))
 
 
-def found_in(path: Path) -> tuple[list[Path], list[str]]:
+def parquet_parts(path: Path) -> tuple[list[Path], list[str]]:
     """Find the Parquet files of a folder and of folders ``column=value`` in it, or those like a pattern, in
     the order of their names; and the folders with Parquet files that are not read.
 

@@ -118,7 +118,7 @@ class ImageReader:
         is skipped. `cells`: the rows' values of the column, if it `needs_cells`. `out`: gets the pixels,
         uint8 of shape (n, channels, size, size); zeros stay where there is none.
         """
-        form, found = self._form, self.misfits
+        form, misfits = self._form, self.misfits
         absent = np.zeros(len(rows), dtype=bool)
         values = self._at(rows, cells)
 
@@ -153,10 +153,10 @@ class ImageReader:
                             raise
                         images.append(error)
                 errors = list(pool.map(fill, block, images))
-                found.given += sum(each is not None for each in images)
-                found.count += sum(each is not None for each in errors)
-                found.wrong += sum(isinstance(each, UsboostError) for each in images)
-                found.error = found.error or next((str(each) for each in errors if each is not None), "")
+                misfits.given += sum(each is not None for each in images)
+                misfits.count += sum(each is not None for each in errors)
+                misfits.wrong += sum(isinstance(each, UsboostError) for each in images)
+                misfits.error = misfits.error or next((str(each) for each in errors if each is not None), "")
         return absent
 
     def thumbnail(

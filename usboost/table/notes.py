@@ -129,7 +129,7 @@ SEVERAL = 10
 
 @dataclass
 class Gaps:
-    """Values missing in one column, beside the rows that a model was fitted to.
+    """Values missing in one column, compared with the rows that a model was fitted to.
 
     Attributes
     ----------
@@ -148,9 +148,9 @@ class Gaps:
         """Whether they are several, chance does not explain them, and they double the share, or halve that of
         the others."""
         share = (self.share * self.trained + 1) / (self.trained + 2)
-        expected, found = self.rows * share, self.count / max(self.rows, 1)
+        expected, own = self.rows * share, self.count / max(self.rows, 1)
         by_chance = expected + 4 * (expected * (1 - share)) ** 0.5
-        return self.count > max(by_chance, SEVERAL - 1) and (found > 2 * share or 1 - found < (1 - share) / 2)
+        return self.count > max(by_chance, SEVERAL - 1) and (own > 2 * share or 1 - own < (1 - share) / 2)
 
     def __str__(self) -> str:
         usual = f"{self.share:.1%}" if self.share else "none"
@@ -162,7 +162,7 @@ class Gaps:
 
 @dataclass
 class Tally:
-    """Counts of what was found in rows while they were read for a model.
+    """Counts of the rows while they are read for a model.
 
     Attributes
     ----------
@@ -191,12 +191,12 @@ class Tally:
 
 def notes_of_rows(tally: Tally) -> list[str]:
     """Say of rows that a model reads what it ignores, has not seen, or could not read."""
-    found = []
+    notes = []
     if tally.ignored:
         names = ", ".join(each or "''" for each in tally.ignored)
-        found.append(f"columns ignored, since the model does not know them: {names}")
+        notes.append(f"columns ignored, since the model does not know them: {names}")
     lacking = [str(each) for each in tally.gaps.values() if each.far_more]
-    return [*found, *lacking, *sentences(tally.paths, tally.misfits.values())]
+    return [*notes, *lacking, *sentences(tally.paths, tally.misfits.values())]
 
 
 def notes_of_images(rows: int, without: Mapping[str, int]) -> list[str]:
@@ -217,12 +217,12 @@ def sentences(paths: Iterable[Paths], misfits: Iterable[Misfits]) -> list[str]:
     return [*lost, *others, *(str(each) for each in misfits if each.count)]
 
 
-def check_paths(source: object, found: Iterable[Paths]) -> None:
+def check_paths(source: object, columns: Iterable[Paths]) -> None:
     """Refuse rows of which no path of a column leads to a file: their folder is another.
 
     Raises UsboostError, naming the first path.
     """
-    for paths in found:
+    for paths in columns:
         if paths.given and paths.lost == paths.given:
             raise UsboostError(
                 f"{source}: no path in column {paths.column!r} leads to a file: no {paths.first}, say; "

@@ -1,6 +1,6 @@
 """A user's own table in its prepared form: the rows as they were read, in splits, before anything is learnt.
 
-Images are decoded once, by the reader of the command line, and kept as pixels.
+Images are decoded once, by the reader of the command line, and stored as pixels.
 """
 
 import io
@@ -305,7 +305,7 @@ def _joined(parts: list[pd.Series]) -> pd.Series:
 def _read_images(table: UserTable, folder: Path, about: Mapping[str, Any]) -> UserTable:
     """Return the table with its images, read a shard at a time."""
     form = ImageColumns.of(table.spec)
-    found = ImageSet(form, len(table), what=table.file)
+    image_set = ImageSet(form, len(table), what=table.file)
     for split in SPLITS:
         rows = np.flatnonzero(table.split == split)
         for k, part in enumerate(image_store.parts(split, about)):
@@ -320,8 +320,8 @@ def _read_images(table: UserTable, folder: Path, about: Mapping[str, Any]) -> Us
                     raise UsboostError(
                         f"{folder}: images of {part!r} are not of {form.size} pixels a side; prepare again"
                     )
-                found.pixels[k, place[~absent]] = pixels.reshape(-1, *form.shape)
-                found.absent[k, place] = absent
+                image_set.pixels[k, place[~absent]] = pixels.reshape(-1, *form.shape)
+                image_set.absent[k, place] = absent
                 done += len(images)
-    without = dict(zip(form.columns, map(int, found.absent.sum(axis=1)), strict=True))
-    return replace(table, images=found.views(), without=without)
+    without = dict(zip(form.columns, map(int, image_set.absent.sum(axis=1)), strict=True))
+    return replace(table, images=image_set.views(), without=without)

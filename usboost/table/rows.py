@@ -130,11 +130,11 @@ class RowReader:
             tally.rows = first
             for reader in readers:
                 if (gap := tally.gaps.get(reader.column)) is not None:
-                    told = reader.misfits.count + reader.paths.lost
-                    gap.rows, gap.count = first, tally.without[reader.column] - told
+                    reported = reader.misfits.count + reader.paths.lost
+                    gap.rows, gap.count = first, tally.without[reader.column] - reported
             yield Rows(first - n, raw, views, absent)
-        for found in tally.misfits.values():
-            found.check()
+        for misfits in tally.misfits.values():
+            misfits.check()
         if strict and (lost := [each for each in tally.gaps.values() if each.far_more]):
             raise UsboostError(f"{source}: {lost[0]}; correct it, or leave `strict` out")
 

@@ -107,15 +107,15 @@ def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None)
 
     def files() -> str:
         """Return names and footers of the files: where each column's values are, their range and number."""
-        found = []
+        lines = []
         for each in content.paths:
             with each.open("rb") as file:
                 file.seek(-8, 2)
                 length = int.from_bytes(file.read(4), "little")
                 file.seek(-8 - length, 2)
                 footer = hashlib.sha256(file.read(length)).hexdigest()
-            found.append(f"{each.relative_to(base_of(path)).as_posix()} {footer}")
-        return "\n".join(found)
+            lines.append(f"{each.relative_to(base_of(path)).as_posix()} {footer}")
+        return "\n".join(lines)
 
     content = world().once(opened)
     world().agree(f"the list of the files of {path}", lambda: world().once(files))
@@ -150,8 +150,8 @@ def cuts(groups: Sequence[int], shards: int) -> list[int]:
     even_cuts = ends[-1] * np.arange(shards + 1) // shards
     nearest = ends[np.abs(even_cuts[:, None] - ends).argmin(axis=1)]
     near = np.abs(nearest - even_cuts) <= NEAR * ends[-1] / shards
-    found: list[int] = np.where(near, nearest, even_cuts).tolist()
-    return found
+    starts: list[int] = np.where(near, nearest, even_cuts).tolist()
+    return starts
 
 
 def _decided(own: ShardFile, spec: TableSpec) -> UserTable:

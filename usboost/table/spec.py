@@ -40,7 +40,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **others: Any) -> Self:
-        """Make one of a mapping's fields, if it has them beside something else, and of others."""
+        """Make one of a mapping's values for its fields, and of others."""
         names = {each.name for each in fields(cls)}  # type: ignore[arg-type]
         return cls(**{**{name: value for name, value in given.items() if name in names}, **others})
 

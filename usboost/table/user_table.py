@@ -113,15 +113,15 @@ class UserTable:
     @cached_property
     def kinds(self) -> dict[str, Kind]:
         """Return the kind of each feature."""
-        found: dict[str, Kind] = {}
+        kinds: dict[str, Kind] = {}
         for name, column in self.features.items():
             if holds_dates(column):
-                found[str(name)] = "date"
+                kinds[str(name)] = "date"
             elif holds_text(column):
-                found[str(name)] = "text"
+                kinds[str(name)] = "text"
             else:
-                found[str(name)] = "number" if isinstance(column.dtype, np.dtype) else "category"
-        return found
+                kinds[str(name)] = "number" if isinstance(column.dtype, np.dtype) else "category"
+        return kinds
 
     @property
     def form(self) -> ImageColumns | None:
@@ -179,11 +179,11 @@ def with_images(table: UserTable, progress: Progress | None = None) -> UserTable
         return table
     form = ImageColumns.of(spec)
     readers = form.readers(table.file, "images" if spec.skip_unreadable else "none")
-    found = read_images(table.file, table.rows, form, readers, progress)
-    absent = world().sum(found.absent.sum(axis=1).astype(np.float64))
+    image_set = read_images(table.file, table.rows, form, readers, progress)
+    absent = world().sum(image_set.absent.sum(axis=1).astype(np.float64))
     return replace(
         table,
-        images=found.views(),
+        images=image_set.views(),
         without=dict(zip(form.columns, map(int, absent), strict=True)),
         misfits=tuple(reader.misfits.of_all_shards() for reader in readers),
         paths=tuple(reader.paths.of_all_shards() for reader in readers),
@@ -223,18 +223,18 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     for name, column in columns.items():
         if name in spec.named:
             continue
-        found = kind_of(column, nominal=name in nominal, textual=name in spec.text)
-        notes += [f"column {name!r} {note}" for note in found.notes]
-        role = found.kind
+        decided = kind_of(column, nominal=name in nominal, textual=name in spec.text)
+        notes += [f"column {name!r} {note}" for note in decided.notes]
+        role = decided.kind
         if role in LEFT_OUT:
             named_images = is_text(column.type) and are_names_of_images(column.plain())
             left_out[name] = f"it {NAMES}" if named_images else LEFT_OUT[role]
             continue
         if role == "nested" or role == "name" or role == "identifier" or role == "index":
             raise column.unusable()
-        features[name] = column.feature(role, found.form)
-        if found.form is not None:
-            formats[name] = found.form
+        features[name] = column.feature(role, decided.form)
+        if decided.form is not None:
+            formats[name] = decided.form
         fills = fill_values(features[name].to_numpy()) if role == "number" else {}
         notes += [
             f"column {name!r} holds {value} in {count:,} rows, far from all its other values; if it stands "
@@ -270,7 +270,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     )
 
 
-def asked_of(path: Path, spec: TableSpec) -> tuple[str, str]:
+def label_task(path: Path, spec: TableSpec) -> tuple[str, str]:
     """Decide what the label asks for, before the rest is read, and say why; see `labels.task_of`.
 
     Raises UsboostError if the file cannot be read or has no such column.
@@ -289,7 +289,7 @@ def check_learnable(table: UserTable) -> None:
     """
     if not table.features.shape[1] and not table.spec.image:
         others = ", ".join([*table.spec.named[:1], *table.spec.drop, *table.left_out, *table.spec.named[1:]])
-        raise UsboostError(f"{table.file} has no column to learn from beside {others}")
+        raise UsboostError(f"{table.file} has no column to learn from besides {others}")
     labels, that = table.labels, ""
     if table.weights is not None:
         labels, that = labels[table.weights > 0], " of weight above 0"

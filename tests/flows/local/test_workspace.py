@@ -103,7 +103,7 @@ def test_a_workspace_for_a_number(tmp_path):
     made = settings.load(tmp_path / "w/params.yaml")
     assert made.user_table.task == "regression"
     assert set(made.run.models) == set(catalogue.compared(True, "regression")) >= {"ridge", "linear_trees"}
-    both = workspace.changes_for(tmp_path / "houses.csv", TableSpec("price"), beside=True)
+    both = workspace.changes_for(tmp_path / "houses.csv", TableSpec("price"), with_classes=True)
     assert set(made.run.models) - set(both["run.models"]) == {"ridge"}
     classes = workspace.changes_for(tmp_path / "houses.csv", TableSpec("price", task="classification"))
     assert "logistic" in classes["run.models"]

@@ -229,10 +229,10 @@ def save_backbone(weights: Mapping[str, np.ndarray], path: Path) -> None:
 
     ``Backbone("small_cnn", pretrained=str(path))`` starts from it; the file is safetensors.
     """
-    kept = {key.split("backbone.", 1)[1]: value for key, value in weights.items() if "backbone." in key}
-    if not kept:
+    state = {key.split("backbone.", 1)[1]: value for key, value in weights.items() if "backbone." in key}
+    if not state:
         raise UsboostError(f"nothing to write to {path}: these weights are of a network without a backbone")
-    write_atomically(path, save({key: np.ascontiguousarray(value) for key, value in kept.items()}))
+    write_atomically(path, save({key: np.ascontiguousarray(value) for key, value in state.items()}))
 
 
 def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:
@@ -268,26 +268,26 @@ def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tenso
 
     Raises `UsboostError` if the weights are of another network.
     """
-    kept = weights
+    state = weights
     if set(weights) == set(backbone.state_dict()):
         pass
     elif name == "vgg16":
-        kept = {
+        state = {
             f"0.{k.removeprefix('features.')}": v for k, v in weights.items() if k.startswith("features.")
         }
     elif name == "resnet50":
         # children by their position, as `build` has them
         children = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")
         parts = [(*k.split(".", 1), v) for k, v in weights.items() if k.split(".")[0] in children]
-        kept = {f"{children.index(child)}.{rest}": v for child, rest, v in parts}  # type: ignore[misc]
+        state = {f"{children.index(child)}.{rest}": v for child, rest, v in parts}  # type: ignore[misc]
     elif is_timms(name):
         import timm
 
         layers = getattr(timm.get_pretrained_cfg(name), "classifier", None) or ()  # after the features
         dropped = tuple(f"{layer}." for layer in ([layers] if isinstance(layers, str) else layers))
-        kept = {k: v for k, v in weights.items() if not k.startswith(dropped)}
+        state = {k: v for k, v in weights.items() if not k.startswith(dropped)}
     try:
-        backbone.load_state_dict(kept)
+        backbone.load_state_dict(state)
     except RuntimeError as error:
         raise UsboostError(f"the weights {source!r} are not those of {name}: {str(error)[:120]}") from None
 
@@ -354,8 +354,8 @@ def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
         stored = path.resolve()  # the hub's cache names what it holds by its digest
         if re.fullmatch(r"[0-9a-f]{64}", stored.name):
             with stored.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
-            if found != stored.name:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            if digest != stored.name:
                 stored.unlink()
                 raise UsboostError(f"what arrived of {repository} is damaged; try again")
         overlay = {"file": str(path)}  # brought to the network's form by timm

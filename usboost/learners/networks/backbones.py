@@ -170,9 +170,9 @@ class Backbone(BaseEstimator):
         called, folder = f"{self.name}-{digest}", embeddings.cache_folder(self.cache)
 
         def frozen() -> FrozenNetwork:
-            kept = _networks.get(called) or (FrozenNetwork(network(), device),)
-            _networks.put(called, kept)
-            return kept[0]
+            cached = _networks.get(called) or (FrozenNetwork(network(), device),)
+            _networks.put(called, cached)
+            return cached[0]
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
 
@@ -183,8 +183,8 @@ class Backbone(BaseEstimator):
             network = self._whole(self.spec(images))
             values = image_network(images, network).cast(np.float16).cast(np.float32)
             made[key] = TableNodes(values, None, network.n_features, (), images.absent)
-        found: TableNodes = made[key]
-        return found
+        nodes: TableNodes = made[key]
+        return nodes
 
     def _source(self) -> str | None:
         """Name the weights without reading them; None where that is not certain."""

@@ -32,10 +32,10 @@ LEAST = 16
 """Fewer new images than this are not worth a file: they are quickly embedded again."""
 
 IN_MEMORY = 1 << 30
-"""Bytes of values that are held in memory; more lie in a temporary file that is mapped."""
+"""Bytes of values that are cached in memory; more lie in a temporary file that is mapped."""
 
 _NOTIFIED = 64  # images after which `progress` is called
-_RECENT = 1 << 28  # bytes of the last results, kept in memory
+_RECENT = 1 << 28  # bytes of the last results, cached
 _LARGEST_HALF = 60_000.0  # a float16 holds no more
 
 Progress = Callable[[int, int], None]
@@ -90,8 +90,8 @@ def cache_folder(chosen: str | bool | None) -> Path | None:
 def image_digests(view: Any) -> np.ndarray:
     """Return what each image is, whatever row it stands in: uint8 (n, 16)."""
     if hasattr(view, "digests"):
-        found: np.ndarray = view.digests()
-        return found
+        digests: np.ndarray = view.digests()
+        return digests
     shape = f"{view.channels} {view.height} {view.width} ".encode()
     out = np.empty((len(view), 16), dtype=np.uint8)
     for row in range(len(view)):
@@ -121,9 +121,9 @@ def values_of(
     if len(there) == 0:
         return np.zeros((len(view), *compute().shape(view)), dtype=np.float16)
     keys = image_digests(view)[there]
-    asked = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
+    cache_key = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
     remembered = folder is not None or (_holding.get() and bool(network))
-    if remembered and (recent := _recent.get(asked)) is not None:
+    if remembered and (recent := _recent.get(cache_key)) is not None:
         return recent[0]
     unique, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     store = _Store(folder)
@@ -138,7 +138,7 @@ def values_of(
         if out is not None:  # else a shard went away meanwhile
             break
     if remembered:
-        _recent.put(asked, (out,))
+        _recent.put(cache_key, (out,))
     return out
 
 
@@ -183,8 +183,8 @@ class _Store:
             )
             order = np.argsort(heads, kind="stable")
             at = order[np.minimum(np.searchsorted(heads, wanted, sorter=order), len(order) - 1)]
-            found = (known[at] == keys).all(axis=1)
-            where[found] = at[found]
+            equal = (known[at] == keys).all(axis=1)
+            where[equal] = at[equal]
         return where
 
     def put(self, keys: np.ndarray, values: np.ndarray, write: bool) -> None:
@@ -229,27 +229,27 @@ class Recent(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._held: OrderedDict[Any, tuple[T, ...]] = OrderedDict()
+        self._cached: OrderedDict[Any, tuple[T, ...]] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: Any) -> tuple[T, ...] | None:
         with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-            return self._held.get(key)
+            if key in self._cached:
+                self._cached.move_to_end(key)
+            return self._cached.get(key)
 
     def put(self, key: Any, parts: tuple[T, ...]) -> None:
         size = sum(part.nbytes for part in parts)
         with self._lock:
-            self._held.pop(key, None)
+            self._cached.pop(key, None)
             if size <= self._limit:
-                self._held[key] = parts
-            while sum(each.nbytes for held in self._held.values() for each in held) > self._limit:
-                self._held.popitem(last=False)
+                self._cached[key] = parts
+            while sum(each.nbytes for cached in self._cached.values() for each in cached) > self._limit:
+                self._cached.popitem(last=False)
 
     def clear(self) -> None:
         with self._lock:
-            self._held.clear()
+            self._cached.clear()
 
 
 _recent: Recent[np.ndarray] = Recent(_RECENT)

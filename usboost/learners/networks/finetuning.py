@@ -128,31 +128,31 @@ def _blocks(backbone: Backbone) -> int:
     return 0 if backbone.finetune == "all" else BLOCKS
 
 
-def tuned(backbone: Backbone, train: TuningTarget, held: TuningTarget, device: torch.device) -> Backbone:
+def tuned(backbone: Backbone, train: TuningTarget, val: TuningTarget, device: torch.device) -> Backbone:
     """Return a frozen backbone, its last blocks tuned on the training rows; the same rows are tuned on once.
 
     Adam on cross-entropy with smoothed labels, or on the squared error of the standardised number; batch
-    normalisation keeps its statistics. The held-out rows, all of classes that training rows have, choose the
+    normalisation keeps its statistics. Validation rows, all of classes that training rows have, choose the
     epoch.
 
     Raises `UsboostError` if it is not known where the last blocks begin, or no training row has an image. The
     backbone's `finetune` says what is trained, `BLOCKS` or all; its weights are where the tuning starts.
     """
-    kept = cache_folder(backbone.cache)
-    # beside embeddings; where these are not kept, until the process ends
-    folder = Path(_until_the_end().name) if kept is None else kept.parent / "tuned"
+    cache = cache_folder(backbone.cache)
+    # next to the embeddings; where these are not cached, until the process ends
+    folder = Path(_until_the_end().name) if cache is None else cache.parent / "tuned"
     folder.mkdir(parents=True, exist_ok=True)
     settings = (_VERSION, _epochs(train), BATCH, RATE, SHARE, SMOOTHING, DROPOUT, _blocks(backbone))
     start = (backbone.name, backbone.size, backbone._source() or str(backbone.pretrained), device.type)
-    key = key_of([*settings, *start, train.digest(), held.digest()])[:32]
+    key = key_of([*settings, *start, train.digest(), val.digest()])[:32]
     path = folder / f"{key}.safetensors"
     with _one_at_a_time:
         if not path.is_file():
-            best = _Tuning(backbone, train, held, device).run(folder / f"{key}-epoch.safetensors")
+            best = _Tuning(backbone, train, val, device).run(folder / f"{key}-epoch.safetensors")
             write_atomically(path, save(best))
             (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
-    found: Backbone = clone(backbone)
-    return found.set_params(pretrained=str(path), finetune="none")
+    frozen: Backbone = clone(backbone)
+    return frozen.set_params(pretrained=str(path), finetune="none")
 
 
 def half_way(tuned: Backbone, start: Backbone) -> Backbone:
@@ -170,8 +170,8 @@ def half_way(tuned: Backbone, start: Backbone) -> Backbone:
                 if tensor.is_floating_point():
                     mean[name] = torch.lerp(tensor, other[name], 0.5).contiguous()
             write_atomically(half, save(mean))
-    found: Backbone = clone(tuned)
-    return found.set_params(pretrained=str(half))
+    frozen: Backbone = clone(tuned)
+    return frozen.set_params(pretrained=str(half))
 
 
 _until_the_end = cache(lambda: tempfile.TemporaryDirectory(prefix="usboost-tuned-"))
@@ -231,7 +231,7 @@ class _Tuning:
     """One tuning: its activations, network and epochs."""
 
     def __init__(
-        self, backbone: Backbone, train: TuningTarget, held: TuningTarget, device: torch.device
+        self, backbone: Backbone, train: TuningTarget, val: TuningTarget, device: torch.device
     ) -> None:
         if not (views := [view for view, _ in train.rows()]):
             raise UsboostError("no training row has an image, so images cannot be tuned; use finetune none")
@@ -245,11 +245,11 @@ class _Tuning:
         if count := _blocks(backbone):
             trained = architectures.split(self._whole.backbone, backbone.name, count)[1]
         self._network = _Network(trained, self._whole.n_features, n_outputs).to(device)
-        self._train, self._held = self._sides(train, mirrored=True), self._sides(held, mirrored=False)
+        self._train, self._val = self._sides(train, mirrored=True), self._sides(val, mirrored=False)
 
     def _sides(self, target: TuningTarget, *, mirrored: bool) -> list[tuple[Any, ...]]:
         """Read each view: activations, of the mirror images if asked, targets and weights."""
-        found, count = [], _blocks(self._backbone)
+        sides, count = [], _blocks(self._backbone)
 
         def read(view: Any) -> torch.Tensor:
             # what the trained part reads: activations of the frozen one, or pixels where there is none
@@ -262,18 +262,18 @@ class _Tuning:
             weights = np.ones(len(rows)) if target.weights is None else target.weights[rows]
             kind = torch.float32 if self._number else torch.int64
             parts = (torch.from_numpy(y).to(kind), torch.from_numpy(weights).float())
-            found.append((values, *(part.to(self._device) for part in parts)))
-        return found
+            sides.append((values, *(part.to(self._device) for part in parts)))
+        return sides
 
-    def run(self, kept: Path) -> dict[str, torch.Tensor]:
-        """Train; return the whole backbone's weights at the best epoch. `kept` is the last one's file."""
+    def run(self, file: Path) -> dict[str, torch.Tensor]:
+        """Train; return the whole backbone's weights at the best epoch. `file` holds the last one."""
         network, optimizer, first = self._network, Adam(self._network, RATE), 0
 
         def weights() -> dict[str, torch.Tensor]:
             return {name: tensor.clone() for name, tensor in network.blocks.state_dict().items()}
 
-        if kept.is_file():
-            state = load_file(kept)
+        if file.is_file():
+            state = load_file(file)
             first, least = int(state.pop("epoch")), float(state.pop("least"))
             best = {name[5:]: state.pop(name) for name in list(state) if name.startswith("best.")}
             for name, tensor in {"values": optimizer.values, **optimizer.state()}.items():
@@ -291,7 +291,7 @@ class _Tuning:
             self._notify(
                 epoch + 1, (time.perf_counter() - began) / (epoch + 1 - first) * (self._epochs - epoch - 1)
             )
-            write_atomically(kept, save({name: tensor.cpu().contiguous() for name, tensor in state.items()}))
+            write_atomically(file, save({name: tensor.cpu().contiguous() for name, tensor in state.items()}))
         network.blocks.load_state_dict(best)
         return {name: tensor.cpu().contiguous() for name, tensor in self._whole.backbone.state_dict().items()}
 
@@ -348,10 +348,10 @@ class _Tuning:
 
     @torch.no_grad()
     def _risk(self) -> float:
-        """Return the loss of the held-out rows."""
+        """Return the loss of the validation rows."""
         self._network.eval()
         total = counted = 0.0
-        for (values,), y, weights in self._held:
+        for (values,), y, weights in self._val:
             for rows in torch.arange(len(y), device=self._device).split(256):
                 share = float(weights[rows].sum())
                 total += float(self._loss(values[rows], y[rows], weights[rows])) * share

@@ -47,8 +47,8 @@ class Optimizer:
     def share(self, rows: int) -> None:
         """Average the gradient, a mean over so many rows, over the rows of all shards of the fit."""
         if world().count > 1:
-            found = world().mean(self.gradient.cpu().numpy(), rows)
-            self.gradient.copy_(torch.from_numpy(found))
+            mean = world().mean(self.gradient.cpu().numpy(), rows)
+            self.gradient.copy_(torch.from_numpy(mean))
 
     def slower(self, denominator: torch.Tensor) -> torch.Tensor:
         """Divide the denominators of a step, in place, by the parameters' shares of the learning rate."""
@@ -135,7 +135,7 @@ class Batches:
         raise NotImplementedError
 
     def expect(self, rows: torch.Tensor | slice) -> None:
-        """Take a hint that these rows are asked for next."""
+        """Take a hint that these rows are read next."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Resident(Batches):
 
 @dataclass(frozen=True)
 class WithAbsent(Batches):
-    """Rows beside a mask of those that the view lacks, as the last tensor: bool (n,) on the device."""
+    """Rows with a mask of those that the view lacks, as the last tensor: bool (n,) on the device."""
 
     rows: Batches
     absent: torch.Tensor

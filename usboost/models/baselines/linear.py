@@ -22,7 +22,7 @@ from usboost.evaluation.statistics import mean
 from usboost.files.arrays import read_arrays, write_arrays
 from usboost.files.onnx_graph import Value
 from usboost.learners.spectrum import GRID, Matrix, Spectrum
-from usboost.models.baselines.wrapper import Classifier, FitRows, Found, Names, Package, Regressor
+from usboost.models.baselines.wrapper import Classifier, FitResult, FitRows, Names, Package, Regressor
 from usboost.models.estimator import as_views
 from usboost.shards.collective import world
 
@@ -54,8 +54,8 @@ class Multinomial:
 
     def __init__(self, x: Matrix, counts: np.ndarray | None = None) -> None:
         self.counts = counts
-        held = float(x.shape[0]) if counts is None else counts.sum()
-        total = world().sum(held)
+        own_total = float(x.shape[0]) if counts is None else counts.sum()
+        total = world().sum(own_total)
         if isinstance(x, csr_array):
             share = np.full(x.shape[0], 1 / total) if counts is None else counts / total
             mean = world().sum(share @ x.astype(np.float64))
@@ -64,11 +64,11 @@ class Multinomial:
             self.axes = eye_array(x.shape[1], dtype=np.float32, format="csr")
             self.rotated = _Centred(x, self.mean)
             return
-        if not held:
+        if not own_total:
             mean = np.zeros(x.shape[1])
         else:
-            mean = x.mean(axis=0, dtype=np.float64) if counts is None else counts @ x / held
-        mean = world().mean(mean, held)
+            mean = x.mean(axis=0, dtype=np.float64) if counts is None else counts @ x / own_total
+        mean = world().mean(mean, own_total)
         self.mean = mean.astype(np.float32)
         centred = own = x - self.mean
         if counts is not None:
@@ -76,8 +76,8 @@ class Multinomial:
         wide = x.shape[1] > len(x) and world().count == 1
         gram = world().sum((own @ own.T if wide else own.T @ own).astype(np.float64))
         values, vectors = np.linalg.eigh(gram)
-        kept = values > max(values[-1], 0) * RANK
-        values, axes = values[kept], vectors[:, kept].astype(np.float32)
+        large = values > max(values[-1], 0) * RANK
+        values, axes = values[large], vectors[:, large].astype(np.float32)
         if wide:
             axes = own.T @ (axes / np.sqrt(values).astype(np.float32))
         self.axes, self.rotated = axes, centred @ axes
@@ -110,9 +110,9 @@ class Multinomial:
         if rows is not None:
             counts = counts * rows
         total = world().sum(counts.sum())
-        held = world().sum(np.array([counts[codes == c].sum() for c in range(n_classes)]))
-        shares = np.maximum(held, 0.5) / total
-        seen = np.flatnonzero(held)
+        totals = world().sum(np.array([counts[codes == c].sum() for c in range(n_classes)]))
+        shares = np.maximum(totals, 0.5) / total
+        seen = np.flatnonzero(totals)
         position = np.searchsorted(seen, codes)
         taking_part = np.flatnonzero(counts)
         scale = 1 / np.sqrt(self.variances / 2 + penalty)
@@ -148,14 +148,14 @@ class Multinomial:
 
         start = np.zeros((k + 1, len(seen)))
         start[-1] = np.log(shares[seen])
-        found = minimize(
+        solution = minimize(
             risk,
             start.ravel(),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": max_iter, "gtol": tolerance, "ftol": 1e-3 * tolerance},
         )
-        c = found.x.reshape(k + 1, len(seen))
+        c = solution.x.reshape(k + 1, len(seen))
         coefficients = np.zeros((len(self.mean), n_classes), dtype=np.float32)
         intercepts = np.log(shares).astype(np.float32)
         coefficients[:, seen] = self.axes @ (scaled * c[:-1].astype(np.float32))
@@ -221,13 +221,13 @@ class Linear(Package):
 class Logistic(Linear):
     """Multinomial logistic regression by `Multinomial`, at each penalty in turn."""
 
-    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         if "factors" not in rows.shared:
             rows.shared["factors"] = Multinomial(rows.x, rows.weights)
         fits: Multinomial = rows.shared["factors"]
-        found = fits.fit(rows.y, model.n_outputs, choice, max_iter=model.max_iter)
+        fitted = fits.fit(rows.y, model.n_outputs, choice, max_iter=model.max_iter)
         names = ("coefficients_", "intercepts_")
-        return {**dict(zip(names, found)), "penalty_": choice}, {"penalty": choice}
+        return {**dict(zip(names, fitted)), "penalty_": choice}, {"penalty": choice}
 
     def predict(self, model: Any, x: np.ndarray) -> np.ndarray:
         scores = self.scores(model, x)
@@ -237,9 +237,9 @@ class Logistic(Linear):
         return super().to_onnx(model, table).Softmax(axis=1)
 
     def risk(self, model: Any, rows: FitRows) -> float:
-        x, y = rows.held or (rows.x, rows.y)
+        x, y = rows.val or (rows.x, rows.y)
         p = softmax(self.scores(model, x), axis=1)
-        return -mean(np.log(p[np.arange(len(p)), y] + 1e-12), rows.held_weights)
+        return -mean(np.log(p[np.arange(len(p)), y] + 1e-12), rows.val_weights)
 
 
 def _left_out(
@@ -248,18 +248,18 @@ def _left_out(
     weights: np.ndarray | None,
     penalties: np.ndarray,
     seen: np.ndarray,
-    held: np.ndarray,
+    unseen: np.ndarray,
 ) -> np.ndarray:
     """Predict some rows by ridge regressions of others, one for each penalty, float64 (n, A)."""
     spectrum = Spectrum(x[seen], counts=None if weights is None else weights[seen])
     coefficients, intercepts = spectrum.path(y[seen], penalties * spectrum.scale)
-    return np.asarray(x[held] @ coefficients + intercepts)
+    return np.asarray(x[unseen] @ coefficients + intercepts)
 
 
 class Ridge(Linear):
     """Ridge regression, its penalty by the error of rows left out: one each, or as they are related."""
 
-    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         penalties = GRID if model.penalties is None else np.asarray(model.penalties, dtype=np.float64)
         if not penalties.size or not (penalties > 0).all():
             raise UsboostError(f"penalties are one or more positive numbers, not {model.penalties}")
@@ -267,10 +267,10 @@ class Ridge(Linear):
         if rows.apart is not None:
             parts = rows.apart.folds(FOLDS, rows.y, model.random_state)
             losses, counts = [], []
-            for seen, held in parts:
-                predicted = _left_out(rows.x, rows.y, rows.weights, penalties, seen, held)
-                losses.append(np.square(predicted - rows.y[held][:, None]))
-                counts.append(np.ones(len(held)) if rows.weights is None else rows.weights[held])
+            for seen, unseen in parts:
+                predicted = _left_out(rows.x, rows.y, rows.weights, penalties, seen, unseen)
+                losses.append(np.square(predicted - rows.y[unseen][:, None]))
+                counts.append(np.ones(len(unseen)) if rows.weights is None else rows.weights[unseen])
             risks = np.average(np.concatenate(losses), axis=0, weights=np.concatenate(counts))
             penalties, risk = penalties[[risks.argmin()]], float(risks.min())
         solved = spectrum.solve(rows.y[:, None], penalties * spectrum.scale)
@@ -434,10 +434,10 @@ class RidgeBaseline(Regressor):
         if related is None or np.isinf(self.penalty_):
             spectrum = Spectrum(x, counts=weights)
             return spectrum.solve(y[:, None], penalty * spectrum.scale).left_out
-        part, found = related.parts(FOLDS, y, self.random_state), np.empty((len(y), 1))
+        part, predicted = related.parts(FOLDS, y, self.random_state), np.empty((len(y), 1))
         for k in range(int(part.max()) + 1):
-            found[part == k] = _left_out(x, y, weights, penalty, part != k, part == k)
-        return found
+            predicted[part == k] = _left_out(x, y, weights, penalty, part != k, part == k)
+        return predicted
 
     def losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the squared error of each row, float64 (n,), by scores as `out_of_fold` gives them."""

@@ -51,16 +51,16 @@ def _of_catboost(model: Any, rows: FitRows, callbacks: Sequence[Callback]) -> di
     given: dict[str, Any] = {"cat_features": categories} if model.own_categories_ else {}
     if model.tells_stages:
         given["callbacks"] = [Stages(callbacks)]
-    if rows.held is not None and model.stops_early and rows.held_weights is not None:
+    if rows.val is not None and model.stops_early and rows.val_weights is not None:
         pool = import_module("catboost").Pool
-        given["eval_set"] = pool(*rows.held, cat_features=categories or None, weight=rows.held_weights)
+        given["eval_set"] = pool(*rows.val, cat_features=categories or None, weight=rows.val_weights)
     return given
 
 
 def _of_xgboost(model: Any, rows: FitRows, callbacks: Sequence[Callback]) -> dict[str, Any]:
     """Return XGBoost's argument for validation rows that have weights."""
-    weighted = rows.held is not None and model.stops_early and rows.held_weights is not None
-    return {"sample_weight_eval_set": [rows.held_weights]} if weighted else {}
+    weighted = rows.val is not None and model.stops_early and rows.val_weights is not None
+    return {"sample_weight_eval_set": [rows.val_weights]} if weighted else {}
 
 
 PACKAGES = {
@@ -68,7 +68,7 @@ PACKAGES = {
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
         lambda threads, seed: {
             "iterations": 2000,
-            # its own rate, .02 to .08 by the number of rows, is not to be had beside a penalty that is given
+            # its own rate, .02 to .08 by the number of rows, cannot be had with a penalty that is given
             "learning_rate": 0.05,
             "depth": 6,  # this and the next are its own, written out for a search to begin from
             "l2_leaf_reg": 3.0,
@@ -156,19 +156,19 @@ def imported(path: str) -> type[BaseEstimator]:
     if not module or not name:
         raise UsboostError(f"{path!r} names no class; write module:Class, sklearn.svm:SVC say")
     try:
-        found = getattr(import_module(module), name)
+        estimator_class = getattr(import_module(module), name)
     except ImportError as error:
         raise UsboostError(f"{path}: {error}; install it, or name another class") from None
     except AttributeError:
         raise UsboostError(f"{module} has no class {name!r}; name another one") from None
     needed = ("fit", "predict", "get_params")
-    if not isinstance(found, type) or not all(hasattr(found, each) for each in needed):
+    if not isinstance(estimator_class, type) or not all(hasattr(estimator_class, each) for each in needed):
         raise UsboostError(f"{path} is no scikit-learn estimator; name a class with fit and predict")
     try:
-        found()
+        estimator_class()
     except TypeError as error:
         raise UsboostError(f"{path} cannot be made without arguments ({error}); name another class") from None
-    return found
+    return estimator_class
 
 
 def check_outside(name: str, task: str) -> None:
@@ -179,8 +179,8 @@ def check_outside(name: str, task: str) -> None:
     package = PACKAGES.get(name)
     if package and find_spec(name) is None:
         raise UsboostError(f"{name} is not installed; install it with `pip install {name}`, or leave it out")
-    found = imported(package.classes[task] if package else name)
-    if not package and not (is_classifier if task == "classification" else is_regressor)(found()):
+    estimator_class = imported(package.classes[task] if package else name)
+    if not package and not (is_classifier if task == "classification" else is_regressor)(estimator_class()):
         kind = "classifier" if task == "classification" else "regressor"
         raise UsboostError(f"{name} is no {kind}, which this label needs; name another class")
 

@@ -26,8 +26,8 @@ from usboost.learners.tree_nodes import tree_sum
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.baselines.wrapper import (
     Classifier,
+    FitResult,
     FitRows,
-    Found,
     Names,
     Package,
     Regressor,
@@ -62,7 +62,7 @@ def monotone_constraints(directions: Any, loss: str, table: Table) -> dict[str, 
         raise UsboostError(f"monotone is columns with + or -, such as {{age: +}}, not {directions!r}")
     numbers = {name.rpartition("__")[2]: k for k, name in enumerate(table.names[: table.n_numeric])}
     numbers |= {name: k for k, name in enumerate(table.names[: table.n_numeric])}
-    found = [0] * table.n_columns
+    constraints = [0] * table.n_columns
     for name, direction in directions.items():
         if name not in numbers:
             raise UsboostError(
@@ -70,8 +70,8 @@ def monotone_constraints(directions: Any, loss: str, table: Table) -> dict[str, 
             )
         if direction not in ("+", "-"):
             raise UsboostError(f"monotone: the direction of {name!r} is + or -, not {direction!r}")
-        found[numbers[name]] = 1 if direction == "+" else -1
-    return {"monotone_constraints": found}
+        constraints[numbers[name]] = 1 if direction == "+" else -1
+    return {"monotone_constraints": constraints}
 
 
 class LightGBM(Package):
@@ -79,7 +79,7 @@ class LightGBM(Package):
 
     sums_to_one = True
 
-    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         n_outputs, stages = model.n_outputs, Stages(callbacks)
         initial = initial_score(rows.y, n_outputs, rows.weights) if n_outputs > 1 else np.zeros(1)
         own = {
@@ -95,12 +95,12 @@ class LightGBM(Package):
             own["objective"] = OBJECTIVES[model.loss]
             own |= {"alpha": model.quantile} if model.loss == "quantile" else {}
             own |= monotone_constraints(model.monotone, model.loss, rows.x) if model.monotone else {}
-        held, hooks = None, [stages]
-        if rows.held is not None:
-            held = *rows.held, rows.held_weights
+        val, hooks = None, [stages]
+        if rows.val is not None:
+            val = *rows.val, rows.val_weights
             hooks.append(quiet_lightgbm().early_stopping(model.patience, verbose=False))
         seen = rows.x, rows.y, rows.weights
-        booster = grow_lightgbm(own, initial, n_outputs, model.n_trees, seen, held, hooks)
+        booster = grow_lightgbm(own, initial, n_outputs, model.n_trees, seen, val, hooks)
         # LightGBM calls the round in which a callback asks to stop its best
         best = 1 + int(np.argmin(stages.losses)) if stages.losses else booster.current_iteration()
         grown = booster.dump_model(num_iteration=best)["tree_info"]
@@ -113,8 +113,8 @@ class LightGBM(Package):
         return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
-        found: Value = model.gbm_.to_onnx(table)
-        return found
+        output: Value = model.gbm_.to_onnx(table)
+        return output
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         save_gbm(model.gbm_, folder / "gbm")
@@ -161,8 +161,8 @@ class _LightGBM(Wrapper):
 
     def _staged_scores(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         self._check_fitted()
-        found: Iterator[np.ndarray] = self.gbm_.staged_raw_score(self._rows(as_views(X)))
-        return found
+        scores: Iterator[np.ndarray] = self.gbm_.staged_raw_score(self._rows(as_views(X)))
+        return scores
 
 
 class LightGBMBaseline(_LightGBM, Classifier):
@@ -264,7 +264,7 @@ class ForestPackage(Package):
     so large that all nodes fit in `FOREST_BYTES`; more than `MOST_CLASSES` are refused as `Unsuited`.
     """
 
-    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         from sklearn.ensemble import RandomForestRegressor
 
         if model.n_outputs > MOST_CLASSES:

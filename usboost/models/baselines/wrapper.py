@@ -44,8 +44,8 @@ NAME = "all"
 _FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of an image
 
 Names = Sequence[str]
-Found = tuple[dict[str, Any], dict[str, float]]
-"""What a fit found, as attributes of the model, and its metrics."""
+FitResult = tuple[dict[str, Any], dict[str, float]]
+"""What a fit has learnt, as attributes of the model, and its metrics."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FitRows:
     x : as the package reads them: a Table, a DataFrame, or float32 (n, p)
     y : (n,) int64 codes 0..M−1, or standardised targets
     weights : float64 (n,), positive, or None
-    held, held_weights : x and y of validation rows, and their weights, or None
+    val, val_weights : x and y of validation rows, and their weights, or None
     apart : how the rows are related, for those who divide them; None: in no way
     categories : of a DataFrame, the positions of columns of categories
     shared : what the fits of several values of a parameter have in common
@@ -66,21 +66,21 @@ class FitRows:
     x: Any
     y: np.ndarray
     weights: np.ndarray | None = None
-    held: tuple[Any, np.ndarray] | None = None
-    held_weights: np.ndarray | None = None
+    val: tuple[Any, np.ndarray] | None = None
+    val_weights: np.ndarray | None = None
     apart: Related | None = None
     categories: tuple[int, ...] = ()
     shared: dict[str, Any] = field(default_factory=dict)
 
     def joined(self) -> Self:
         """Return the validation rows among those to fit to."""
-        if self.held is None:
+        if self.val is None:
             return self
-        weights, both = None, ((self.weights, self.y), (self.held_weights, self.held[1]))
+        weights, both = None, ((self.weights, self.y), (self.val_weights, self.val[1]))
         if any(each is not None for each, _ in both):
             weights = np.concatenate([np.ones(len(of)) if each is None else each for each, of in both])
-        x, y = np.concatenate([self.x, self.held[0]]), np.concatenate([self.y, self.held[1]])
-        return replace(self, x=x, y=y, weights=weights, held=None, held_weights=None)
+        x, y = np.concatenate([self.x, self.val[0]]), np.concatenate([self.y, self.val[1]])
+        return replace(self, x=x, y=y, weights=weights, val=None, val_weights=None)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Package:
     """A package: what it reads, how it is fitted, and its file.
 
     The methods are those of estimators with scikit-learn's interface; a package with another one has a class
-    of its own. `model` is the wrapper: its parameters, and what `fit` found.
+    of its own. `model` is the wrapper: its parameters, and what `fit` has learnt.
 
     Attributes
     ----------
@@ -136,11 +136,11 @@ class Package:
     takes_sparse = False  # whether rows of very many indicators may be a sparse matrix
     sums_to_one = False  # whether predicted probabilities need not be divided by their sum
 
-    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> Found:
+    def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         """Fit to the rows, with this choice of the parameter that is chosen."""
         estimator, given = model._unfitted(rows), dict[str, Any]()
-        if rows.held is not None and model.stops_early:
-            given |= {"eval_set": [rows.held], "verbose": False}
+        if rows.val is not None and model.stops_early:
+            given |= {"eval_set": [rows.val], "verbose": False}
         elif model.stops_early:
             estimator = without_stopping(estimator)
         given |= self.arguments(model, rows, callbacks)
@@ -148,36 +148,36 @@ class Package:
             if not has_fit_parameter(estimator, "sample_weight"):
                 raise Unsuited(f"a {type(estimator).__name__} takes no weights; leave it out")
             given["sample_weight"] = rows.weights
-        found: dict[str, Any] = {"estimator_": estimator.fit(rows.x, rows.y, **given)}
-        if rows.held is not None and model.stops_early and self.best:
-            found["best_round_"] = 1 + int(getattr(found["estimator_"], self.best))
+        fitted: dict[str, Any] = {"estimator_": estimator.fit(rows.x, rows.y, **given)}
+        if rows.val is not None and model.stops_early and self.best:
+            fitted["best_round_"] = 1 + int(getattr(fitted["estimator_"], self.best))
         elif self.stops_early and hasattr(model, "n_trees"):
-            found["best_round_"] = int(getattr(found["estimator_"], "tree_count_", model.n_trees))
-        return found, {}
+            fitted["best_round_"] = int(getattr(fitted["estimator_"], "tree_count_", model.n_trees))
+        return fitted, {}
 
     def predict(self, model: Any, x: Any) -> np.ndarray:
         """Predict probabilities, float64 (n, M), or standardised numbers, (n, 1)."""
         if not hasattr(model, "classes_"):
             return np.asarray(model.estimator_.predict(x), dtype=np.float64).reshape(len(x), 1)
-        found = np.asarray(model.estimator_.predict_proba(x), dtype=np.float64)
-        if found.shape[1] != len(model.classes_):
+        probabilities = np.asarray(model.estimator_.predict_proba(x), dtype=np.float64)
+        if probabilities.shape[1] != len(model.classes_):
             name = type(model.estimator_).__name__
-            raise UsboostError(f"a {name} knows {found.shape[1]} classes, not {len(model.classes_)}")
-        return found
+            raise UsboostError(f"a {name} knows {probabilities.shape[1]} classes, not {len(model.classes_)}")
+        return probabilities
 
     def risk(self, model: Any, rows: FitRows) -> float:
         """Return the log-loss in nats, or the mean squared error, of the validation rows."""
-        x, y = rows.held or (rows.x, rows.y)
+        x, y = rows.val or (rows.x, rows.y)
         predicted = self.predict(model, x)
         losses = row_losses(y, predicted if hasattr(model, "classes_") else predicted[:, 0])
-        return mean(losses, rows.held_weights)
+        return mean(losses, rows.val_weights)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
         """Return in the table's graph what `predict` gives, float64 (n, D)."""
         raise no_form(getattr(model, "estimator_", model), "a model of another package")
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
-        """Write what `fit` found; return JSON for the model's document."""
+        """Write what `fit` has learnt; return JSON for the model's document."""
         arrays = {"mean": model.mean_, "scale": model.scale_}
         if self.file:
             model.estimator_.save_model(str(folder / self.file))
@@ -285,22 +285,22 @@ class Wrapper(ViewsEstimator):
             if context.validation is None:
                 choices = (choices[len(choices) // 2 if package.middle else 0],)
         rows = self._given(views, y, context)
-        best, kept, clock = np.inf, dict[str, Any](), Clock()
+        best, best_fit, clock = np.inf, dict[str, Any](), Clock()
         with begin_and_end(self, watch.callbacks):
             for index, choice in enumerate(choices, start=1):
-                found, metrics = package.fit(self, rows, choice, watch.callbacks)
-                self.__dict__.update(found)
-                if package.scored and rows.held is not None:
+                fitted, metrics = package.fit(self, rows, choice, watch.callbacks)
+                self.__dict__.update(fitted)
+                if package.scored and rows.val is not None:
                     metrics["risk_val"] = package.risk(self, rows)
                 if index == 1 or metrics["risk_val"] < best:
-                    best, kept = metrics.get("risk_val", np.inf), {"best_round_": index, **found}
+                    best, best_fit = metrics.get("risk_val", np.inf), {"best_round_": index, **fitted}
                 if self.tells_stages:
                     break
                 stop = notify(watch.callbacks, Round(index, None, metrics, clock.seconds()))
                 clock = Clock()
-                if stop or (package.patience and index == kept["best_round_"] + package.patience):
+                if stop or (package.patience and index == best_fit["best_round_"] + package.patience):
                     break
-        self.__dict__.update(kept)
+        self.__dict__.update(best_fit)
         self.history_ = watch.history
 
     def _as_far(self) -> dict[str, Any]:
@@ -330,9 +330,9 @@ class Wrapper(ViewsEstimator):
             scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
             self.mean_, self.scale_ = mean.astype(np.float32), scale.astype(np.float32)
         x = self._columns_of(table)
-        held = context.validation and (self._rows(context.validation[0]), context.validation[1])
+        val = context.validation and (self._rows(context.validation[0]), context.validation[1])
         categories = range(len(self.mean_), x.shape[1]) if reads == "frame" and self.own_categories_ else ()
-        return FitRows(x, y, weights, held, context.held_weights, context.apart, tuple(categories))
+        return FitRows(x, y, weights, val, context.val_weights, context.apart, tuple(categories))
 
     def _rows(self, views: Views) -> Any:
         """Return any rows as the package reads them."""
@@ -356,8 +356,8 @@ class Wrapper(ViewsEstimator):
     def _outputs(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict probabilities, or standardised numbers (n, 1)."""
         self._check_fitted()
-        found: np.ndarray = self._entry.predict(self, self._rows(as_views(X)))
-        return found
+        outputs: np.ndarray = self._entry.predict(self, self._rows(as_views(X)))
+        return outputs
 
     def _nodes(self, views: Mapping[str, ViewNodes]) -> TableNodes:
         """Return in the views' graph what the package reads of them, as `_rows` does of rows."""
@@ -367,9 +367,9 @@ class Wrapper(ViewsEstimator):
         return replace(table, numeric=(table.numeric - self.mean_) * self.scale_)
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        found: Value = self._entry.to_onnx(self, self._nodes(views))
+        output: Value = self._entry.to_onnx(self, self._nodes(views))
         is_whole = not hasattr(self, "classes_") or self._entry.sums_to_one
-        return found if is_whole else found / found.summed(1, keep=True)
+        return output if is_whole else output / output.summed(1, keep=True)
 
     def _reading(self) -> InputReader:
         if not self.views:
@@ -397,8 +397,8 @@ class Classifier(Wrapper, ViewsClassifier):
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict class probabilities, float64 (n, M), columns as in ``classes_``."""
-        found = self._outputs(X)
-        return found if self._entry.sums_to_one else found / found.sum(axis=1, keepdims=True)
+        proba = self._outputs(X)
+        return proba if self._entry.sums_to_one else proba / proba.sum(axis=1, keepdims=True)
 
 
 class Regressor(Wrapper, ViewsRegressor):

@@ -93,9 +93,9 @@ def shapley(
             for learner, step in part.learners:
                 first = 0  # of a learner's trees each has outputs of its own
                 for tree in trees_of(learner):
-                    found = shapley_values(tree, read.matrix(), against.matrix(), owners, n_owners)
-                    values[:, :, first : first + found.shape[2]] += np.float64(step) * found
-                    first += found.shape[2]
+                    shares = shapley_values(tree, read.matrix(), against.matrix(), owners, n_owners)
+                    values[:, :, first : first + shares.shape[2]] += np.float64(step) * shares
+                    first += shares.shape[2]
         elif part.additive:
             # a row's own columns change the output of any row alike: less the mean of that over the reference
             fixed, base_fixed = (against[np.zeros(len(each), dtype=np.int64)] for each in (read, against))
@@ -123,7 +123,7 @@ def unlikeness(
     owner : as of `shapley`.
     weights : float64 (n, owners).
     """
-    found = np.zeros((len(views), len(others)))
+    distances = np.zeros((len(views), len(others)))
     for part in _parts(model, views, others):
         read, against = part.read, part.reference
         if isinstance(read, Table) and isinstance(against, Table):
@@ -134,8 +134,8 @@ def unlikeness(
                 numeric = np.square((against.numeric - read.numeric[row]) / scale)
                 apart = np.hstack([numeric, against.codes != read.codes[row]])
                 for each in set(owners.tolist()):
-                    found[row] += weights[row, each] * apart[:, owners == each].mean(axis=1)
-    return found
+                    distances[row] += weights[row, each] * apart[:, owners == each].mean(axis=1)
+    return distances
 
 
 def left_out(model: Any) -> tuple[str, ...]:

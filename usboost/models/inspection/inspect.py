@@ -20,7 +20,7 @@ from usboost.learners.base import predict, prepare, view_names
 from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
 
-if TYPE_CHECKING:  # a page of what is kept of models needs neither them nor torch
+if TYPE_CHECKING:  # a page of what is stored of models needs neither them nor torch
     from usboost.models.methods.weak_learners import BoostedWeakLearners
 
 _RARE = 5  # a value with fewer samples counts as rare
@@ -73,7 +73,7 @@ def view_importance(
         raise UsboostError(f"{len(codes)} labels but {len(views)} rows of views")
     if n_repeats < 1:
         raise UsboostError(f"n_repeats must be at least 1, not {n_repeats}")
-    found = permutation_importance(
+    losses = permutation_importance(
         predictor(model, views, lambda seen: task.predict(model, seen)),
         lambda predicted: task.score(codes, predicted),
         [ColumnGroup(name, (name,)) for name in views.names],
@@ -82,7 +82,7 @@ def view_importance(
         n_repeats=n_repeats,
         seed=seed,
     )
-    return found.rename(columns={"name": "view"})
+    return losses.rename(columns={"name": "view"})
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def permutation_importance(
         after = [score(predict(group, rng.permutation(n))) for _ in range(n_repeats)]
         for metric in metrics:
             sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
-            losses = [sign * (before[metric] - found[metric]) for found in after]
+            losses = [sign * (before[metric] - scores[metric]) for scores in after]
             spread = np.std(losses, ddof=1) if n_repeats > 1 else np.nan
             rows.append((group.name, metric, float(np.mean(losses)), float(spread)))
     return pd.DataFrame(rows, columns=["name", "metric", "mean", "std"])
@@ -290,7 +290,7 @@ def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[
     frame : raw values of n samples; missing ones count as a value
     y : array of shape (n,), classes 0..M−1 or floats to predict
     """
-    found: dict[str, float] = {}
+    information: dict[str, float] = {}
     labels = np.unique(_tenths(pd.Series(y)) if y.dtype.kind == "f" else y, return_inverse=True)[1]
     for name in frame.columns:
         codes = _tenths(frame[name])
@@ -302,8 +302,8 @@ def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[
         # mutual information in nats of two variables whose values occur together so often
         both, total = counts[counts > 0], counts.sum()
         expected = np.outer(counts.sum(axis=1), counts.sum(axis=0))[counts > 0]
-        found[name] = float((both * np.log(both * total / expected)).sum() / total) - chance
-    return sorted(found, key=lambda name: -found[name])[:n]
+        information[name] = float((both * np.log(both * total / expected)).sum() / total) - chance
+    return sorted(information, key=lambda name: -information[name])[:n]
 
 
 def _tenths(column: pd.Series) -> np.ndarray:

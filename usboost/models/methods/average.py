@@ -48,9 +48,9 @@ class Average(Blend):
         if any(not weight > 0 for weight in (self.weights or {}).values()):
             raise UsboostError(f"weights are positive, not {self.weights}; leave out members of no weight")
         samples, rows = Samples(views, y, context.weights, context.related), world().sum(len(views))
-        held = None if context.validation is None else Samples(*context.validation, context.held_weights)
+        val = None if context.validation is None else Samples(*context.validation, context.val_weights)
         inner = InnerFits(context.checkpoint, context.callbacks)
-        fits, told, seen = dict[str, Any](), dict[str, Member](), dict[str, np.ndarray]()
+        fits, members, seen = dict[str, Any](), dict[str, Member](), dict[str, np.ndarray]()
         for name, member in self.members.items():
             if self.weights is not None and name not in self.weights:
                 continue
@@ -60,24 +60,24 @@ class Average(Blend):
                     raise Unsuited(f"it is fitted to {most:,} rows at most")
                 if world().count > 1 and (why := not_sharded(member)):
                     raise Unsuited(f"{why} cannot be fitted on several shards")
-                fits[name] = inner.fit_or_load(clone(member), name, samples, held)
+                fits[name] = inner.fit_or_load(clone(member), name, samples, val)
             except Unsuited as error:
-                told[name] = Member(left_out=str(error))
+                members[name] = Member(left_out=str(error))
                 continue
-            told[name] = Member(fits=1)  # without seconds, so that the same fit has the same files
-            if held is not None:
-                seen[name] = self._of(fits[name], held.views)
+            members[name] = Member(fits=1)  # without seconds, so that the same fit has the same files
+            if val is not None:
+                seen[name] = self._of(fits[name], val.views)
         if not fits:
-            raise UsboostError("; ".join(each.left_out for each in told.values()))
+            raise UsboostError("; ".join(each.left_out for each in members.values()))
         chosen = {name: (self.weights or {}).get(name, 1.0) for name in fits}
-        if held is not None and self.weights is None:
-            chosen = self.choose_weights(seen, held.y, held.weights)
+        if val is not None and self.weights is None:
+            chosen = self.choose_weights(seen, val.y, val.weights)
         self.tried_ = fits
         self._keep({name: weight / sum(chosen.values()) for name, weight in chosen.items()})
         # what validation rows, or folds, have said, where this fit has none
-        self.members_, self.blend_loss_ = getattr(self, "_before", (told, None))
-        if held is not None:
-            self._score(told, seen, held.y, held.weights)
+        self.members_, self.blend_loss_ = getattr(self, "_before", (members, None))
+        if val is not None:
+            self._score(members, seen, val.y, val.weights)
         self.losses_ = {name: each.loss for name, each in self.members_.items() if each.loss is not None}
         rounds = [(name, row) for name, fit in fits.items() for row in fit.history_]
         self.history_ = [dict[str, Any](row, member=name) for name, row in rounds]
@@ -95,8 +95,8 @@ class Average(Blend):
 
     def not_sharded(self) -> str | None:
         """Describe why no member can be fitted on several shards; those that cannot are left out there."""
-        found = [not_sharded(member) for member in (self.members or {}).values()]
-        return None if None in found else next(iter(found), None)
+        reasons = [not_sharded(member) for member in (self.members or {}).values()]
+        return None if None in reasons else next(iter(reasons), None)
 
     def choose_weights(
         self, predicted: Mapping[str, np.ndarray], y: np.ndarray, weights: np.ndarray | None
@@ -142,7 +142,7 @@ class Average(Blend):
 
     def _score(
         self,
-        told: Mapping[str, Member],
+        members: Mapping[str, Member],
         predicted: Mapping[str, np.ndarray],
         y: np.ndarray,
         weights: np.ndarray | None,
@@ -153,7 +153,7 @@ class Average(Blend):
         }
         self.members_ = {
             name: replace(each, weight=self.weights_.get(name, 0.0), loss=losses.get(name))
-            for name, each in told.items()
+            for name, each in members.items()
         }
         self.blend_loss_ = mean(self._losses(y, self.combined(predicted)), weights)
 

@@ -112,8 +112,8 @@ class _OnBoostedFeatures(ViewsEstimator):
         network = clone(self._unfitted())
         network.set_params(views=(*network.views[:-1], BFV), random_state=self.random_state)
         self._mark_network(network)
-        held_out = context.validation and (self._read_views(context.validation[0]), context.validation[1])
-        network._fit(self._read_views(views, features), y, replace(context, validation=held_out))
+        validation = context.validation and (self._read_views(context.validation[0]), context.validation[1])
+        network._fit(self._read_views(views, features), y, replace(context, validation=validation))
         self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
 
     def _features(self, views: Views) -> Table | CodedTable:
@@ -138,8 +138,8 @@ class _OnBoostedFeatures(ViewsEstimator):
         values = tree_sum(table, trees, outputs=range(len(trees))).cast(np.float32)
         scaled = (values - self.mean_[None]) * self.scale_[None]
         features = TableNodes(scaled, None, len(trees))
-        found: Value = self.network_._to_onnx({**views, BFV: features})
-        return found
+        output: Value = self.network_._to_onnx({**views, BFV: features})
+        return output
 
     def _write(self, folder: Path) -> dict[str, Any]:
         network = self.network_.network_

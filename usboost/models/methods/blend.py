@@ -58,8 +58,8 @@ class Blend(ViewsEstimator):
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         """Predict by a member, as encoded: probabilities (n, M) or numbers (n,)."""
-        found: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
-        return found
+        predicted: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
+        return predicted
 
     def _f_of(self, model: Any, views: Views) -> np.ndarray:
         """Return f_m, float64 (n, D)."""

@@ -119,8 +119,8 @@ def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = No
     """
     if n_classes == 1:
         return np.array([mean(y, weights)])
-    held = np.bincount(y, weights, n_classes)
-    shares = np.where(held > 0, held, 1) / (len(y) if weights is None else weights.sum())
+    totals = np.bincount(y, weights, n_classes)
+    shares = np.where(totals > 0, totals, 1) / (len(y) if weights is None else weights.sum())
     return np.array([np.log(shares[1] / shares[0])]) if n_classes == 2 else np.log(shares)
 
 
@@ -143,7 +143,7 @@ def grow_lightgbm(
     n_classes: int,
     n_rounds: int,
     rows: tuple[Table, np.ndarray, np.ndarray | None],
-    held: tuple[Table, np.ndarray, np.ndarray | None] | None = None,
+    val: tuple[Table, np.ndarray, np.ndarray | None] | None = None,
     callbacks: Sequence[Any] = (),
 ) -> Any:
     """Train LightGBM's booster on rows, a table, y and weights, from an initial score.
@@ -151,7 +151,7 @@ def grow_lightgbm(
     Parameters
     ----------
     own : parameters besides `lightgbm_parameters`
-    held : validation rows
+    val : validation rows
     """
     # all cores where a tree takes long enough; below, threads that spin only cost
     threads = {"num_threads": 0 if len(rows[1]) > 50_000 else 1}
@@ -169,7 +169,7 @@ def grow_lightgbm(
         )
 
     train = dataset(*rows)
-    valid = [] if held is None else [dataset(*held, train)]
+    valid = [] if val is None else [dataset(*val, train)]
     return quiet_lightgbm().train(parameters, train, n_rounds, valid_sets=valid, callbacks=list(callbacks))
 
 

@@ -77,7 +77,7 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
         return {}
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        weights, held_weights = context.weights, context.held_weights
+        weights, val_weights = context.weights, context.val_weights
 
         def describe(
             stage: Stage, train: BoostedSamples, targets: Sequence[Target], outputs: Sequence[np.ndarray]
@@ -97,14 +97,14 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
             # γ by BNN's equation (3), for γ₀ too: its Algorithm 1 prints y − h₀ there, a misprint for y
             step=ClosedForm() if isinstance(loss, Squared) else Newton(),
             n_rounds=self.n_rounds,
-            evaluate=lambda f, y: self._scored(f, y, held_weights),
+            evaluate=lambda f, y: self._scored(f, y, val_weights),
             describe=describe,
             seed=self.random_state,
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        held_out = context.validation and (context.validation[0], self._labels(context.validation[1]))
-        stages = loop.run(views, self._labels(y), held_out, (), weights, held_weights)
+        validation = context.validation and (context.validation[0], self._labels(context.validation[1]))
+        stages = loop.run(views, self._labels(y), validation, (), weights, val_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         self.stages_ = stages[: self.best_round_]
 

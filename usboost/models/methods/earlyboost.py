@@ -128,8 +128,8 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         sequences = as_sequences(X)
         n_frames, n_features = sequences.n_frames, sequences.n_features
         if validation is not None:
-            held_out = as_sequences(validation[0], n_features, n_frames)
-            validation = held_out.views(n_frames), *validation[1:]
+            val = as_sequences(validation[0], n_features, n_frames)
+            validation = val.views(n_frames), *validation[1:]
         super().fit(sequences.views(n_frames), y, validation, sample_weight, groups, times)
         self.n_features_in_ = n_features
         self.errors_ = np.array([row["error"] for row in self.history_])
@@ -191,12 +191,12 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             return metrics | {"accuracy_train": accuracy(codes, _answers(train.f), context.weights)}
 
         def evaluate(f: np.ndarray, y: np.ndarray) -> dict[str, float]:
-            true, predicted, weights = _answers(y), _answers(f), context.held_weights
+            true, predicted, weights = _answers(y), _answers(f), context.val_weights
             scored = {"f1": f1(true, predicted, n_classes, weights)}
             return scored | {"accuracy": accuracy(true, predicted, weights)}
 
         learner = ClassifierLearner(self.estimator)
-        held_out = context.validation and (context.validation[0], self._signs(context.validation[1]))
+        validation = context.validation and (context.validation[0], self._signs(context.validation[1]))
         watch = context.watch()
         loop = StagewiseLoop(
             loss=loss,
@@ -211,8 +211,8 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        weights = context.weights, context.held_weights
-        self.stages_ = loop.run(views, self._signs(codes), held_out, (), *weights)
+        weights = context.weights, context.val_weights
+        self.stages_ = loop.run(views, self._signs(codes), validation, (), *weights)
         # all T rounds are run and kept: a sequence may have that many frames
         self.history_, self.best_round_ = watch.history, len(self.stages_)
 

@@ -58,9 +58,9 @@ class Ensemble(Blend):
         related = context.related
         samples = Samples(views, y, context.weights, related)
         splits = inner_folds(y, self.folds, self.random_state, related)
-        held = np.cumsum([len(rows) for _, rows in splits])
+        n_seen = np.cumsum([len(rows) for _, rows in splits])
         # the first splits that hold out enough rows; all where they hold out fewer
-        splits = splits[: 1 if held[0] >= PLENTY else max(LEAST, 1 + int(np.searchsorted(held, ENOUGH)))]
+        splits = splits[: 1 if n_seen[0] >= PLENTY else max(LEAST, 1 + int(np.searchsorted(n_seen, ENOUGH)))]
         shape = len(y), self._n_outputs()
         fold_fits = {name: FoldFits(each, self._f_of, np.zeros(shape)) for name, each in self.members.items()}
         ahead = 0 if context.validation is None else len(context.validation[0])
@@ -173,7 +173,7 @@ class Ensemble(Blend):
     def _complete(
         self, fold_fits: Mapping[str, FoldFits], samples: Samples, inner: InnerFits, left: Callable[[], float]
     ) -> None:
-        """Fit the members kept to all rows, as often as asked and there is time for, heaviest first."""
+        """Fit the members kept to all rows, as often as `repeats` and the time allow, heaviest first."""
         heaviest = sorted(self.weights_, key=self.weights_.__getitem__, reverse=True)
         spare = SPARE * sum(sum(each.seconds) for each in fold_fits.values())
         # where one fold is plenty, so is one fit to all rows

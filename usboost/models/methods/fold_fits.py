@@ -30,7 +30,7 @@ from usboost.models.tuned_images import fit_weighted
 class InnerFits:
     """Fits inside a fit, by the name of each.
 
-    A model with a `checkpoint` keeps its rounds below the outer fit's; of others the finished fit is kept.
+    A model with a `checkpoint` keeps its rounds below the outer fit's; of others the finished fit is stored.
 
     Attributes
     ----------
@@ -137,17 +137,17 @@ class FoldFits:
     def grow(self, samples: Samples, split: Split, inner: InnerFits, place: str, seconds: float) -> None:
         """Fit once more, to the first rows of the split, for so many seconds at most; predict the others."""
         limits = [] if math.isinf(seconds) else [TimeLimit(seconds)]
-        train, held = (samples[rows] for rows in split)
+        train, val = (samples[rows] for rows in split)
         began = time.perf_counter()
         limited = replace(inner, callbacks=[*inner.callbacks, *limits])
-        model = limited.fit_or_load(clone(self.member), place, train, held)
+        model = limited.fit_or_load(clone(self.member), place, train, val)
         fitted = time.perf_counter()
-        self.seen[split[1]] = self.predict(model, held.views)
+        self.seen[split[1]] = self.predict(model, val.views)
         ended = time.perf_counter()
         self.fits.append(model)
         self.rows.append(len(train.y))
         self.seconds.append(ended - began)
-        self.predicting += (ended - fitted) / len(held.y)
+        self.predicting += (ended - fitted) / len(val.y)
         self.cut = self.cut or any(limit.reached for limit in limits)
 
     def takes_whole(self, rows: int) -> float:
@@ -234,12 +234,12 @@ class Member:
     def from_json(cls, document: Mapping[str, Any]) -> "Member":
         """Read what a file says of it. Raises `UsboostError` if a value is none that a member can have."""
         # "whole" is the name of before
-        found = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
-        numbers = [found.weight, found.seconds, found.predicting, float(found.fits), float(found.full_refits)]
-        numbers += [each for each in (found.loss, found.without) if each is not None]
+        entry = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
+        numbers = [entry.weight, entry.seconds, entry.predicting, float(entry.fits), float(entry.full_refits)]
+        numbers += [each for each in (entry.loss, entry.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
             raise UsboostError("what it says of a member is no number of at least 0")
-        return found
+        return entry
 
 
 def in_time(
@@ -278,7 +278,7 @@ def seen_by_all(
     having seen them, and these predictions by member."""
     fitted = {name: each for name, each in fold_fits.items() if each.fits and not each.left_out}
     depth = min(len(each.fits) for each in fitted.values())
-    rows = np.sort(np.concatenate([held for _, held in splits[:depth]]))
+    rows = np.sort(np.concatenate([unseen for _, unseen in splits[:depth]]))
     return rows, {name: each.seen[rows] for name, each in fitted.items()}
 
 
@@ -317,32 +317,32 @@ class Unseen:
         names = list(predicted)
         total = np.zeros_like(predicted[names[0]], dtype=np.float64)
         chosen: list[str] = []
-        best, kept = np.inf, 0
+        best, n_best = np.inf, 0
         for count in range(1, picks + 1):
             risks = [self.loss((total + predicted[name]) / count) for name in names]
             k = int(np.argmin(risks))
             chosen.append(names[k])
             total = total + predicted[names[k]]
             if risks[k] < best:
-                best, kept = risks[k], count
-        found = chosen[:kept]
-        return {name: found.count(name) / kept for name in names if name in found}
+                best, n_best = risks[k], count
+        picked = chosen[:n_best]
+        return {name: picked.count(name) / n_best for name in names if name in picked}
 
     def without_each(
-        self, predicted: Mapping[str, np.ndarray], kept: Mapping[str, float]
+        self, predicted: Mapping[str, np.ndarray], weights: Mapping[str, float]
     ) -> dict[str, float]:
-        """Return the loss of the blend that would be found without each model kept; none of one alone.
+        """Return the loss of the blend that would be chosen without each weighted model; none of one alone.
 
         Parameters
         ----------
-        kept : what `greedy_weights` found.
+        weights : what `greedy_weights` has chosen.
         """
-        found = {}
-        for left_out in kept:
+        losses = {}
+        for left_out in weights:
             others = {name: each for name, each in predicted.items() if name != left_out}
             if others:
-                found[left_out] = self.loss(blended(others, self.greedy_weights(others)))
-        return found
+                losses[left_out] = self.loss(blended(others, self.greedy_weights(others)))
+        return losses
 
     def better_than_noise(self, one: np.ndarray, other: np.ndarray, errors: float = 1.0) -> bool:
         """Tell if one model, or a blend, loses less than another, by more than so many standard errors of the

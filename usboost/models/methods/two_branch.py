@@ -240,13 +240,13 @@ class TwoBranches(ViewsEstimator):
 
         batch_loss = partial(mean_loss, functional.cross_entropy if classes else functional.mse_loss)
         validation = context.validation
-        held_out = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
+        val_inputs = [rows for _, rows in self._prepare(validation[0], missing)] if validation else None
         optimizer = train.make_optimizer(self.optimizer, network, self.learning_rate)
         generator = torch.Generator().manual_seed(self.random_state)
-        kept = Training(network, optimizer, generator, context.checkpoint)
+        training = Training(network, optimizer, generator, context.checkpoint)
         watch = context.watch(self.monitor, self.patience)
         with begin_and_end(SimpleNamespace(n_rounds=self.n_epochs), watch.callbacks):
-            done, weights, best = kept.restore()
+            done, weights, best = training.restore()
             if weights:
                 self.network_ = FittedTwoBranch(spec, weights)
             stop = notify_resumed(watch.callbacks, done)
@@ -262,17 +262,17 @@ class TwoBranches(ViewsEstimator):
                         f"the training loss is no longer finite in epoch {epoch}; lower the learning rate"
                     )
                 metrics = {"risk_train": loss}
-                if held_out is not None and validation is not None:
-                    outputs = train.run(network, held_out)
-                    metrics |= self._evaluate(outputs, validation[1], context.held_weights)
-                if held_out is None or improves(metrics, best, self.monitor):
+                if val_inputs is not None and validation is not None:
+                    outputs = train.run(network, val_inputs)
+                    metrics |= self._evaluate(outputs, validation[1], context.val_weights)
+                if val_inputs is None or improves(metrics, best, self.monitor):
                     best = metrics
                     weights = {k: v.detach().cpu().numpy().copy() for k, v in network.state_dict().items()}
                     self.network_ = FittedTwoBranch(spec, weights)
                 ended = time.perf_counter()
                 seconds = {"fit": trained - start, "validation": ended - trained, "total": ended - start}
                 round_ = Round(epoch, None, metrics, seconds)
-                kept.keep(round_, self.network_.weights, best)
+                training.keep(round_, self.network_.weights, best)
                 stop = notify(watch.callbacks, round_)
         self.history_, self.best_round_ = watch.history, watch.best_round
 
@@ -305,8 +305,8 @@ class TwoBranches(ViewsEstimator):
         return {"n_epochs": max(1, self.best_round_)}
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        found = self.network_.to_onnx([read_in_graph(views[name], self.backbone) for name in self.views])
-        outputs = found.cast(np.float64)
+        scores = self.network_.to_onnx([read_in_graph(views[name], self.backbone) for name in self.views])
+        outputs = scores.cast(np.float64)
         return outputs.Softmax(axis=1) if self.n_outputs > 1 else outputs
 
     def _outputs(self, views: Views) -> np.ndarray:
@@ -414,8 +414,8 @@ class TwoBranchNetworkRegressor(TwoBranches, ViewsRegressor):
     monitor: str = "risk_val"
 
     def _evaluate(self, outputs: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, float]:
-        found = outputs[:, 0].astype(np.float64)
-        scored = {"rmse_val": rmse(y, found, weights), "mae_val": mae(y, found, weights)}
+        predicted = outputs[:, 0].astype(np.float64)
+        scored = {"rmse_val": rmse(y, predicted, weights), "mae_val": mae(y, predicted, weights)}
         in_units = {name: self.target_scale_ * value for name, value in scored.items()}
         return {"risk_val": scored["rmse_val"] ** 2, **in_units}
 

@@ -61,7 +61,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         Rounds without a better `monitor` before stopping, or those at least and a share of the rounds up to
         the best one; the best round is restored.
     monitor : {"f1_val", "risk_val", "accuracy_val"}
-    validation_fraction : share of the training samples held out when `fit` gets no validation data
+    validation_fraction : share of the training samples set aside when `fit` gets no validation data
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional

@@ -86,13 +86,13 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             for name, each in self.learners.items()
         }
         left_out = getattr(self, "left_out_", ())
-        kept: dict[str, Learner] = {}  # without the views left out, and without learners that read no other
+        usable: dict[str, Learner] = {}  # without the views left out, and without learners that read no other
         for name, learner in learners.items():
             views = view_names(name, learner)
             reads = tuple(view for view in views if view not in left_out)
             if reads:
-                kept[name] = learner if reads == views else clone(learner).set_params(reads=reads)
-        return kept or learners
+                usable[name] = learner if reads == views else clone(learner).set_params(reads=reads)
+        return usable or learners
 
     _weak_learners = _learners
 
@@ -119,14 +119,14 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             if hasattr(self, "classes_"):
                 model.fit_codes(views, y, len(self.classes_), context)
                 return
-            held = context.validation and Samples(*context.validation, context.held_weights)
-            model.fit_standardised(Samples(views, y, context.weights, context.related), held)
+            val = context.validation and Samples(*context.validation, context.val_weights)
+            model.fit_standardised(Samples(views, y, context.weights, context.related), val)
 
         self.start_, scores, self.left_out_ = fit_start(
             settings, self.optional, views, y, fit, context.weights, context.apart
         )
-        held = [] if context.validation is None else [self._start_f(context.validation[0])]
-        return [self._from_scores(scores), *held]
+        val = [] if context.validation is None else [self._start_f(context.validation[0])]
+        return [self._from_scores(scores), *val]
 
     def _start_f(self, views: Views) -> np.ndarray:
         """f⁰, float64 (n, D)."""
@@ -164,25 +164,25 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         return len(columns[name]) if name in columns else None
 
     def _fit(self, views: Views, y: np.ndarray, context: FitContext) -> None:
-        loss, held, labels = self._loss(), context.validation, y[:, None]
-        held_out: tuple[Views, np.ndarray] | None = None
+        loss, validation, labels = self._loss(), context.validation, y[:, None]
+        val_samples: tuple[Views, np.ndarray] | None = None
         if hasattr(self, "classes_"):
             self.n_outputs_, labels = loss.n_outputs, loss.labels(y)
         start = self._fit_start(views, y, context)
-        held_y = y[:0] if held is None else held[1]
-        if held is not None:
-            held_out = held[0], loss.labels(held_y) if hasattr(self, "classes_") else held_y[:, None]
+        val_y = y[:0] if validation is None else validation[1]
+        if validation is not None:
+            val_samples = validation[0], loss.labels(val_y) if hasattr(self, "classes_") else val_y[:, None]
 
         def evaluate(f: np.ndarray, _: np.ndarray) -> dict[str, float]:
-            scored: dict[str, float] = self._scored(f, held_y, context.held_weights)
+            scored: dict[str, float] = self._scored(f, val_y, context.val_weights)
             return scored
 
         target, self.reading_, learners = self._target(), self._reading(), self._learners()
         least = self._least_gain if self.monitor == "risk_val" else 0.0
         self.before_: dict[str, float] | None = None
-        if held_out is not None and start:  # the validation samples' metrics by the start alone
-            scored = {f"{name}_val": value for name, value in evaluate(start[1], held_out[1]).items()}
-            risk = shared_risk(loss, start[1], held_out[1], context.held_weights)
+        if val_samples is not None and start:  # the validation samples' metrics by the start alone
+            scored = {f"{name}_val": value for name, value in evaluate(start[1], val_samples[1]).items()}
+            risk = shared_risk(loss, start[1], val_samples[1], context.val_weights)
             self.before_ = {"risk_val": risk, **scored}
         watch = context.watch(self.monitor, self.patience, least, self.before_)
         read = self.reading_.fit(views, context.weights)
@@ -194,8 +194,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             columns = [sum(each.n_columns for each in one if isinstance(each, Table)) for one in tables]
             if world().sum(len(views)) < WIDE * max(columns):
                 self.step_fraction_ = FOR_STEPS
-        if held_out is not None:
-            held_out = self.reading_(held_out[0]), held_out[1]
+        if val_samples is not None:
+            val_samples = self.reading_(val_samples[0]), val_samples[1]
         loop = StagewiseLoop(
             loss=loss,
             learners=learners,
@@ -211,7 +211,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             callbacks=watch.callbacks,
             checkpoint=context.checkpoint,
         )
-        stages = loop.run(read, labels, held_out, start, context.weights, context.held_weights)
+        stages = loop.run(read, labels, val_samples, start, context.weights, context.val_weights)
         self.history_, self.best_round_ = watch.history, watch.best_round
         # early stopping ends some rounds after the best one
         self.stages_ = stages[: self.best_round_]

@@ -26,7 +26,7 @@ from usboost.table.source import Source
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values, whether or not they are coded, and however their strings are held."""
+    """Return the type of the values, whether or not they are coded, and however their strings are stored."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -119,7 +119,7 @@ class Column:
         return series.mask(self._means_missing(series, self.missing)) if self.missing else series
 
     def _unmasked(self) -> pd.Series:
-        # whole numbers stay whole beside a missing one: as float64 those above 2⁵³ would fall together
+        # whole numbers stay whole next to a missing one: as float64 those above 2⁵³ would fall together
         series = self.values.to_pandas(integer_object_nulls=True)
         if is_text(self.type):
             series = series.str.strip()
@@ -142,12 +142,12 @@ class Column:
     def holds(self, option: str, form: Format | None = None) -> bool:
         """Return whether a value is the one that `option` says is missing. `form`: of numbers in text."""
         series = replace(self, missing=())._unmasked()
-        found = bool(self._means_missing(series, (option,)).any())
+        present = bool(self._means_missing(series, (option,)).any())
         numbers = missing_of((option,)).floats
-        if found or not (numbers and is_text(self.type)):
-            return found
-        found_numbers = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
-        return bool(found_numbers.isin(numbers).any())
+        if present or not (numbers and is_text(self.type)):
+            return present
+        parsed = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
+        return bool(parsed.isin(numbers).any())
 
     def written(self, marks: Collection[str] = MARKS) -> pd.Series:
         """Return the strings of a column that may hold numbers or dates, NaN where these would be missing.

@@ -50,8 +50,8 @@ class DateParts:
         reference = pd.Timestamp(every_end.min() if len(every_end) else 0)
         last = pd.Timestamp(every_end.max()).isoformat() if len(every_end) else ""
         every = cls(reference.isoformat(), PARTS)
-        found = np.array(list(every.expand("", present).values()))
-        low, high = -found.min(axis=1, initial=np.inf), found.max(axis=1, initial=-np.inf)
+        values = np.array(list(every.expand("", present).values()))
+        low, high = -values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
         varies = -world().highest(low) < world().highest(high)
         varying = tuple(part for part, each in zip(PARTS, varies, strict=True) if each)
         return cls(every.reference, varying or ("days",), last)
@@ -123,7 +123,7 @@ SUFFIX = "_missing"
 """Ends the name of the column that is 1 where a number was missing."""
 
 NOTHING = "nothing"
-"""The name of a column of 0, the only one beside images alone."""
+"""The name of a column of 0, the only one besides images alone."""
 
 Imputation = Mapping[str, Mapping[str, Any]]
 """For each numeric column the ``value`` that stands for a missing one (None where none may be missing), and

@@ -70,16 +70,16 @@ class DateFormat:
         """
         known = {text: self._standard(text) for text in values.dropna().unique()}
         if self.zone:
-            known = {text: self._in_zone(text, found) for text, found in known.items()}
+            known = {text: self._in_zone(text, iso) for text, iso in known.items()}
         standard = values.map(known).astype(object)
-        found = pd.to_datetime(standard, format="ISO8601", utc=True, errors="coerce")
-        return found.dt.tz_localize(None).astype("datetime64[us]")
+        dates = pd.to_datetime(standard, format="ISO8601", utc=True, errors="coerce")
+        return dates.dt.tz_localize(None).astype("datetime64[us]")
 
-    def _in_zone(self, text: str, found: str | None) -> str | None:
-        """Return what is found of a text that has no zone as a time of the column's."""
-        if found is None or "T" not in found or _zone_in(text):
-            return found
-        at = pd.to_datetime(found.removesuffix("Z"), format="ISO8601", errors="coerce")
+    def _in_zone(self, text: str, iso: str | None) -> str | None:
+        """Return the date of a text, as ISO 8601, in the column's zone if it has none."""
+        if iso is None or "T" not in iso or _zone_in(text):
+            return iso
+        at = pd.to_datetime(iso.removesuffix("Z"), format="ISO8601", errors="coerce")
         return None if pd.isna(at) else str(localised(pd.Series([at]), str(self.zone)).iloc[0])
 
     def differs(self, values: pd.Series) -> str:
@@ -91,12 +91,12 @@ class DateFormat:
 
     def with_zone(self, texts: pd.Series) -> "DateFormat":
         """Return the same with the zone of some strings: one, UTC of several, None where some have none."""
-        found = {_zone_in(text) for text in texts if _HAS_CLOCK.search(text)}
-        if len(found) > 1:
-            return replace(self, zone=None if "" in found else "UTC")
-        zone = re.sub("^(?:UTC|GMT)(?=.)|^Z$", "", next(iter(found), ""), flags=re.IGNORECASE)
+        zones = {_zone_in(text) for text in texts if _HAS_CLOCK.search(text)}
+        if len(zones) > 1:
+            return replace(self, zone=None if "" in zones else "UTC")
+        zone = re.sub("^(?:UTC|GMT)(?=.)|^Z$", "", next(iter(zones), ""), flags=re.IGNORECASE)
         is_offset = re.fullmatch(r"[+-]\d{2}:\d{2}", zone)
-        return replace(self, zone=zone if is_offset else "UTC" if any(found) else "")
+        return replace(self, zone=zone if is_offset else "UTC" if any(zones) else "")
 
     def notes(self, counts: pd.Series) -> list[str]:
         """Note dates that may be read otherwise than they were meant. `counts`: as of `formats_of`."""
@@ -161,8 +161,8 @@ def _century(text: str) -> str:
 def _zone_in(text: str) -> str:
     """Return the zone of a time that is text, "" where it has none."""
     text = text.strip()
-    found = next((each for each in _HAS_ZONE.finditer(text) if each.end() == len(text)), None)
-    return found[1] if found else ""
+    match = next((each for each in _HAS_ZONE.finditer(text) if each.end() == len(text)), None)
+    return match[1] if match else ""
 
 
 def localised(dates: pd.Series, zone: str) -> pd.Series:
@@ -192,17 +192,17 @@ def formats_of(counts: pd.Series) -> list[tuple[DateFormat, float]]:
     """
     values = pd.Series(counts.index, dtype="str")
     weights = counts.to_numpy() / counts.sum()
-    found: list[tuple[DateFormat, float, pd.Series]] = []
+    tried: list[tuple[DateFormat, float, pd.Series]] = []
     for short_years in (False, True):
-        if max((share for _, share, _ in found), default=0) >= ENOUGH:
+        if max((share for _, share, _ in tried), default=0) >= ENOUGH:
             break
         for order in ORDERS:
             form = DateFormat(order, short_years)
             dates = form.dates(values)
-            if not any(dates.equals(others) for _, _, others in found):
-                found.append((form, float(weights[dates.notna()].sum()), dates))
-    most = max(share for _, share, _ in found)
-    best = [each for each in found if each[1] == most]
+            if not any(dates.equals(others) for _, _, others in tried):
+                tried.append((form, float(weights[dates.notna()].sum()), dates))
+    most = max(share for _, share, _ in tried)
+    best = [each for each in tried if each[1] == most]
     if len(best) > 1 and any(form.short_years and form.order == "ymd" for form, _, _ in best):
         # where the first or the last number may be the year it is the one that varies less
         spans = [dates.max() - dates.min() for _, _, dates in best]
@@ -258,8 +258,8 @@ class NumberFormat:
 
     def fits(self, text: str) -> bool:
         """Return whether a string is a number in this format."""
-        found = _split(text)
-        if found is None:
+        parts = _split(text)
+        if parts is None:
             return False
         body, unit = found
         return bool((unit == self.unit or (self.is_money and not unit)) and self.body.fullmatch(body))
@@ -305,8 +305,8 @@ def number_format(values: pd.Series, decimal: str) -> tuple[NumberFormat, float]
     counts = shapes_of(values).value_counts()
     units: Counter[str] = Counter()
     for shape, count in counts.items():
-        if (found := _split(str(shape))) is not None:
-            units[found[1]] += int(count)
+        if (parts := _split(str(shape))) is not None:
+            units[parts[1]] += int(count)
     common = [unit for unit, _ in units.most_common() if unit]
     unit = common[0] if common else ""
     if unit == "%" and units[""] > units["%"]:
@@ -343,16 +343,16 @@ def format_here(
     if len(values) < ENOUGH_VALUES and not known:
         return form, ""
     if len(values) >= ENOUGH_VALUES and usual and values.str.fullmatch(AMBIGUOUS).all():
-        away = {each: abs(math.log(abs(read[each].median() or 1) / abs(usual))) for each in fitting}
-        found = min(fitting, key=away.__getitem__, default=form)
+        distance = {each: abs(math.log(abs(read[each].median() or 1) / abs(usual))) for each in fitting}
+        chosen = min(fitting, key=distance.__getitem__, default=form)
     else:
         by_mark = [each for each in fitting if (each or own).decimal == mark] if known else []
-        found = next(iter(by_mark or fitting), form)
-    if (found or own) == own or read[found].equals(read[form]):
-        return (found, "") if form not in fitting else (form, "")
+        chosen = next(iter(by_mark or fitting), form)
+    if (chosen or own) == own or read[chosen].equals(read[form]):
+        return (chosen, "") if form not in fitting else (form, "")
     example = values.iloc[0]
     return (
-        found,
+        chosen,
         f"{example} is read with {other!r} for decimals, where the table of the fit had {own.decimal!r}",
     )
 
@@ -380,10 +380,10 @@ class Written(BaseModel):
 
     @field_validator("zone")
     @classmethod
-    def _a_zone(cls, found: str | None) -> str | None:
-        if found:
-            pd.Timestamp(0).tz_localize(found)
-        return found
+    def _a_zone(cls, zone: str | None) -> str | None:
+        if zone:
+            pd.Timestamp(0).tz_localize(zone)
+        return zone
 
     @property
     def form(self) -> Format:
@@ -408,8 +408,8 @@ def _split(text: str) -> tuple[str, str] | None:
         return None
     for mark, alike in _ALIKE.items():
         text = re.sub(alike, mark, text)
-    found = _NUMBER.fullmatch(text.strip())
-    if found is None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
         return None
-    units = [unit.strip() for unit in found.group("before", "unit", "after", "measure") if unit]
-    return None if len(units) > 1 else (found["body"].strip(), units[0] if units else "")
+    units = [unit.strip() for unit in match.group("before", "unit", "after", "measure") if unit]
+    return None if len(units) > 1 else (match["body"].strip(), units[0] if units else "")

@@ -138,9 +138,9 @@ def _kind_of_text(column: Column) -> ColumnKind:
                     f"holds {first!r}, read as {read:g}: nothing in the table says what the mark is",
                 )
             return ColumnKind("number", numbers[0], marked)
-        found = _number_or_counter(column)
+        kind = _number_or_counter(column)
         typed = "holds numbers as text, and is read as numbers; `categorical` takes it as categories"
-        return replace(found, notes=(*[typed] * (not column.source.as_text), *marked, *found.notes))
+        return replace(kind, notes=(*[typed] * (not column.source.as_text), *marked, *kind.notes))
     counts = present.value_counts(sort=False)
     dates = _dates(column, counts)
     if dates is not None and dates[1] == 1:
@@ -299,21 +299,21 @@ def _number_or_counter(column: Column) -> ColumnKind:
         return ColumnKind("number")
     if is_text(column.type) and not column.plain().str.fullmatch(_WHOLE.pattern if unnamed else r"\d+").all():
         return ColumnKind("number")
-    found = numbers.to_numpy()
-    distinct = len(np.unique(found))
-    if (unnamed or _COUNTER.fullmatch(column.name)) and distinct == len(found):
+    whole = numbers.to_numpy()
+    distinct = len(np.unique(whole))
+    if (unnamed or _COUNTER.fullmatch(column.name)) and distinct == len(whole):
         return ColumnKind("identifier")
-    is_dense = found.min() == 0 and FEW < distinct == found.max() + 1
-    if (unnamed and (found % 1 == 0).all()) or (_INDEX.fullmatch(column.name) and is_dense):
+    is_dense = whole.min() == 0 and FEW < distinct == whole.max() + 1
+    if (unnamed and (whole % 1 == 0).all()) or (_INDEX.fullmatch(column.name) and is_dense):
         return ColumnKind("index")
-    if len(found) < FEW:
+    if len(whole) < FEW:
         return ColumnKind("number")
-    if found[0] in (0, 1) and (np.diff(found) == 1).all():
+    if whole[0] in (0, 1) and (np.diff(whole) == 1).all():
         note = "counts the rows, and is read as a number; drop it if it says no more than their order"
         return ColumnKind("number", notes=(note,))
-    if ((found >= 19000101) & (found <= 21001231)).all():  # dates without signs between?
-        texts = pd.Series(np.unique(found).astype(np.int64)).astype(str)
+    if ((whole >= 19000101) & (whole <= 21001231)).all():  # dates without signs between?
+        texts = pd.Series(np.unique(whole).astype(np.int64)).astype(str)
         if pd.to_datetime(texts, format="%Y%m%d", errors="coerce").notna().all():
-            note = f"holds dates such as {int(found[0])}, which are read as numbers; write them as 2020-12-24"
+            note = f"holds dates such as {int(whole[0])}, which are read as numbers; write them as 2020-12-24"
             return ColumnKind("number", notes=(note,))
     return ColumnKind("number")

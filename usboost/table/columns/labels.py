@@ -96,10 +96,10 @@ def task_of(column: Column) -> tuple[Literal["classification", "regression"], st
     most `MANY_VALUES` that count from 0 or 1 on, each in two rows or more. All other numbers are predicted as
     numbers: years, ages and points follow on each other, too, and counts have rare ends.
     """
-    found = _label_numbers(column)
-    if found is None or pa.types.is_boolean(column.type) or column.name in column.source.declared:
+    numbers = _label_numbers(column)
+    if numbers is None or pa.types.is_boolean(column.type) or column.name in column.source.declared:
         return "classification", ""
-    values = found.to_numpy(np.float64)
+    values = numbers.to_numpy(np.float64)
     values, rows = np.unique(values[np.isfinite(values)], return_counts=True)
     whole = bool((values % 1 == 0).all())
     codes = len(values) <= MANY_VALUES and bool((np.diff(values) == 1).all())
@@ -116,12 +116,12 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     Raises UsboostError if it holds anything but finite numbers. `several`: refuse a column of which all are
     missing or equal.
     """
-    found, where = _label_numbers(column), f"{column.source}: the label column {column.name!r}"
-    if found is None:
+    numbers, where = _label_numbers(column), f"{column.source}: the label column {column.name!r}"
+    if numbers is None:
         _check_numbers(column)
         instead = "predict classes instead (`task=classification`, or `MultimodalClassifier`)"
         raise UsboostError(f"{where} holds something that is no number; {instead}")
-    values = found.to_numpy(np.float64)
+    values = numbers.to_numpy(np.float64)
     present = values[~np.isnan(values)]
     if several and not len(present):
         raise UsboostError(f"{where} is empty; name another")
@@ -140,11 +140,11 @@ def _label_numbers(column: Column) -> pd.Series | None:
     if not is_text(column.type):
         return column.numbers()
     try:
-        found = kind_of(column)
+        kind = kind_of(column)
     except UsboostError:
         return None
-    form = found.form if isinstance(found.form, NumberFormat) else None
-    return column.numbers(form) if found.kind in ("number", "identifier", "index") else None
+    form = kind.form if isinstance(kind.form, NumberFormat) else None
+    return column.numbers(form) if kind.kind in ("number", "identifier", "index") else None
 
 
 def _check_numbers(column: Column) -> None:
@@ -181,11 +181,11 @@ def times_of(column: Column) -> np.ndarray:
 
     Raises UsboostError if one is missing, or it holds neither numbers nor dates.
     """
-    found = kind_of(column)
-    kind = "number" if found.kind in ("identifier", "index") else found.kind
+    decided = kind_of(column)
+    kind = "number" if decided.kind in ("identifier", "index") else decided.kind
     if kind not in ("number", "date"):
         raise UsboostError(f"{column.source}: the time column {column.name!r} must hold numbers or dates")
-    values = column.feature(kind, found.form)
+    values = column.feature(kind, decided.form)
     if values.isna().any():
         row = column.row(int(values.isna().argmax()))
         raise UsboostError(f"{row}: the time {column.name!r} is missing; fill it or leave out the row")
@@ -229,17 +229,17 @@ def splits_of(column: Column) -> np.ndarray:
 
 def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
     """Read how some rows are divided and weighted, by the field of `UserTable`; `column` reads one."""
-    found: dict[str, Any] = {}
+    divided: dict[str, Any] = {}
     if spec.split is not None:
-        found["split"] = splits_of(column(spec.split))[rows]
+        divided["split"] = splits_of(column(spec.split))[rows]
     if spec.group is not None:  # int64 codes; none may be missing
         names = column(spec.group).filled().to_numpy(dtype=str)
-        found["groups"] = np.unique(names, return_inverse=True)[1].astype(np.int64)[rows]
+        divided["groups"] = np.unique(names, return_inverse=True)[1].astype(np.int64)[rows]
     if spec.time is not None:
-        found["times"] = times_of(column(spec.time))[rows]
+        divided["times"] = times_of(column(spec.time))[rows]
     if spec.weight is not None:  # those of rows that count get a mean of 1
         weights = weights_of(column(spec.weight))[rows]
         counted = weights[weights > 0]
         n, total = world().sum(float(len(counted))), world().sum(float(counted.sum()))
-        found["weights"] = weights / (total / n) if n else weights
-    return found
+        divided["weights"] = weights / (total / n) if n else weights
+    return divided

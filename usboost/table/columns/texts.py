@@ -77,10 +77,10 @@ def share_words(strings: pd.Series) -> bool:
     """
     if len(strings) > _LOOKED_AT:
         strings = strings.sample(_LOOKED_AT, random_state=0)
-    found = [set(words(string)) for string in strings]
-    counts = pd.Series([word for each in found for word in each], dtype="str").value_counts()
-    common = set(counts[(counts >= 2) & (counts <= len(found) / 2)].index)
-    return bool(np.mean([not common.isdisjoint(each) for each in found]) >= 0.5)
+    word_sets = [set(words(string)) for string in strings]
+    counts = pd.Series([word for each in word_sets for word in each], dtype="str").value_counts()
+    common = set(counts[(counts >= 2) & (counts <= len(word_sets) / 2)].index)
+    return bool(np.mean([not common.isdisjoint(each) for each in word_sets]) >= 0.5)
 
 
 COMPONENTS = 64
@@ -140,7 +140,7 @@ class TextParts:
             counts = counter.fit_transform(present)
         except ValueError:  # there is no word in any row
             return nothing
-        found, rows = counter.get_feature_names_out(), np.bincount(counts.indices)
+        ngrams, rows = counter.get_feature_names_out(), np.bincount(counts.indices)
         # most rows first, then by the alphabet, in which they are: `max_features` would go by all occurrences
         order = np.argsort(-rows, kind="stable")[: min(NGRAMS, np.count_nonzero(rows >= _FEWEST))]
         if not len(order):
@@ -148,9 +148,9 @@ class TextParts:
         tfidf = TfidfTransformer(sublinear_tf=True)
         weights = tfidf.fit_transform(counts[:, order])
         _, sizes, vectors = randomized_svd(weights, min(COMPONENTS, *weights.shape), n_iter=5, random_state=0)
-        kept = (sizes > _SMALLEST * sizes.max()) | (np.arange(len(sizes)) == 0)
-        components = np.ascontiguousarray(vectors[kept].T, np.float32)
-        return cls(tuple(found[order]), tfidf.idf_.astype(np.float32), components)
+        large = (sizes > _SMALLEST * sizes.max()) | (np.arange(len(sizes)) == 0)
+        components = np.ascontiguousarray(vectors[large].T, np.float32)
+        return cls(tuple(ngrams[order]), tfidf.idf_.astype(np.float32), components)
 
     @property
     def width(self) -> int:
@@ -164,10 +164,10 @@ class TextParts:
     def expand(self, column: str, texts: pd.Series) -> dict[str, pd.Series]:
         """Return float64 numbers by name, NaN where the text is missing. `texts`: strings of n rows."""
         present = texts.notna().to_numpy()
-        found = np.full((len(texts), self.width), np.nan)
+        numbers = np.full((len(texts), self.width), np.nan)
         if present.any():
-            found[present] = self.scores(texts[present])
-        return {name: pd.Series(found[:, k], texts.index) for k, name in enumerate(self.names(column))}
+            numbers[present] = self.scores(texts[present])
+        return {name: pd.Series(numbers[:, k], texts.index) for k, name in enumerate(self.names(column))}
 
     def scores(self, texts: pd.Series) -> np.ndarray:
         """z of each of n texts, float32 (n, k); zeros where none of its n-grams counts."""
@@ -182,9 +182,9 @@ class TextParts:
     def _weights(self) -> TfidfVectorizer:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        found = TfidfVectorizer(analyzer=_pieces, vocabulary=self.ngrams, sublinear_tf=True, dtype=np.float32)
-        found.idf_ = self.idf
-        return found
+        tfidf = TfidfVectorizer(analyzer=_pieces, vocabulary=self.ngrams, sublinear_tf=True, dtype=np.float32)
+        tfidf.idf_ = self.idf
+        return tfidf
 
 
 def _pieces(text: str) -> list[str]:
@@ -234,7 +234,7 @@ def read_texts(folder: Path, columns: Collection[str], digest: str) -> dict[str,
         raise UsboostError(f"{path} is no safetensors file ({error}); fit the model again") from None
     if set(arrays) != {f"{array}:{name}" for name in columns for array in _ARRAYS}:
         raise UsboostError(f"{path} does not hold the columns of text of its card; fit the model again")
-    found: dict[str, TextParts] = {}
+    parts: dict[str, TextParts] = {}
     for name in columns:
         letters, idf, components = (arrays[f"{array}:{name}"] for array in _ARRAYS)
         try:
@@ -252,5 +252,5 @@ def read_texts(folder: Path, columns: Collection[str], digest: str) -> dict[str,
         )
         if not fits:
             raise UsboostError(f"{path}: what it holds of column {name!r} does not fit; fit the model again")
-        found[name] = TextParts(ngrams, idf, components)
-    return found
+        parts[name] = TextParts(ngrams, idf, components)
+    return parts
