@@ -142,7 +142,7 @@ def _check_onnx(learner: Any, table: Table) -> None:
     numeric, codes = (graph.input(name, each.dtype, [each.shape[1]]) for name, each in given.items())
     nodes = TableNodes(numeric, codes, table.n_numeric, table.cardinalities)
     graph.output("out", base.sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes), [2])
-    found = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
+    output = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
     expected = base.weighted_sum(fitted, [0.5, -2.0], prepared)
     assert np.abs(output - expected).max() < 1e-4, "its nodes in ONNX must give what it predicts"
 

@@ -261,7 +261,7 @@ class NumberFormat:
         parts = _split(text)
         if parts is None:
             return False
-        body, unit = found
+        body, unit = parts
         return bool((unit == self.unit or (self.is_money and not unit)) and self.body.fullmatch(body))
 
     def numbers(self, values: pd.Series) -> pd.Series:
