@@ -371,7 +371,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     def predict_set(self, X: Any, *, per_class: bool = False) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.
 
-        About 9 in 10 sets hold the true class, by the validation rows (split conformal prediction): on average,
+        About 9 in 10 sets hold the true class, by validation rows (split conformal prediction); on average,
         not for each class or group; with `per_class`, sets hold 9 in 10 rows of each class that has nine such
         rows or more. A set holds the answer, and several classes where the model is uncertain.
         """
