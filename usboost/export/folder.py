@@ -89,24 +89,25 @@ def graph_of(bundle: Bundle) -> Graph:
 
 def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
     """Return what ``card.json`` says: columns, kinds and spellings, answers, and where the model is from."""
-    card, encoders, images = bundle.card, bundle.encoding.encoders.values(), bundle.reader.images
+    card, images, columns = bundle.card, bundle.reader.images, dict[str, dict[str, Any]]()
+    encoders = bundle.encoding.encoders.values()
     categories = {each.name: each.values for encoder in encoders for each in encoder.categorical}
-    columns: dict[str, dict[str, Any]] = {}
+    missing = missing_of(bundle.reader.missing)
     for name, kind in card.columns.items():
         form: Any = bundle.reader.formats.get(name)
         columns[name] = {"kind": kind}
         if kind == "category":
             values = [value for value in categories[name] if value is not None]
-            missing = missing_of(bundle.reader.missing).texts
-            columns[name] |= {"values": values, "rewrite": spelling.of_categories(values, missing)}
+            columns[name] |= {"values": values, "rewrite": spelling.of_categories(values, missing.texts)}
         elif kind == "number":
             required = bundle.encoding.imputation[name]["value"] is None
             columns[name] |= {"required": required, "divide_by": 100 if form and form.unit == "%" else 1}
             columns[name]["rewrite"] = spelling.of_numbers(form)
         elif kind == "date":
             columns[name] |= spelling.of_dates(form or DateFormat())
-    for name in images.columns if images else ():
-        columns[name] = {"kind": "image", "size": images.size, "formats": FORMATS}
+    if images is not None:
+        about = {"kind": "image", "size": images.size, "formats": FORMATS}
+        columns |= dict.fromkeys(images.columns, about)
     # the backbones inside the model, and the licences of their published weights where known
     fits = [fit for fits in getattr(bundle.model, "fits_", {}).values() for fit in fits]
     inner = [part for each in (bundle.model, *fits) for part in each.get_params(deep=True).values()]

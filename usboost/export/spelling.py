@@ -11,14 +11,12 @@ from itertools import product
 from typing import Any
 
 from usboost.data.value import TRUTH
-from usboost.table.columns.formats import DateFormat, NumberFormat
+from usboost.table.columns.formats import PARTS, DateFormat, NumberFormat
 
 Pairs = list[list[str]]
 
 SIGNS = [["[٫．]", "."], ["[٬，]", ","], ["[\u2212－]", "-"], ["＋", "+"]]
 """The marks of other scripts."""
-
-PARTS = ("year", "month", "day", "hour", "minute", "second", "half", "zone")
 
 
 def of_categories(values: Sequence[str], missing: Collection[str]) -> Pairs:
@@ -29,12 +27,13 @@ def of_categories(values: Sequence[str], missing: Collection[str]) -> Pairs:
 
     decimals = [value for value in values if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", value) and len(value) < 18]
     short = {str(float(value)).removesuffix(".0"): value for value in decimals[::-1]}
+    short |= {str(float(v)): v for v in values if re.fullmatch(r"-?\d{17,}", v) and str(int(float(v))) == v}
     pairs = [
         [r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(?:\.0+)?(?:Z|\+00:?00)?$", r"\1"],
         [but(decimals) + r"(-?(?:0|[1-9]\d{0,14}))\.0+$", r"\1"],
         [but(decimals) + r"(?!.{18})(-?(?:0|[1-9]\d*)\.\d*[1-9])0+$", r"\1"],
         ["^-0$", "0"],
-        *([but(values) + re.escape(other) + "$", value] for other, value in short.items()),
+        *([f"^{re.escape(other)}$", value] for other, value in short.items() if other not in values),
         *([f"^{re.escape(each)}$", ""] for each in sorted(missing)),
     ]
     if all(value.lower() in TRUTH for value in values):

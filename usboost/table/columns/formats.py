@@ -39,7 +39,8 @@ _DAY = rf"(?:{_WEEKDAY}\.?,? )?"
 _BESIDE = "[-/., ]{0,2}"  # a month's name
 _VERSION = r"(?!(?:\d\.\d\d?|\d\d\.\d)\.\d{1,3}(?!\d))"
 """Not the start of a version, 1.10.2 say."""
-_PARTS = ("year", "month", "day", "hour", "minute", "second", "half", "zone")
+PARTS = ("year", "month", "day", "hour", "minute", "second", "half", "zone")
+"""The parts of a date, as groups of its patterns are called."""
 _YEAR = r"(?:1[0-9]|2[01])\d\d"
 _MONTH_ONLY = re.compile(rf"(?:({_YEAR})[-/.](\d{{1,2}})|(\d{{1,2}}|{_NAME})[-/. ]({_YEAR}))", _FLAGS)
 _YEAR_ONLY = re.compile(_YEAR)
@@ -143,7 +144,7 @@ class DateFormat:
         if found is None:
             return None
         parts = found.groupdict("")
-        year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in _PARTS)
+        year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in PARTS)
         number = str(_MONTHS.index(month[:3].lower()) + 1) if month.isalpha() else month or "1"
         date = f"{_century(year)}{year}-{number:0>2}-{day or 1:0>2}"
         if not hour or (half and not 1 <= int(hour) <= 12):
