@@ -332,14 +332,18 @@ class Column:
         return self.numbers(form if isinstance(form, NumberFormat) else None)
 
     def _wrong(self, kind: Kind, form: Format | None) -> np.ndarray:
-        """Return which strings, each by itself, are neither missing nor of the kind: bool (n,)."""
+        """Return which strings are neither missing nor of the kind: bool (n,).
+
+        Where numbers and truths are mixed, those that are fewer are not.
+        """
         values = self.written()
         if kind == "date":
             read = (form if isinstance(form, DateFormat) else DateFormat()).dates(values)
         elif isinstance(form, NumberFormat):
             read = form.numbers(values)
         else:
-            read = plain_numbers(values).fillna(values.str.lower().map({"true": 1.0, "false": 0.0}))
+            truths = values.str.lower().map({"true": 1.0, "false": 0.0})
+            read = max(plain_numbers(values), truths, key=lambda each: each.notna().sum())
         return (read.isna() & values.notna()).to_numpy()
 
 
