@@ -128,6 +128,13 @@ def test_a_missing_value_that_tells_the_label() -> None:
     assert [(each.kind, each.columns) for each in found] == [("leak", ("b",))]
 
 
+def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
+    found = check_table(table_of(pd.concat([noise(), noise()[:30]])))
+    assert [(each.kind, each.columns) for each in found] == [("decides", ())]
+    frame = noise(200).assign(y=lambda each: each["a"], z=lambda each: 9 * each["a"]).drop(columns="a")
+    assert [each.columns for each in check_table(table_of(frame))] == [("z",)]
+
+
 def test_exchanged_labels_are_found() -> None:
     x, y = datasets.load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
@@ -164,9 +171,6 @@ def test_the_command_writes_a_page_of_images(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/jpeg") >= 12
     assert "<script" not in page
-
-
-def test_a_page_must_be_html(tmp_path: Path) -> None:
     refuses("html", check_out, tmp_path / "page.txt")
 
 
@@ -196,6 +200,7 @@ def test_chance_is_no_agreement() -> None:
     y = rng.integers(0, 2, 500)
     assert beyond_chance(y, rng.integers(0, 100, 500)) == 0
     assert beyond_chance(y, y * 50 + rng.integers(0, 50, 500)) == pytest.approx(1)
+    assert groups.codes_of(pd.Series(["a", None, "a", None])).tolist() == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +248,3 @@ def test_folds_of_a_few_large_groups_are_fair(monkeypatch: pytest.MonkeyPatch) -
     groups_of_a_class = np.arange(3000) // 200
     found = flattery(rng.normal(size=(3000, 2)) + 3 * y[:, None], y, groups_of_a_class)
     assert found is not None and found.worse == 0
-
-
-def test_rows_without_a_value_are_no_group() -> None:
-    assert groups.codes_of(pd.Series(["a", None, "a", None])).tolist() == [0, 1, 0, 2]

@@ -58,10 +58,16 @@ def test_rows_without_an_image_are_in_no_pair() -> None:
     units = whitened(values, absent)
     assert (units[:50] == 0).all() and (units[50:] != 0).any()
     assert not set(np.unique(find_twins(units)).tolist()) & set(range(50))
+    assert find_twins(whitened(np.ones((40, 8)))).shape == (0, 2)  # few images are not compared
 
 
-def test_few_images_are_not_compared() -> None:
-    assert find_twins(whitened(np.ones((40, 8)))).shape == (0, 2)
+def test_a_cluster_of_drawings_is_no_thing_unless_columns_agree() -> None:
+    clean, rng = embeddings(600), np.random.default_rng(1)
+    cluster = clean[:1] + 0.05 * clean.std(axis=0) * rng.normal(size=(12, 64))
+    units, columns = whitened(np.concatenate([clean, cluster])), rng.integers(0, 4, (2, 612))
+    assert len(find_twins(units, columns=columns)) < 3
+    columns[:, [0, *range(600, 612)]] = 4
+    assert len(find_twins(units, columns=columns)) > 30
 
 
 def smooth(n: int) -> np.ndarray:

@@ -196,7 +196,7 @@ class _Check:
         known = [name for each in self.found for name in each.columns]
         new = table.features.drop(columns=known, errors="ignore")
         # quantiles of a few rows tell less than the number does
-        ranks = new.select_dtypes("float64").corrwith(pd.Series(self.y, new.index), method="spearman").abs()
+        ranks = new.select_dtypes("float64").rank().corrwith(pd.Series(self.y, new.index)).abs()
         told = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
         away = [name for name, column in new.items() if name in told or leaks_target(column, table.labels)]
         if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
