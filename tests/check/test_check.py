@@ -40,7 +40,6 @@ def things(size: int, n: int = 300) -> pd.DataFrame:
 
 
 def fruits() -> pd.DataFrame:
-    """Two rows a fruit, of the same weight, which says next to nothing of the number to predict."""
     rng = np.random.default_rng(0)
     weight = np.repeat(rng.normal(150, 25, 150).round(2), 2)
     colour = np.repeat(rng.normal(size=150), 2) + 0.3 * rng.normal(size=300)
@@ -101,7 +100,6 @@ def test_places_that_decide_the_label(as_number: bool) -> None:
 
 
 def test_numbers_of_patients_are_groups() -> None:
-    """Few of them, so that numbers near each other say as much of the label as equal ones by chance."""
     rng = np.random.default_rng(0)
     patient, age, sick = rng.integers(0, 30, 150), rng.normal(50, 9, 30).round(1), rng.integers(0, 2, 30)
     frame = pd.DataFrame({"patient": patient, "age": age[patient], "visit": rng.normal(size=150)})
@@ -166,8 +164,7 @@ def test_the_command_writes_a_page_of_images(tmp_path: Path) -> None:
     arguments = ["check", str(tmp_path / "rows.parquet"), "--label", "y", "--image", "photo", "--size", "48"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "page.html")])
     assert result.exit_code == 0, result.output
-    assert "number of bytes" in result.output
-    assert "near-equal" in result.output
+    assert "number of bytes" in result.output and "near-equal" in result.output
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/jpeg") >= 12
     assert "<script" not in page
