@@ -40,7 +40,6 @@ def things(size: int, n: int = 300) -> pd.DataFrame:
 
 
 def fruits() -> pd.DataFrame:
-    """Two rows a fruit, of the same weight, which says next to nothing of the number to predict."""
     rng = np.random.default_rng(0)
     weight = np.repeat(rng.normal(150, 25, 150).round(2), 2)
     colour = np.repeat(rng.normal(size=150), 2) + 0.3 * rng.normal(size=300)
@@ -101,7 +100,6 @@ def test_places_that_decide_the_label(as_number: bool) -> None:
 
 
 def test_numbers_of_patients_are_groups() -> None:
-    """Few of them, so that numbers near each other say as much of the label as equal ones by chance."""
     rng = np.random.default_rng(0)
     patient, age, sick = rng.integers(0, 30, 150), rng.normal(50, 9, 30).round(1), rng.integers(0, 2, 30)
     frame = pd.DataFrame({"patient": patient, "age": age[patient], "visit": rng.normal(size=150)})
@@ -126,6 +124,13 @@ def test_a_missing_value_that_tells_the_label() -> None:
     frame.loc[frame["y"] == "yes", "b"] = np.nan
     found = check_table(table_of(frame))
     assert [(each.kind, each.columns) for each in found] == [("leak", ("b",))]
+
+
+def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
+    found = check_table(table_of(pd.concat([noise(), noise()[:30]])))
+    assert [(each.kind, each.columns) for each in found] == [("decides", ())]
+    frame = noise(200).assign(y=lambda each: each["a"], z=lambda each: 9 * each["a"]).drop(columns="a")
+    assert [each.columns for each in check_table(table_of(frame))] == [("z",)]
 
 
 def test_exchanged_labels_are_found() -> None:
@@ -159,14 +164,10 @@ def test_the_command_writes_a_page_of_images(tmp_path: Path) -> None:
     arguments = ["check", str(tmp_path / "rows.parquet"), "--label", "y", "--image", "photo", "--size", "48"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "page.html")])
     assert result.exit_code == 0, result.output
-    assert "number of bytes" in result.output
-    assert "near-equal" in result.output
+    assert "number of bytes" in result.output and "near-equal" in result.output
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/jpeg") >= 12
     assert "<script" not in page
-
-
-def test_a_page_must_be_html(tmp_path: Path) -> None:
     refuses("html", check_out, tmp_path / "page.txt")
 
 
@@ -196,6 +197,7 @@ def test_chance_is_no_agreement() -> None:
     y = rng.integers(0, 2, 500)
     assert beyond_chance(y, rng.integers(0, 100, 500)) == 0
     assert beyond_chance(y, y * 50 + rng.integers(0, 50, 500)) == pytest.approx(1)
+    assert groups.codes_of(pd.Series(["a", None, "a", None])).tolist() == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +245,3 @@ def test_folds_of_a_few_large_groups_are_fair(monkeypatch: pytest.MonkeyPatch) -
     groups_of_a_class = np.arange(3000) // 200
     found = flattery(rng.normal(size=(3000, 2)) + 3 * y[:, None], y, groups_of_a_class)
     assert found is not None and found.worse == 0
-
-
-def test_rows_without_a_value_are_no_group() -> None:
-    assert groups.codes_of(pd.Series(["a", None, "a", None])).tolist() == [0, 1, 0, 2]

@@ -26,8 +26,7 @@ def test_copies_are_found_and_nothing_else(share: float) -> None:
     copies = clean[of] + 0.05 * clean.std(axis=0) * rng.normal(size=(len(of), 64))
     found = {(int(a), int(b)) for a, b in find_twins(whitened(np.concatenate([clean, copies])))}
     true = {(int(a), 800 + k) for k, a in enumerate(of)}
-    assert len(found & true) >= 0.9 * len(true)
-    assert len(found & true) >= 0.9 * len(found)
+    assert len(found & true) >= 0.9 * max(len(true), len(found))
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -47,8 +46,7 @@ def test_columns_tell_shots_of_one_thing() -> None:
     units, codes = whitened(np.concatenate([clean, shots])), np.concatenate([columns, columns[:100]])
     plain, found = ({(int(a), int(b)) for a, b in find_twins(units, columns=each)} for each in ((), codes.T))
     true = {(k, 600 + k) for k in range(100)}
-    assert len(found & true) > 1.5 * len(plain & true)
-    assert len(found & true) >= 0.9 * len(found)
+    assert len(found & true) > max(1.5 * len(plain & true), 0.9 * len(found))
     assert len(find_twins(units, columns=rng.permutation(codes).T)) <= 1.1 * len(plain)
 
 
@@ -58,10 +56,14 @@ def test_rows_without_an_image_are_in_no_pair() -> None:
     units = whitened(values, absent)
     assert (units[:50] == 0).all() and (units[50:] != 0).any()
     assert not set(np.unique(find_twins(units)).tolist()) & set(range(50))
+    assert find_twins(whitened(np.ones((40, 8)))).shape == (0, 2)  # few images are not compared
 
 
-def test_few_images_are_not_compared() -> None:
-    assert find_twins(whitened(np.ones((40, 8)))).shape == (0, 2)
+def test_a_cluster_of_drawings_is_no_thing() -> None:
+    clean, rng = embeddings(600), np.random.default_rng(1)
+    cluster = clean[:1] + 0.05 * clean.std(axis=0) * rng.normal(size=(12, 64))
+    units, columns = whitened(np.concatenate([clean, cluster])), rng.integers(0, 4, (2, 612))
+    assert len(find_twins(units, columns=columns)) < 3
 
 
 def smooth(n: int) -> np.ndarray:

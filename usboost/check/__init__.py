@@ -29,11 +29,10 @@ from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
-from usboost.table.schema import leaks_target
+from usboost.table.schema import GIVEN_AWAY, leaks_target
 from usboost.table.user_table import UserTable
 
-DECIDED, NEAR = 0.98, 0.1
-TELLS, EXACT = 0.5, 0.995
+DECIDED, NEAR, TELLS = 0.98, 0.1, 0.5
 EXAMPLES, MOST = 6, 3  # of a finding; findings that are said beside a fit
 KINDS = {
     "twins": "Near-equal images",
@@ -45,7 +44,7 @@ KINDS = {
 }
 """Kinds of findings, in the order in which they are said, and their titles."""
 
-_FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
+FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
 _AXES = 64  # of images, for the quick model
 
 
@@ -77,7 +76,7 @@ def check_table(
     `embeddings`: of each view of images, float32 (n, d); None: images are not compared. `quick`: fit nothing
     and open no file, for a word beside a fit. `progress`: called with (steps done, steps).
     """
-    if len(table) < _FEWEST:
+    if len(table) < FEWEST:
         return []
     check = _Check(table, embeddings or [], quick)
     for done, step in enumerate((check.groups, check.leaks, check.labels), start=1):
@@ -99,7 +98,9 @@ class _Check:
         self.near = [] if quick or table.times is not None else list(stretches(table))
         if not quick:  # what the quick model reads: columns and axes of the images, float32 (n, p)
             columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
-            self.x = np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
+            axes = np.concatenate([columns[:, :0], *(each[:, :_AXES] for each in self.units)], axis=1)
+            often = 1 + axes.shape[1] // max(3, 3 * columns.shape[1])  # or trees see few of them
+            self.x = np.concatenate([columns] * often + [axes], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
         """Add a finding about sets of rows, or rows, of which six are examples where no others are given."""
@@ -145,7 +146,8 @@ class _Check:
             measured = None if self.quick else flattery(self.x, table.labels, each.codes)
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
-            if kind == "groups" and (measured is None or measured.worse < least):
+            matters = measured is not None and measured.worse >= least
+            if not (matters or kind == "twins" or (kind == "decides" and each.kind != "columns")):
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
             sets = [rows for rows in every if len(rows) > 1]
@@ -157,8 +159,10 @@ class _Check:
 
     def tell(self, kind: str, what: str, values: np.ndarray, advice: str, *names: str) -> None:
         """Add what no model should learn from, one number of each row, if it tells the label."""
-        if (skill := tells(values, self.table.labels)) >= TELLS:
-            rows = np.flatnonzero(values) if values.dtype == bool else np.arange(len(values))
+        there, y = ~pd.isna(values), self.table.labels
+        several = there.sum() >= FEWEST and len(np.unique(y[there])) > 1
+        if several and (skill := tells(values[there], y[there])) >= TELLS:
+            rows = np.flatnonzero(values if values.dtype == bool else there)
             sentence = f"{what} tells {self.label!r} (skill {skill:.2f} of 1)"
             self.add(kind, sentence, advice, rows, columns=names)
 
@@ -188,12 +192,14 @@ class _Check:
         in_runs = np.count_nonzero(np.diff(table.labels)) <= 2 * len(table.classes) + 0.02 * n
         is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
         if not is_sorted and any(each.kind == "order" for each in self.near):
-            advice = "no model reads it; name what belongs together, or its time"
-            self.tell("note", "the order of the rows", np.arange(n), advice)
-        known = {name for each in self.found for name in each.columns}
-        new = table.features[[name for name in table.features if name not in known]]
-        away = [str(name) for name, column in new.items() if leaks_target(column, table.labels)]
-        if away := [name for name in away if not self.is_known(codes_of(new[name]))]:
+            self.tell("note", "the order of the rows", np.arange(n), "no model reads it; name its time")
+        known = [name for each in self.found for name in each.columns]
+        new = table.features.drop(columns=known, errors="ignore")
+        # quantiles of a few rows tell less than the number does
+        ranks = new.select_dtypes("float64").rank().corrwith(pd.Series(self.y, new.index)).abs()
+        told = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
+        away = [name for name, column in new.items() if name in told or leaks_target(column, table.labels)]
+        if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
             sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
             advice = "`drop` what is not known before the label"
             self.add("leak", sentence, advice, np.arange(n), columns=tuple(away))
@@ -209,9 +215,10 @@ class _Check:
             splits = inner_folds(y, 5, 0, Related.of(together, None, len(rows)))
         except UsboostError:
             return
-        if self.units and len(y) >= _ENOUGH and np.bincount(y).max() < 0.9 * len(y):
+        seen = self.units[0][rows].any(axis=1) if self.units else y < 0
+        if seen.sum() >= _ENOUGH and np.bincount(y[seen]).max() < 0.9 * seen.sum():
             alone = out_of_fold(self.units[0][rows], y, splits)
-            if (alone.argmax(axis=1) == y).mean() >= EXACT:
+            if (alone.argmax(axis=1) == y)[seen].mean() >= GIVEN_AWAY:
                 advice = "look for a mark, a frame or a background that tells it"
                 self.add("leak", f"the images alone give {self.label!r} away", advice, rows)
         wrong = rows[wrong_labels(out_of_fold(self.x[rows], y, splits), y)]
@@ -222,12 +229,11 @@ class _Check:
 
 
 def file_facts(table: UserTable, column: str) -> pd.DataFrame:
-    """Return what differs of files' bytes, format, width and height: float64 (n, …), NaN without one."""
+    """Return what differs of files' bytes, format, width and height: float64 (n, …), NaN if unread."""
     found, formats, folder = dict[int, Any](), dict[str | None, int](), Path(table.file.folder or "")
     cells = (cell for batch in table.file.batches([column], 256) for cell in batch[column].to_pylist())
     for row, cell in enumerate(cells):
         given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
-        # those that cannot be read are told elsewhere
         with suppress(OSError, ValueError, TypeError, Image.DecompressionBombError):
             data = (folder / given).read_bytes() if isinstance(given, str) else given
             with Image.open(io.BytesIO(data)) as image:
@@ -245,8 +251,7 @@ def embeddings_of(table: UserTable, backbone: Backbone) -> list[np.ndarray]:
 def beside_fit(table: UserTable, model: Any = None) -> list[str]:
     """Check a table quickly as it is fitted; return the findings that are said beside a fit, a sentence each.
 
-    `model`: None, or one that has embedded the images, which are then looked at, too: this costs next to
-    nothing, since embeddings that are kept nowhere are not computed again.
+    `model`: None, or one that has embedded the images, which are looked at where their embeddings are kept.
     """
     if world().count > 1:
         return []

@@ -85,7 +85,7 @@ def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Groupin
     if numbers.shape[1] > 1:
         codes = codes_of(numbers.apply(tuple, axis=1))
         if pd.Series(codes).duplicated(keep=False).mean() >= 0.005:
-            yield Grouping("rows with the same numbers", (), codes, "numbers", True, numbers.to_numpy())
+            yield Grouping("rows whose numbers are equal", (), codes, "numbers", True, numbers.to_numpy())
 
 
 def codes_of(values: pd.Series) -> np.ndarray:
@@ -101,25 +101,19 @@ def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
     texts = values.fillna("").astype(str).str.replace("\\", "/")
     names = texts.str.rpartition("/")[2].str.replace(r"\.[A-Za-z]{2,4}$", "", regex=True)
     part = r"(?:[_\-. ]+[^_\-. ]+)"
-    found = {
-        "the folder": texts.str.rpartition("/")[0],
-        "the number": names.str.replace(r"(?<=\d)[A-Za-z]$", "", regex=True),
-        "the beginning": names.str.replace(part + "$", "", regex=True),
-        "the first parts": names.str.replace(part + "{2}$", "", regex=True),
-    }
+    ends = {"number": r"(?<=\d)[A-Za-z]$", "beginning": part + "$", "first parts": part + "{2}$"}
+    found = {"folder": texts.str.rpartition("/")[0]}
+    found |= {what: names.str.replace(end, "", regex=True) for what, end in ends.items()}
     for what, stem in found.items():
         codes = codes_of(stem.where(stem != ""))
         sizes = np.bincount(codes)
         if len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and (sizes[codes] > 1).mean() >= 0.01:
-            yield what, codes
+            yield f"the {what}", codes
 
 
 def stretches(table: UserTable) -> Iterator[Grouping]:
-    """Yield stretches of time, and of rows in the order of the file, if no column is in that order.
-
-    Those of the file are cut within each class, or tenth of a number, so that a file that is sorted by the
-    label has stretches of all.
-    """
+    """Yield stretches of time, and, if no column is in that order, of the file: cut within each class, or
+    tenth of a number, so that a file that is sorted by the label has stretches of all."""
     n, is_sorted = len(table), False
     for name, kind in table.kinds.items():
         ranks, values = pd.factorize(table.features[name], sort=True, use_na_sentinel=False)
@@ -177,5 +171,7 @@ def beyond_chance(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray | None =
         at = first[np.where(near == codes[rows], next_near, near)]
         more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
         means = pd.Series(more).groupby(codes[rows]).mean()
-        deviations = min(deviations, means.mean() / max(means.sem(), 1e-9)) if more.mean() >= SHARED else 0.0
-    return float(share) if deviations >= DEVIATIONS else 0.0
+        if more.mean() < SHARED or means.mean() < DEVIATIONS / 2 * means.sem():
+            return 0.0
+    several = numbers is not None and numbers.shape[1] > 1  # one grouping, not hundreds
+    return float(share) if deviations >= DEVIATIONS / (1 + several) else 0.0

@@ -67,6 +67,9 @@ def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarr
     are_equal = (codes[there[nearest]] == codes[there, None] for codes in columns)
     equal = sum(are_equal, start=np.zeros(nearest.shape, dtype=np.int16))
     reach = _reach(distances, equal)
+    # some drawings are a cluster: its members agree in no column and not in the label, as copies do
+    least = np.take_along_axis(np.minimum.accumulate(equal, axis=1), reach - 1, axis=1)
+    reach[(least == 0) & equal.any()] = 0
     are_near = np.arange(NEIGHBOURS) < reach
     if images is not None:
         apart = np.sqrt(np.maximum(2 - 2 * likeness(small_pictures(images, there), nearest), 0))
@@ -96,10 +99,7 @@ def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:
-    """Return the largest correlation of small pictures (n, 2, …) with those of some rows, float64 (n, k).
-
-    Over quarter turns, mirrored or not, whole or cut to their middle.
-    """
+    """Return how alike pictures (n, 2, …) and others, turned and mirrored, are at most: float64 (n, k)."""
     every, best = torch.from_numpy(pictures), np.empty(nearest.shape)
     for start in range(0, len(nearest), 256):
         own, others = every[start : start + 256], every[torch.from_numpy(nearest[start : start + 256])]

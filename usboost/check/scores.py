@@ -123,7 +123,6 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     apart = stats.norm.ppf(np.quantile(ranks, 0.25) if n else 0.5) - stats.norm.ppf(0.25)
     hard = stats.norm.cdf(stats.norm.ppf(reach) - apart)
     last = np.flatnonzero(hard <= _SHARE * reach)[-1]
-    reached, hard_ones = reach[last], hard[last]
-    found = int((ranks <= reached).sum())
-    is_chance = stats.binom.sf(found - 1, n, _SHARE * reached + hard_ones) > 0.01
-    return rows[: 0 if is_chance else min(MOST, round((found - n * hard_ones) / reached))]
+    found = int((ranks <= reach[last]).sum())
+    is_chance = stats.binom.sf(found - 1, n, _SHARE * reach[last] + hard[last]) > 0.01
+    return rows[: 0 if is_chance else min(MOST, round((found - n * hard[last]) / reach[last]))]

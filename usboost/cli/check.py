@@ -27,7 +27,7 @@ def check(
     with exit_on_error():
         own = tables.read(table, spec)
         # imported late, so that mistakes are reported without loading torch
-        from usboost.check import check_table, embeddings_of
+        from usboost.check import FEWEST, check_table, embeddings_of
         from usboost.learners.networks.backbones import Backbone
         from usboost.report import blocks
         from usboost.report.check_page import write_check
@@ -38,7 +38,9 @@ def check(
             findings = check_table(own, embeddings_of(own, Backbone(images.backbone)), progress=show)
         for each in findings:
             (note if each.kind == "note" else echo)(str(each))
-        if all(each.kind == "note" for each in findings):
+        if len(own) < FEWEST:
+            echo(f"{len(own)} rows are too few: nothing can be said of fewer than {FEWEST}")
+        elif all(each.kind == "note" for each in findings):
             echo("nothing was found that makes scores better than those of new rows")
         if out is not None:
             write_check(own, findings, out)
