@@ -95,6 +95,7 @@ def test_rows_that_do_not_match_are_refused():
     with pytest.raises(UsboostError, match="unknown view 'V'"):
         views["V"]
     refuses("at least one view", Views)
+    refuses("views are several arrays.*SplitColumns", np.asarray, views)
 
 
 def test_slices_masks_and_folds_cut_every_view_alike():

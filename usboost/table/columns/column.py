@@ -284,7 +284,9 @@ class Column:
                     if replace(self, cells=self.cells.slice(k, 1))._of(kind, form) is None:
                         where = f"{self.row(k)}, {self.cells[k].as_py()!r}"  # of the first of another kind
                         break
-                error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {kind}s"
+                like = f", written like {form}" if isinstance(form, NumberFormat) else ""
+                held = f"held {kind}s when the model was fitted; give {kind}s{like}"
+                error = f"{where}: column {self.name!r} {held}"
                 if misfits is None:
                     raise UsboostError(error)
                 misfits.error = error
@@ -302,7 +304,7 @@ class Column:
             if infinite.any():
                 error = (
                     f"{self.row(int(infinite.argmax()))}: column {self.name!r} holds infinity or a number "
-                    f"too large; correct it, or count it as missing (`missing=inf`)"
+                    f"too large; correct it, or fit with `missing=inf`, which counts it as missing"
                 )
                 if misfits is None:
                     raise UsboostError(error)
