@@ -60,6 +60,8 @@ class Views:
             return self._views[key]
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
             key = key[0]  # how scikit-learn cuts what has a shape
+        if isinstance(key, tuple):  # columns of a matrix
+            self.__array__()
         if isinstance(key, (int, np.integer)):
             key = slice(key, key + 1 or None)
         return Views({name: view[key] for name, view in self._views.items()})

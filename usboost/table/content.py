@@ -177,8 +177,8 @@ class Delimited(Content):
         below = re.sub(r"\A(?:#.*\r?\n)+", "", text)
         fit_all, fit_below = (any(fits(each, part)[0] for each in SEPARATORS) for part in (text, below))
         if fit_below and not fit_all:
-            first = text.splitlines()[0][:60]
-            raise UsboostError(f"{path} begins with comments, {first!r} first; delete these lines")
+            comment = text.splitlines()[0][:60]
+            raise UsboostError(f"{path} begins with comments, {comment!r} first; delete these lines")
         tabs = kind_of_file(path)[0] in (".tsv", ".tab")
         separator = max(sorted(SEPARATORS, key=lambda each: tabs and each != "\t"), key=fits)
         names, *records = _records(text, separator, whole=whole) or [[]]
