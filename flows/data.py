@@ -5,8 +5,7 @@ from pathlib import Path
 from flows.flow import Dataset, command, flow
 from flows.local import runtime
 from tasks import settings as params
-from tasks.catalog import own_table_has_changed
-from tasks.data import obtain_raw, prepare_dataset
+from tasks.data import obtain_raw, own_table_has_changed, prepare_dataset
 from tasks.folders import prepared_folder, work_folder
 from tasks.pages import flow_page as page
 
@@ -36,9 +35,9 @@ def data(dataset: Dataset) -> Path:
 
 
 def prepare_again(dataset: str, settings: params.Settings, new_data: bool = False) -> None:
-    """Make a dataset anew if it is a user's table that has changed, or its raw data are to be read again."""
+    """Make a dataset anew if a user's table or its settings have changed, or raw data is to be read again."""
     if has_changed := dataset == "user_table" and own_table_has_changed(settings):
-        print("the table, or an image of it, has changed; it is prepared again", flush=True)
+        print("the table, an image of it or its settings have changed; it is prepared again", flush=True)
     if has_changed or new_data:
         data(dataset)
 

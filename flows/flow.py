@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ParamSpec, TypeVar, get_origin, get_type_hints
 
 from flows.local import runtime
 
@@ -16,6 +16,7 @@ runtime.configure()
 
 import prefect  # noqa: E402
 import typer  # noqa: E402
+from prefect.exceptions import ParameterTypeError  # noqa: E402
 from prefect.serializers import JSONSerializer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
@@ -68,20 +69,23 @@ def command(
     """
     text = of.fn.__doc__ or ""
     helps = dict(re.findall(r"^ {8}(\w+): (.+)$", text, re.MULTILINE))
-    plain, full = get_type_hints(of.fn), get_type_hints(of.fn, include_extras=True)
+    plain = get_type_hints(of.fn)
     parameters = []
     for name, parameter in signature(of.fn).parameters.items():
         kind, flags, default = plain[name], [], parameter.default
         if get_origin(kind) is Sequence:
             kind, flags, default = list[str], [f"--{name.removesuffix('s')}"], []
-        limits = re.search(r"Ge\(ge=(\d+)\)", repr(get_args(full[name])))
-        given = {"help": helps[name], **({"min": int(limits[1])} if limits else {})}
+        given = {"help": helps[name]}
         is_argument = default is Parameter.empty and name not in options
         info = typer.Argument(**given) if is_argument else typer.Option(*flags, **given)
         kind = Annotated[kind, info]
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
 
     def main(**words: Any) -> None:
+        try:
+            of.validate_parameters(words)
+        except ParameterTypeError as error:
+            raise typer.BadParameter(str(error).partition("\n - ")[2]) from None
         runtime.run(lambda: then(of(**words)))
 
     about = cleandoc(text.partition("Args:")[0]).split("\n\n")

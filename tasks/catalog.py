@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.folders import raw_folder
 from tasks.settings import Settings, UserTableSettings
 from usboost.data.progress import Progress
 from usboost.datasets import census, covertype, imagenet, sequences
@@ -117,21 +116,10 @@ def _mi(
 
 
 def _obtain_user_table(folder: Path, settings: Settings, cache: Path) -> None:
-    (folder / POINTER).write_text(json.dumps(_pointer_of_table(settings)))
+    (folder / POINTER).write_text(json.dumps(pointer_of_table(settings)))
 
 
-def own_table_has_changed(settings: Settings) -> bool:
-    """Return whether a user's table, or a file of its images, is other than what was prepared.
-
-    Not where nothing was prepared yet, or the table is gone: what was prepared of it stays.
-    """
-    pointer, table = raw_folder("user_table") / POINTER, settings.user_table.table
-    if settings.generated("user_table") or table is None or not Path(table).expanduser().exists():
-        return False
-    return pointer.is_file() and json.loads(pointer.read_text()) != _pointer_of_table(settings)
-
-
-def _pointer_of_table(settings: Settings) -> dict[str, str]:
+def pointer_of_table(settings: Settings) -> dict[str, str]:
     """Return where a user's table is, its digest, and one of the names, sizes and times of its images."""
     if settings.user_table.table is None:
         raise UsboostError("params.yaml: user_table.table is empty; give the path of your table")

@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from rich.console import Console
 from rich.progress import Progress
 
-from tasks.catalog import DATASETS
+from tasks.catalog import DATASETS, POINTER, pointer_of_table
 from tasks.folders import code_of, prepared_folder, raw_folder, work_folder
 from tasks.machine import worth_retrying
 from tasks.settings import Settings
@@ -59,6 +59,20 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
                 warn(each)
         write_atomically(stored, json.dumps([wanted, sha256(card)]).encode())
     return store.read_card(folder)
+
+
+def own_table_has_changed(settings: Settings) -> bool:
+    """Return whether a user's table, a file of its images or its settings are other than what was prepared.
+
+    Not where nothing was prepared yet, or the table is gone: what was prepared of it stays.
+    """
+    raw, kept = raw_folder("user_table"), work_folder("user_table") / "fingerprint.json"
+    pointer, table = raw / POINTER, settings.user_table.table
+    if settings.generated("user_table") or table is None or not Path(table).expanduser().exists():
+        return False
+    if pointer.is_file() and json.loads(pointer.read_text()) != pointer_of_table(settings):
+        return True
+    return kept.is_file() and json.loads(kept.read_text())[0] != fingerprint("user_table", settings, raw)
 
 
 def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:

@@ -29,8 +29,10 @@ class UsboostError(ValueError):
 
 
 def listed(names: Iterable[str]) -> str:
-    """List names in a sentence; one with blanks at its ends, or none but blanks, is in quotation marks."""
-    return ", ".join(each if each and each == each.strip() else repr(each) for each in names)
+    """List names in a sentence; one of blanks, with some at its ends, or with line breaks is quoted."""
+    names = list(names)
+    plain = {each for each in names if each and each == each.strip() and each.isprintable()}
+    return ", ".join(each if each in plain else repr(each) for each in names)
 
 
 FEW, MOST = 12, 40

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from flows import monitor, tune
 from tests.conftest import contents
 from tests.flows.test_pipeline import runs
 
@@ -72,6 +74,12 @@ def test_a_mistake_is_one_sentence_and_loses_nothing(workspace, flow, change, sa
     assert said in lines[-1]
     assert "task records" not in done.stderr  # the proxy is not asked for our own server
     assert outputs(workspace) == kept
+
+
+def test_a_number_out_of_range_is_told_before_anything_starts():
+    for app, words in ((monitor.app, ["ci_a", "t.csv", "--psi=0"]), (tune.app, ["ci_a", "--minutes=0"])):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 2 and "greater than 0" in done.output
 
 
 def outputs(workspace):

@@ -98,9 +98,12 @@ def test_images_alone_are_learnt_from(tmp_path: Path) -> None:
     assert MultimodalClassifier.load(tmp_path / "m").score(alone, y) == 1
 
 
-def test_the_separator_that_a_file_names_for_excel_is_no_header(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("sep=;\n" + "x;y\n1;a\n2;b\n" * 9)
-    refuses(r"t.csv .*'sep=;'", read_table, tmp_path / "t.csv", TableSpec("y"))
+def test_lines_above_the_header_are_refused_and_a_header_may_begin_with_their_sign(tmp_path: Path) -> None:
+    for above in ("sep=;", "# exported", "# by me; today\n# b"):
+        (tmp_path / "t.csv").write_text(f"{above}\nx;y\n" + "1;a\n2;b\n" * 9)
+        refuses(f"t.csv begins .*'{above.splitlines()[0]}'", read_table, tmp_path / "t.csv", TableSpec("y"))
+    (tmp_path / "t.csv").write_text("#x;y\n" + "1;a\n2;b\n" * 9)
+    assert list(read_table(tmp_path / "t.csv", TableSpec("y")).features) == ["#x"]
 
 
 def test_images_behind_links(tmp_path: Path) -> None:

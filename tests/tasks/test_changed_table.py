@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from flows.local import workspace
-from tasks import catalog, settings
+from tasks import catalog, data, settings
 from tasks.folders import raw_folder
 from tests.conftest import encoded
 
@@ -38,7 +38,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def obtain(chosen: Any, own: Path) -> None:
     raw_folder("user_table").mkdir(parents=True)
     catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
-    assert not catalog.own_table_has_changed(chosen)
+    assert not data.own_table_has_changed(chosen)
 
 
 def other_labels(own: Path) -> None:
@@ -64,12 +64,24 @@ def image_behind_a_link(own: Path) -> None:
 @pytest.mark.parametrize("change", [other_labels, other_image, image_gone, image_behind_a_link])
 def test_a_change_of_the_table_or_of_an_image_is_noticed(own: Path, change: Any) -> None:
     chosen = of_table(own, table=str(own / "t.csv"), image="photo")
-    assert not catalog.own_table_has_changed(chosen)  # nothing was prepared
+    assert not data.own_table_has_changed(chosen)  # nothing was prepared
     obtain(chosen, own)
     change(own)
-    assert catalog.own_table_has_changed(chosen)
+    assert data.own_table_has_changed(chosen)
     (own / "t.csv").unlink()
-    assert not catalog.own_table_has_changed(chosen)  # what was prepared of it stays
+    assert not data.own_table_has_changed(chosen)  # what was prepared of it stays
+
+
+def test_other_settings_are_noticed_and_so_is_a_table_that_could_not_be_prepared(own: Path) -> None:
+    pd.DataFrame({"a": range(40), "y": [0, 1] * 20}).to_csv(own / "t.csv", index=False)
+    chosen = of_table(own, table=str(own / "t.csv"))
+    obtain(chosen, own)
+    data.prepare_dataset.fn("user_table", chosen)
+    assert not data.own_table_has_changed(chosen)
+    assert data.own_table_has_changed(of_table(own, table=str(own / "t.csv"), categorical=["a"]))
+    (own / "t.csv").write_text("a\n1\n")
+    catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
+    assert data.own_table_has_changed(chosen)
 
 
 def test_a_part_of_a_folder_of_parquet_files_is_noticed_too(own: Path) -> None:
@@ -79,7 +91,7 @@ def test_a_part_of_a_folder_of_parquet_files_is_noticed_too(own: Path) -> None:
     chosen = of_table(own, table=str(own / "rows"))
     obtain(chosen, own)
     pd.DataFrame({"a": [1], "y": [0]}).to_parquet(own / "rows/1.parquet")
-    assert catalog.own_table_has_changed(chosen)
+    assert data.own_table_has_changed(chosen)
 
 
 def test_dvcs_stage_of_the_data_depends_on_the_table_and_the_folder_of_its_images(own: Path) -> None:

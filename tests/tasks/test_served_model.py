@@ -121,10 +121,8 @@ def test_json_of_every_form(frame: pd.DataFrame, logged: tuple[Any, Any], post: 
             "the input, row 1, 'heavy': column 'size' held numbers when the model was fitted; give numbers",
         ),
         ({"size": [1, 2]}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
-        ({"size": {"a": 1}}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
         ({"photo": "not base64!"}, "the input, row 1: column 'photo' is not base64: 'not base64!'"),
         ({"photo": 5}, "the input: the image column 'photo' must hold paths or bytes, not int64"),
-        ({"photo": "/etc/passwd!"}, "the input, row 1: column 'photo' is not base64: '/etc/passwd!'"),
         (
             {"town": [1]},
             "the input: column 'town' is of type list<item: int64>; turn it into numbers or drop it",
@@ -179,11 +177,6 @@ def test_odd_values_are_read_as_predict_does_or_refused_by_name(
     given = frame.iloc[[1]] if same else pd.DataFrame([row])
     expected = logged[0].predict_frame(given)["p_True"].iloc[0]
     assert answer.json()["predictions"][0]["p_True"] == pytest.approx(expected, abs=1e-9)
-
-
-def test_rows_without_a_row(post: Any, frame: pd.DataFrame) -> None:
-    answer = post({"dataframe_split": {"columns": list(record(frame)), "data": []}})
-    assert answer.status_code == 400 and answer.json()["message"] == "no rows to predict"
 
 
 def test_unreadable_is_logged(frame: pd.DataFrame, post: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ import typer
 from usboost.cli import options, tables
 from usboost.cli.console import console, echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import CODE, interrupts
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, listed
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.fit.options import ImageOptions
 from usboost.models.entry import read_settings
@@ -142,7 +142,7 @@ def echo_comparison(
         raise typer.Exit(CODE)
     sliced = results.sliced(comparison)
     if by_column is not None and sliced:
-        echo(f"\n{sliced['score']} by {by_column}:")
+        echo(f"\n{sliced['score']} by {listed([by_column])}:")
         tables.show_slices(by_column, sliced)
         echo(results.SLICED)
     for words, command in steps:

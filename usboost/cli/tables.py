@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from usboost.cli.console import as_flag, begin, console, note, progress, silent
-from usboost.errors import rewrite_options
+from usboost.errors import listed, rewrite_options
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def show(table: UserTable) -> None:
         shown.add_column(title, justify="right" if title in ("missing", "distinct") else "left")
     for column in schema.columns[:_SHOWN]:
         counts = ("" if each is None else f"{each:,}" for each in (column.missing, column.distinct))
-        shown.add_row(escape(column.name), column.kind, *counts, escape(rewrite_options(column.use, as_flag)))
+        shown.add_row(
+            escape(listed([column.name])), column.kind, *counts, escape(rewrite_options(column.use, as_flag))
+        )
     stderr = console(err=True)
     stderr.print(f"{schema.rows:,} rows, {len(schema.columns):,} columns")
     stderr.print(shown)
@@ -69,8 +71,8 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     stdout, columns = console(), table["columns"]
-    rows = [[row["name"], *(row["cells"][key] for key in columns)] for row in table["rows"]]
-    titles = [by_column, *columns.values()]
+    rows = [[listed([row["name"]]), *(row["cells"][key] for key in columns)] for row in table["rows"]]
+    titles = [listed([by_column]), *columns.values()]
     for shown in range(len(columns), 0, -1):  # columns with what stands next to their values
         lines = [
             [name, *(" ".join(filter(None, cell[: 1 + (k < shown)])) for k, cell in enumerate(cells))]

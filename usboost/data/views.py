@@ -60,9 +60,18 @@ class Views:
             return self._views[key]
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
             key = key[0]  # how scikit-learn cuts what has a shape
+        if isinstance(key, tuple):  # columns of a matrix
+            self.__array__()
         if isinstance(key, (int, np.integer)):
             key = slice(key, key + 1 or None)
         return Views({name: view[key] for name, view in self._views.items()})
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """Refuse to be one array, which scikit-learn's tools make of what they do not know."""
+        raise UsboostError(
+            "views are several arrays, and one is asked for; wrap the model in `usboost.SplitColumns`, which "
+            "takes a matrix"
+        )
 
     def with_view(self, name: str, view: View) -> "Views":
         """Add or replace one view of the same samples."""

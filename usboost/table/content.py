@@ -168,12 +168,17 @@ class Delimited(Content):
         if first := re.match(r"(?i)sep=.(?=\r?\n)", text):
             raise UsboostError(f"{path} begins with the line {first[0]!r}, which is for Excel; delete it")
 
-        def fits(separator: str) -> tuple[bool, int]:
+        def fits(separator: str, text: str = text) -> tuple[bool, int]:
             """Return whether rows have as many fields as the header, two at least, and how many that has."""
             records = _records(text, separator, whole=whole)
             width = len(records[0]) if records else 0
             return width > 1 and all(len(record) == width for record in records), width
 
+        below = re.sub(r"\A(?:#.*\r?\n)+", "", text)
+        fit_all, fit_below = (any(fits(each, part)[0] for each in SEPARATORS) for part in (text, below))
+        if fit_below and not fit_all:
+            comment = text.splitlines()[0][:60]
+            raise UsboostError(f"{path} begins with comments, {comment!r} first; delete these lines")
         tabs = kind_of_file(path)[0] in (".tsv", ".tab")
         separator = max(sorted(SEPARATORS, key=lambda each: tabs and each != "\t"), key=fits)
         names, *records = _records(text, separator, whole=whole) or [[]]

@@ -198,14 +198,13 @@ class ImageReader:
             try:
                 return base64.b64decode("".join(text.split()), validate=True)
             except ValueError:  # binascii.Error, and letters beyond ASCII
-                none = " (paths need the folder in which they begin, `images_root`)"
+                none = " (give base64, or the folder in which paths begin, `images_root`)"
                 raise UsboostError(
                     f"{where}: column {self.column!r} is not base64: {shown}{none * (folder is None)}"
                 ) from None
         if folder is None or _ADDRESS.match(value):
             raise UsboostError(
-                f"{where}: column {self.column!r} holds an address, {shown}; download the images first and "
-                "give their paths"
+                f"{where}: column {self.column!r} holds an address, {shown}; download the images first"
             )
         root = self._source.images_root
         # an absolute path may be within the folder where that was named

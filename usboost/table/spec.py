@@ -117,8 +117,9 @@ class TableSpec(Options):
             if isinstance(given, str) or not isinstance(given, Iterable | None):
                 given = (given,)
             object.__setattr__(self, name, tuple(map(str, () if given is None else given)))
-        if ways := [name for name in ("split", "group", "time") if getattr(self, name)][1:]:
-            raise UsboostError(f"rows are divided in one way: leave `{ways[0]}` out, or the other")
+        ways = [name for name in ("split", "group", "time") if getattr(self, name)]
+        if len(ways) > 1:
+            raise UsboostError(f"rows are divided in one way: leave out `{ways[0]}` or `{ways[1]}`")
 
     @property
     def named(self) -> list[str]:

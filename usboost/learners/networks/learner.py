@@ -87,7 +87,7 @@ class FittedNetwork:
         for start in range(0, len(networks), at_once):
             some = slice(start, start + at_once)
             outputs = nodes.through(view, *networks[some]).cast(np.float64)
-            parts.append((outputs * np.reshape(np.float64(steps[some]), (-1, 1, 1))).summed(0))
+            parts.append((outputs * np.reshape(np.asarray(steps[some], np.float64), (-1, 1, 1))).summed(0))
         return reduce(add, parts)
 
     def module(self, device: torch.device) -> nn.Module:

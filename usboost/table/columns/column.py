@@ -282,7 +282,8 @@ class Column:
             if misfits is None or not misfits.count:
                 k = int(wrong.argmax())
                 where = f"{self.row(k)}, {self.cells[k].as_py()!r}" if wrong.any() else str(self.source)
-                error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {kind}s"
+                want = f"{kind}s" + (f", written like {form}" if isinstance(form, NumberFormat) else "")
+                error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {want}"
                 if misfits is None:
                     raise UsboostError(error)
                 misfits.error = error
@@ -298,7 +299,7 @@ class Column:
             if infinite.any():
                 error = (
                     f"{self.row(int(infinite.argmax()))}: column {self.name!r} holds infinity or a number "
-                    f"too large; correct it, or count it as missing (`missing=inf`)"
+                    f"too large; correct it, or fit with `missing=inf`, which counts it as missing"
                 )
                 if misfits is None:
                     raise UsboostError(error)

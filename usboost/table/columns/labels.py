@@ -148,7 +148,16 @@ def _label_numbers(column: Column) -> pd.Series | None:
 
 
 def _check_numbers(column: Column) -> None:
-    """Refuse labels of which most are numbers and some are not, naming the first of these."""
+    """Refuse labels that are dates, or of which most are numbers, naming the first that is none."""
+    try:
+        are_dates = is_date(column.type) or kind_of(column).kind == "date"
+    except UsboostError:  # which a column to learn from would have
+        are_dates = False
+    if are_dates:
+        raise UsboostError(
+            f"{column.source}: the label column {column.name!r} holds dates, which no model predicts; give "
+            "numbers, the days since one of them say, or classes, the months say"
+        )
     present = column.written().dropna() if is_text(column.type) else pd.Series(dtype="str")
     form, share = number_format(present, column.source.decimal) if len(present) else (NumberFormat(), 0.0)
     if MOSTLY <= share < 1:
