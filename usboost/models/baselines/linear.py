@@ -199,7 +199,8 @@ class Linear(Package):
         return np.asarray(x @ model.coefficients_ + model.intercepts_, dtype=np.float64)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
-        return table.linear(*(np.asarray(each, np.float64) for each in (model.coefficients_, model.intercepts_)))
+        weights, biases = (np.asarray(each, np.float64) for each in (model.coefficients_, model.intercepts_))
+        return table.linear(weights, biases)
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         names = ("coefficients", "intercepts", "mean", "scale")
