@@ -66,9 +66,9 @@ def test_every_field_but_aspect_is_an_option_that_was_tried() -> None:
 
 
 def test_messages_name_options_as_their_reader_gives_them() -> None:
-    with pytest.raises(UsboostError, match="leave `group` out") as refusal:
+    with pytest.raises(UsboostError, match="leave out `split` or `group`") as refusal:
         TableSpec("y", split="s", group="g")
-    assert "leave --group out" in rewrite_options(str(refusal.value), as_flag)
+    assert "leave out --split or --group" in rewrite_options(str(refusal.value), as_flag)
     keys = "user_table.split or user_table.missing: 'x y'"
     assert rewrite_options("`split` or `missing='x y'`", as_key) == keys
     assert rewrite_options("`skip_unreadable=no`; `group`", as_flag) == "--skip-unreadable no; --group"

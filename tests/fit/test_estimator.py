@@ -53,7 +53,7 @@ def exceptions(estimator: Any) -> dict[str, str]:
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [MultimodalClassifier(rounds=3), MultimodalRegressor(rounds=3)],
+    [MultimodalClassifier("linear_trees", rounds=3), MultimodalRegressor("linear_trees", rounds=3)],
     expected_failed_checks=exceptions,
     xfail_strict=True,
 )
@@ -382,7 +382,7 @@ def houses(tmp_path_factory) -> Path:
 
 def test_a_price_is_never_a_class(houses, tmp_path):
     fit = ("fit", houses / "houses.csv", "--label", "price", "--image", "photo", "--size", SIDE)
-    done = accepted(*fit, "--out", tmp_path / "model")
+    done = accepted(*fit, "--model", "linear_trees", "--out", tmp_path / "model")
     assert "the label 'price' has 240 different whole numbers, so a number is predicted" in done.stderr
     assert "validation: RMSE " in done.stdout and "9 in 10 rows are within" in done.stdout
     out = tmp_path / "p.parquet"

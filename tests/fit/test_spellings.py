@@ -345,7 +345,7 @@ def test_what_is_written_otherwise_counts_as_missing_or_is_refused(model: Path, 
         assert f"counts as missing, in row 5 (line 6), {value!r}" in done.output
         said = refused("predict", model, tmp_path / "t.csv", *out, "--strict")
         held = f"column {column!r} held {what} when the model was fitted; give {what}"
-        assert said == f"{tmp_path / 't.csv'}, row 5 (line 6), {value!r}: {held}"
+        assert said.startswith(f"{tmp_path / 't.csv'}, row 5 (line 6), {value!r}: {held}")
 
 
 def test_dates_are_learnt_from_the_training_rows(table: Path) -> None:

@@ -72,7 +72,7 @@ class Misfits:
 
         Raises UsboostError, with what is wrong with the first.
         """
-        no_image = self.what == "images" and self.count == self.given > 1  # one may well be damaged
+        no_image = self.what == "images" and 0 < self.count == self.given
         if (self.wrong and self.wrong == self.given) or no_image:
             raise self._refused(f"its {self.given:,} values" if self.given > 1 else "")
 
