@@ -98,9 +98,9 @@ class _Check:
         self.near = [] if quick or table.times is not None else list(stretches(table))
         if not quick:  # what the quick model reads: columns and axes of the images, float32 (n, p)
             columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
-            axes = np.concatenate([columns[:, :0], *(each[:, :_AXES] for each in self.units)], axis=1)
-            often = 1 + axes.shape[1] // max(3, 3 * columns.shape[1])  # or trees see few of them
-            self.x = np.concatenate([columns] * often + [axes], axis=1)
+            self.x = np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
+            often = [columns] * (self.x.shape[1] // max(3, 3 * columns.shape[1]))  # or trees see few of them
+            self.x_of_groups = np.concatenate([*often, self.x], axis=1)
 
     def add(self, kind: str, sentence: str, advice: str, sets: Any, **more: Any) -> None:
         """Add a finding about sets of rows, or rows, of which six are examples where no others are given."""
@@ -143,7 +143,7 @@ class _Check:
         for share, kind, each in [*twins, *found[:6], *((0.0, "groups", each) for each in self.near)]:
             if self.is_known(each.codes):
                 continue
-            measured = None if self.quick else flattery(self.x, table.labels, each.codes)
+            measured = None if self.quick else flattery(self.x_of_groups, table.labels, each.codes)
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
             matters = measured is not None and measured.worse >= least
