@@ -62,8 +62,7 @@ def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarr
     there = np.flatnonzero(units.any(axis=1))
     if len(there) < _LEAST:
         return np.zeros((0, 2), dtype=np.int64)
-    near = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(units[there])  # in blocks
-    distances, nearest = near.kneighbors()
+    distances, nearest = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(units[there]).kneighbors()
     are_equal = (codes[there[nearest]] == codes[there, None] for codes in columns)
     equal = sum(are_equal, start=np.zeros(nearest.shape, dtype=np.int16))
     reach = _reach(distances, equal)

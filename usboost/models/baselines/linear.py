@@ -199,8 +199,7 @@ class Linear(Package):
         return np.asarray(x @ model.coefficients_ + model.intercepts_, dtype=np.float64)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
-        weights, biases = (np.asarray(each, np.float64) for each in (model.coefficients_, model.intercepts_))
-        return table.linear(weights, biases)
+        return table.linear(np.asarray(model.coefficients_, float), np.asarray(model.intercepts_, float))
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         names = ("coefficients", "intercepts", "mean", "scale")
