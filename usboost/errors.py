@@ -78,7 +78,7 @@ _LACKING = (
     *("can't allocate memory", "Cannot allocate memory", "bad_alloc", "bad allocation"),
     *("can't start new thread", "Resource temporarily unavailable", "failed to map segment"),
 )
-"""What torch, gloo, C++, Python and the loader of libraries say of it without a MemoryError."""
+"""Words of torch, gloo, C++, Python and the loader of libraries for it, without a MemoryError."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a command in a process of its own."""
+"""Ctrl-C and SIGTERM, and how a command in a process of its own ends by them."""
 
 import os
 import signal

@@ -29,7 +29,7 @@ from usboost.data.images import MODES
 from usboost.errors import UsboostError
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
-"""What is read; Pillow knows more formats, some of which start other programs."""
+"""Formats that are read; Pillow knows more formats, some of which start other programs."""
 
 LARGEST_FILE = 1 << 28
 """Bytes of an image's file above which it is refused, before it is read or unzipped."""
@@ -264,7 +264,7 @@ _TURNED = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What turns an image upright, by its EXIF orientation."""
+"""Turns that put an image upright, by its EXIF orientation."""
 
 
 def upright(image: Image.Image) -> Image.Image:

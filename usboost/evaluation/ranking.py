@@ -41,13 +41,13 @@ NAMES = {
 """Every score; the tuned F1 is that at the threshold that is best on the validation rows."""
 
 METRICS = ("accuracy", "f1", "auc", "log_loss")
-"""What `metrics.score` gives of any classifier, in the order of a table."""
+"""Scores by `metrics.score` of any classifier, in the order of a table."""
 
 REGRESSION_METRICS = ("rmse", "mae", "r2")
-"""What `metrics.score_regression` gives of any regressor, in the order of a table."""
+"""Scores by `metrics.score_regression` of any regressor, in the order of a table."""
 
 ANSWER_METRICS = ("pr_auc", "balanced_accuracy", "answer_f1", "answer_accuracy")
-"""What `metrics.score_answers` gives of two classes; the last three depend on the threshold."""
+"""Scores by `metrics.score_answers` of two classes; the last three depend on the threshold."""
 
 METRICS_OF = {"classification": METRICS, "regression": REGRESSION_METRICS}
 """The scores of each task."""
@@ -56,10 +56,10 @@ EXTRA_METRICS = (
     *("balanced_accuracy", "pr_auc", "precision", "recall", "precision_macro", "recall_macro", "f1_macro"),
     *("precision_weighted", "recall_weighted", "f1_weighted", "mcc", "brier"),
 )
-"""What `metrics.extra_metrics` gives of any classifier, besides `METRICS`."""
+"""Scores by `metrics.extra_metrics` of any classifier, besides `METRICS`."""
 
 EXTRA_REGRESSION_METRICS = ("mse", "median_ae", "mape", "max_error", "explained_variance")
-"""What `metrics.extra_regression_metrics` gives of any regressor, besides `REGRESSION_METRICS`."""
+"""Scores by `metrics.extra_regression_metrics` of any regressor, besides `REGRESSION_METRICS`."""
 
 RANKING = {
     "classification": (*METRICS, *EXTRA_METRICS),

@@ -1,4 +1,4 @@
-"""What is written: files and folders, replaced whole or not at all; arrays; parts that a file may name."""
+"""Write files and folders, replaced whole or not at all; arrays; parts that a file may name."""
 
 import errno
 import os

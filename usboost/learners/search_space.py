@@ -87,7 +87,7 @@ BATCH = Choice((32, 64, 128, 256, 512), ordered=True)
 """Rows of a batch."""
 
 FINETUNE = ("none", "auto", "last")
-"""What of a backbone is trained, among what a user can wait for."""
+"""Parts of a backbone to train, among those that a user can wait for."""
 
 COMPONENTS = Choice((16, 32, 64, 128, 256, None), ordered=True, where="images")
 """Principal components of images' embeddings that trees read; None: as all features."""

@@ -254,7 +254,7 @@ CATALOGUE = {entry.name: entry for entry in _ENTRIES}
 """Every model by name, in the order of the tables."""
 
 PRIOR = "prior"
-"""What every model has to be better than."""
+"""The model that every other has to be better than."""
 
 BASELINE = "baseline"
 """The reference of relative improvements."""
@@ -375,7 +375,7 @@ OTHERS = (
 """Of models that the catalogue gives no look; its looks are Okabe and Ito's colours, too."""
 
 _SHADES = ((255, 0.0), (255, 0.5), (0, 0.5))
-"""What is mixed, and how much of it, into the colour of the first, second and third model that has it."""
+"""Colours, and how much of each is mixed into that of the first, second and third model that has it."""
 
 
 def model_colour(name: str) -> str | None:

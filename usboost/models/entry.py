@@ -17,7 +17,7 @@ from usboost.files.yaml_file import parsed_yaml, read_yaml
 Names = tuple[str, ...]
 
 TASKS = ("classification", "regression")
-"""What a model may be asked for: classes, or numbers."""
+"""Tasks of a model: classes, or numbers."""
 
 COMPONENTS = 64
 """Principal components of an image's embedding that trees read; see docs/results.md."""
@@ -25,7 +25,7 @@ COMPONENTS = 64
 
 @dataclass(frozen=True)
 class Kind:
-    """What the models of a kind have in common.
+    """Hold what the models of a kind have in common.
 
     Attributes
     ----------

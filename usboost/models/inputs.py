@@ -87,7 +87,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What one learner reads.
+    """Describe what one learner reads.
 
     Attributes
     ----------

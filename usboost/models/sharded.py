@@ -18,7 +18,7 @@ from usboost.shards.threads import Link, run
 Model = TypeVar("Model")
 
 GIVEN = ("X", "y", "validation", "sample_weight")
-"""What a shard's rows are: arguments of a model's ``fit``."""
+"""Arguments of a model's ``fit`` that hold a shard's rows."""
 
 
 def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: int = 8) -> Model:

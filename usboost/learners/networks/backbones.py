@@ -24,7 +24,7 @@ from usboost.learners.networks.nodes import image_network
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
 FINETUNED = ("none", "auto", "last", "all", "head")
-"""What is trained of a backbone; "head" is the old name of "none"."""
+"""Parts of a backbone that may be trained; "head" is the old name of "none"."""
 
 _VERSION = 1  # of what embeddings are: count it up when the same weights would give others
 

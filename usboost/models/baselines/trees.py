@@ -254,7 +254,7 @@ class LightGBMBaselineRegressor(_LightGBM, Regressor):
 
 
 FOREST_BYTES, MANY_CLASSES, MOST_CLASSES = 1 << 31, 20, 300
-"""What the nodes of a forest of more than so many classes may take, and the most that it is fitted to."""
+"""Bytes that nodes of a forest of more than MANY_CLASSES classes may take, and the most classes of one."""
 
 
 class ForestPackage(Package):

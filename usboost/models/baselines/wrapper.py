@@ -39,13 +39,13 @@ from usboost.models.inputs import InputReader, InputSpec
 ARRAYS = "package.safetensors"
 
 NAME = "all"
-"""What a baseline reads, as a learner's name."""
+"""The view that a baseline reads, as a learner's name."""
 
 _FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of an image
 
 Names = Sequence[str]
 FitResult = tuple[dict[str, Any], dict[str, float]]
-"""What a fit has learnt, as attributes of the model, and its metrics."""
+"""Learnt attributes of a fitted model, and its metrics."""
 
 
 @dataclass(frozen=True)
