@@ -95,6 +95,7 @@ class LightGBMTrainer:
         self._learner, self._n_outputs, self._matrix = learner, n_outputs, prepared.matrix
         self._joint = JointTrainer(learner, prepared)
         self._boosters: list[Any] = []
+        self._has_grown = False
         if n_outputs > MOST_TREES:
             return
         lowest, highest = prepared.matrix.min(axis=0), prepared.matrix.max(axis=0)
@@ -108,11 +109,16 @@ class LightGBMTrainer:
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedTrees:
         if target.metric is not None or self._n_outputs > MOST_TREES:
             return self._joint.fit(target, seed=seed, start=start)
-        lightgbm = quiet_lightgbm()
+        quiet_lightgbm()
         if self._boosters and share_drawn(self._matrix.shape[1], self._learner.feature_fraction) < 1:
-            # a booster's draws follow from its first seed, and are to follow from the round's
-            drawing = {**self._parameters, "feature_fraction_seed": seed % 2**31}
-            self._boosters = [lightgbm.Booster(drawing, self._dataset) for _ in self._boosters]
+            # Draw as a new booster with the round's seed, which would take longer to make than the tree. A
+            # booster draws when it is made or reset, and for each tree; `update` resets it before its first.
+            # A reset begins anew only where the seed is another.
+            drawn = seed % 2**31
+            for given in (drawn ^ 1, drawn, drawn)[: 3 if self._has_grown else 2]:
+                for booster in self._boosters:
+                    booster.reset_parameter({"feature_fraction_seed": given})
+            self._has_grown = True
         grown = FittedTrees(tuple(self._grow(j, target) for j in range(self._n_outputs)))
         return with_leaf_values(grown, self._matrix, target)
 
