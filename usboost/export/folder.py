@@ -71,15 +71,15 @@ def graph_of(bundle: Bundle) -> Graph:
     views: dict[str, ViewNodes] = {**bundle.encoding.to_onnx(columns)}
     if (form := bundle.reader.images) is not None:
         views |= {view: image_input(graph, form, name) for view, name in zip(form.names, form.columns)}
-    found = added(bundle.model, "a model", views)
+    output = added(bundle.model, "a model", views)
     if card.classes:
         if card.temperature != 1.0:
-            found = (found.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
-        graph.output("probabilities", found, [len(card.classes)])
+            output = (output.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
+        graph.output("probabilities", output, [len(card.classes)])
         return graph
     (low, high), floor = card.margin or (np.nan, np.nan), -np.inf if card.floor is None else card.floor
-    found = found.Squeeze([1]).Max(floor)
-    for name, value in zip(NUMBERS, (found, (found + low).Max(floor), found + high)):
+    output = output.Squeeze([1]).Max(floor)
+    for name, value in zip(NUMBERS, (output, (output + low).Max(floor), output + high)):
         graph.output(name, value)
     return graph
 

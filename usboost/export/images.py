@@ -48,13 +48,13 @@ def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     is_tall = (fewer_rows > 0.0) & (fewer_rows > fewer_columns * 2.0)
     count = pixels.Shape(start=0, end=1) * is_tall.cast(np.int64) * int(TWO_ORDERS)
     tall, others = padded.Slice([0], count, [0]), padded.Slice(count, [np.iinfo(np.int64).max], [0])
-    found = joined([scale_across(scale_down(tall)), scale_down(scale_across(others))], axis=0)
+    resized = joined([scale_across(scale_down(tall)), scale_down(scale_across(others))], axis=0)
     if form.channels == 1:
-        found = _rounded((found * GREY).summed(3, keep=True), 16)
+        resized = _rounded((resized * GREY).summed(3, keep=True), 16)
     inside = is_of_row.Unsqueeze([1, 2]) & is_of_column.Unsqueeze([1])
     none = (height * width).Equal(0.0)
-    found = none.Where(np.int32(0), inside.Where(found, np.int32(PADDING)))
-    square = found.Transpose(perm=[0, 3, 1, 2]).cast(np.uint8)
+    resized = none.Where(np.int32(0), inside.Where(resized, np.int32(PADDING)))
+    square = resized.Transpose(perm=[0, 3, 1, 2]).cast(np.uint8)
     absent = none.Expand(pixels.Shape(start=0, end=1))
     return ImageNodes(square, absent, form.channels, form.size, form.size)
 

@@ -21,13 +21,13 @@ def pixels(path, about):
     """Return an image's pixels, upright and on white."""
     with Image.open(path, formats=about["formats"]) as opened:
         opened.draft(None, (2 * about["size"], 2 * about["size"]))
-        found = ImageOps.exif_transpose(opened)
-    if found.mode == "F" or (found.mode, opened.format) == ("I", "TIFF"):
+        image = ImageOps.exif_transpose(opened)
+    if image.mode == "F" or (image.mode, opened.format) == ("I", "TIFF"):
         raise ValueError("the white of 32 bits is not known")
-    if found.mode.startswith("I"):  # 16 bits
-        found = Image.fromarray(((np.asarray(found, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
-    white = Image.new("RGBA", found.size, "white")
-    return np.asarray(Image.alpha_composite(white, found.convert("RGBA")).convert("RGB"))
+    if image.mode.startswith("I"):  # 16 bits
+        image = Image.fromarray(((np.asarray(image, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
+    white = Image.new("RGBA", image.size, "white")
+    return np.asarray(Image.alpha_composite(white, image.convert("RGBA")).convert("RGB"))
 
 
 def value(text, about, table):

@@ -248,8 +248,8 @@ def added(part: Any, what: str, *given: Any) -> Value:
     """Return what a part's `to_onnx` makes of values; refuse a part without it: `what` it is in a model."""
     if not hasattr(part, "to_onnx"):
         raise no_form(part, what)
-    found: Value = part.to_onnx(*given)
-    return found
+    value: Value = part.to_onnx(*given)
+    return value
 
 
 def no_form(part: object, what: str) -> UsboostError:
