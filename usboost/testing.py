@@ -23,13 +23,13 @@ from sklearn.base import clone
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
-from usboost.boosting.rounds import Round
-from usboost.data.nodes import TableNodes
+from usboost.boosting.loop import ensemble_to_onnx
+from usboost.boosting.rounds import Round, Stage
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Graph
+from usboost.files.onnx_graph import Graph, TableNodes
 from usboost.learners import base
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 from usboost.models.persistence import load, save
@@ -141,7 +141,8 @@ def _check_onnx(learner: Any, table: Table) -> None:
     graph, given = Graph(), {"numeric": table.numeric, "codes": table.codes.astype(np.int64)}
     numeric, codes = (graph.input(name, each.dtype, [each.shape[1]]) for name, each in given.items())
     nodes = TableNodes(numeric, codes, table.n_numeric, table.cardinalities)
-    graph.output("out", base.sum_to_onnx("x", learner, fitted, [0.5, -2.0], nodes), [2])
+    stages = [Stage({"x": each}, {"x": step}) for each, step in zip(fitted, (0.5, -2.0))]
+    graph.output("out", ensemble_to_onnx(stages, {"x": learner}, {"x": nodes}), [2])
     output = InferenceSession(graph.model({}).SerializeToString()).run(None, given)[0]
     expected = base.weighted_sum(fitted, [0.5, -2.0], prepared)
     assert np.abs(output - expected).max() < 1e-4, "its nodes in ONNX must give what it predicts"

@@ -23,10 +23,9 @@ from usboost import (
     Views,
 )
 from usboost.data.images import MODES
-from usboost.data.nodes import TableNodes
 from usboost.datasets.image_files import sized
 from usboost.export.images import image_input
-from usboost.files.onnx_graph import Graph, Value, joined
+from usboost.files.onnx_graph import Graph, TableNodes, Value, joined
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy

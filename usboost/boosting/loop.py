@@ -19,6 +19,7 @@ from usboost.boosting.steps import StepRule, shared_line, shared_risk
 from usboost.boosting.targets import TargetRule, TargetsAt, check_target, trimmed
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.files.onnx_graph import Value, ViewNodes, added, sum_of
 from usboost.learners.base import (
     FittedLearner,
     Learner,
@@ -430,6 +431,32 @@ def ensemble_scores(
             learners = [stage.learners[name] for stage in having]
             f += weighted_sum(learners, [stage.steps[name] for stage in having], rows, shape[1])
     return f
+
+
+def ensemble_to_onnx(
+    stages: Sequence[Stage],
+    learners: Mapping[str, Learner],
+    views: Mapping[str, ViewNodes],
+    start: Sequence[Value] = (),
+) -> Value:
+    """Return f as `ensemble_scores` does, in the graph of what each learner reads, and on top of `start`.
+
+    A fitted learner has ``to_onnx(view)``, which returns its outputs, or ``sum_to_onnx(learners,
+    steps, view)``; else it is refused by its name. Settings may have ``prepare_to_onnx(view)``.
+    """
+    parts = [*start]
+    for name, own in learners.items():
+        view: Any = views[name]
+        if having := [stage for stage in stages if name in stage.learners]:
+            fitted, steps = zip(*((stage.learners[name], stage.steps[name]) for stage in having))
+            view = own.prepare_to_onnx(view) if hasattr(own, "prepare_to_onnx") else view
+            if hasattr(fitted[0], "sum_to_onnx"):
+                scores = type(fitted[0]).sum_to_onnx(fitted, steps, view)
+            else:
+                outputs = (added(each, f"of the learner {name!r}", view).cast(np.float64) for each in fitted)
+                scores = sum_of(output * float(step) for output, step in zip(outputs, steps))
+            parts.append(scores.unless(view.absent))
+    return sum_of(parts)
 
 
 def fit_error(target: Target, output: np.ndarray) -> float:

@@ -82,7 +82,7 @@ def check_table(
     for done, step in enumerate((check.groups, check.leaks, check.labels), start=1):
         step()
         progress(done, 3)
-    return sorted(check.found, key=lambda each: list(KINDS).index(each.kind))
+    return sorted(check.findings, key=lambda each: list(KINDS).index(each.kind))
 
 
 class _Check:
@@ -90,7 +90,7 @@ class _Check:
 
     def __init__(self, table: UserTable, embeddings: list[np.ndarray], quick: bool) -> None:
         self.table, self.quick, self.label = table, quick, table.spec.label
-        self.found, self.said = list[Finding](), list[np.ndarray]()
+        self.findings, self.said = list[Finding](), list[np.ndarray]()
         self.texts = texts_of(table)
         self.y = table.labels if table.classes else zscore(rankdata(table.labels))
         self.named = [codes_of(pd.Series(each)) for each in (table.groups, table.split) if each is not None]
@@ -107,7 +107,7 @@ class _Check:
         every = [np.atleast_1d(each) for each in sets]
         drawn = np.random.default_rng(0).permutation(len(every))[:EXAMPLES]
         more.setdefault("examples", tuple(tuple(every[k][:3].tolist()) for k in drawn))
-        self.found.append(Finding(kind, sentence, advice, len(np.unique(np.concatenate(every))), **more))
+        self.findings.append(Finding(kind, sentence, advice, len(np.unique(np.concatenate(every))), **more))
 
     def is_known(self, codes: np.ndarray) -> bool:
         """Return whether rows of one group are together in what was named or said already, but for a few."""
@@ -130,17 +130,17 @@ class _Check:
 
     def groups(self) -> None:
         """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
-        table, found = self.table, []
+        table, ranked = self.table, []
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table, self.texts):
             share = beyond_chance(self.y, each.codes, each.numbers)
             decides = share >= DECIDED and each.codes.max() + 1 >= fewest and each.kind != "stem"
             if share and (decides or each.is_entity):
-                found.append((share, "decides" if decides else "groups", each))
+                ranked.append((share, "decides" if decides else "groups", each))
         # what no model reads first: its groups are there for another reason than to tell the label
-        found.sort(key=lambda one: (one[2].is_read, one[2].kind == "columns", -one[0]))
+        ranked.sort(key=lambda one: (one[2].is_read, one[2].kind == "columns", -one[0]))
         twins = ((beyond_chance(self.y, each.codes), "twins", each) for each in self.twins())
-        for share, kind, each in [*twins, *found[:6], *((0.0, "groups", each) for each in self.near)]:
+        for share, kind, each in [*twins, *ranked[:6], *((0.0, "groups", each) for each in self.near)]:
             if self.is_known(each.codes):
                 continue
             measured = None if self.quick else flattery(self.x_of_groups, table.labels, each.codes)
@@ -193,12 +193,12 @@ class _Check:
         is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
         if not is_sorted and any(each.kind == "order" for each in self.near):
             self.tell("note", "the order of the rows", np.arange(n), "no model reads it; name its time")
-        known = [name for each in self.found for name in each.columns]
+        known = [name for each in self.findings for name in each.columns]
         new = table.features.drop(columns=known, errors="ignore")
         # quantiles of a few rows tell less than the number does
         ranks = new.select_dtypes("float64").rank().corrwith(pd.Series(self.y, new.index)).abs()
-        told = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
-        away = [name for name, column in new.items() if name in told or leaks_target(column, table.labels)]
+        strong = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
+        away = [name for name, column in new.items() if name in strong or leaks_target(column, table.labels)]
         if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
             sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
             advice = "`drop` what is not known before the label"
@@ -230,16 +230,16 @@ class _Check:
 
 def file_facts(table: UserTable, column: str) -> pd.DataFrame:
     """Return what differs of files' bytes, format, width and height: float64 (n, …), NaN if unread."""
-    found, formats, folder = dict[int, Any](), dict[str | None, int](), Path(table.file.folder or "")
+    by_row, formats, folder = dict[int, Any](), dict[str | None, int](), Path(table.file.folder or "")
     cells = (cell for batch in table.file.batches([column], 256) for cell in batch[column].to_pylist())
     for row, cell in enumerate(cells):
         given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
         with suppress(OSError, ValueError, TypeError, Image.DecompressionBombError):
             data = (folder / given).read_bytes() if isinstance(given, str) else given
             with Image.open(io.BytesIO(data)) as image:
-                found[row] = (len(data), formats.setdefault(image.format, len(formats)), *image.size)
+                by_row[row] = (len(data), formats.setdefault(image.format, len(formats)), *image.size)
     names = ["number of bytes", "format", "width", "height"]
-    facts = pd.DataFrame.from_dict(found, "index", columns=names).reindex(table.rows)
+    facts = pd.DataFrame.from_dict(by_row, "index", columns=names).reindex(table.rows)
     return facts.loc[:, facts.nunique() > 1]
 
 
@@ -256,6 +256,6 @@ def beside_fit(table: UserTable, model: Any = None) -> list[str]:
     if world().count > 1:
         return []
     parts = model.get_params(deep=True).values() if model is not None and table.images else ()
-    kept = [one for one in parts if isinstance(one, Backbone) and one.is_frozen and cache_folder(one.cache)]
-    found = check_table(table, embeddings_of(table, kept[0]) if kept else None, quick=True)
-    return [str(each) for each in found][:MOST]
+    cached = [one for one in parts if isinstance(one, Backbone) and one.is_frozen and cache_folder(one.cache)]
+    findings = check_table(table, embeddings_of(table, cached[0]) if cached else None, quick=True)
+    return [str(each) for each in findings][:MOST]

@@ -102,9 +102,9 @@ def stems(values: pd.Series) -> Iterator[tuple[str, np.ndarray]]:
     names = texts.str.rpartition("/")[2].str.replace(r"\.[A-Za-z]{2,4}$", "", regex=True)
     part = r"(?:[_\-. ]+[^_\-. ]+)"
     ends = {"number": r"(?<=\d)[A-Za-z]$", "beginning": part + "$", "first parts": part + "{2}$"}
-    found = {"folder": texts.str.rpartition("/")[0]}
-    found |= {what: names.str.replace(end, "", regex=True) for what, end in ends.items()}
-    for what, stem in found.items():
+    by_kind = {"folder": texts.str.rpartition("/")[0]}
+    by_kind |= {what: names.str.replace(end, "", regex=True) for what, end in ends.items()}
+    for what, stem in by_kind.items():
         codes = codes_of(stem.where(stem != ""))
         sizes = np.bincount(codes)
         if len(sizes) >= 5 and sizes.max() <= len(codes) / 2 and (sizes[codes] > 1).mean() >= 0.01:
@@ -155,21 +155,21 @@ def beyond_chance(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray | None =
     labels exchanged 40 times. `numbers`, (n, p): those that are equal in a group, which has to share as much
     more than the nearest row of another group does.
     """
-    rng, found = np.random.default_rng(0), shared(y, codes)
-    rows = np.flatnonzero(~np.isnan(found))
+    rng, agreement = np.random.default_rng(0), shared(y, codes)
+    rows = np.flatnonzero(~np.isnan(agreement))
     chance = shared(y, np.zeros_like(codes)).mean()  # of all rows as one group
-    share = (found[rows].mean() - chance) / max(1 - chance, 1e-9) if len(rows) else 0.0
+    share = (agreement[rows].mean() - chance) / max(1 - chance, 1e-9) if len(rows) else 0.0
     if share < SHARED:
         return 0.0
     drawn = [np.nanmean(shared(rng.permutation(y), codes)) for _ in range(_DRAWS)]
-    deviations = (found[rows].mean() - chance) / max(np.std(drawn), 1e-9)
+    deviations = (agreement[rows].mean() - chance) / max(np.std(drawn), 1e-9)
     if numbers is not None:
         rows = rng.permutation(rows)[:_ROWS]
         values = pd.DataFrame(numbers).rank(method="dense", pct=True).fillna(0).to_numpy()
         first = np.unique(codes, return_index=True)[1]  # of each group one row is enough
         near, next_near = cKDTree(values[first]).query(values[rows], k=2)[1].T
         at = first[np.where(near == codes[rows], next_near, near)]
-        more = found[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
+        more = agreement[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
         means = pd.Series(more).groupby(codes[rows]).mean()
         if more.mean() < SHARED or means.mean() < DEVIATIONS / 2 * means.sem():
             return 0.0

@@ -87,14 +87,14 @@ def small_pictures(images: Any, rows: np.ndarray) -> np.ndarray:
 
     Their mean is 0, so that brightness does not count; a picture of one grey is nothing.
     """
-    found, (y, x) = [], (round(_MARGIN * side) for side in (images.height, images.width))
+    pictures, (y, x) = [], (round(_MARGIN * side) for side in (images.height, images.width))
     for start in range(0, len(rows), 256):
         pixels = torch.from_numpy(images.decode(rows[start : start + 256])).float()
         middle = pixels[:, :, y : images.height - y, x : images.width - x]
         both = torch.stack([adaptive_avg_pool2d(each, _SIDE) for each in (pixels, middle)], 1)
         both = both - both.mean((2, 3, 4), keepdim=True)
-        found.append(both / torch.linalg.vector_norm(both, dim=(2, 3, 4), keepdim=True).clamp(min=1))
-    return torch.cat(found).numpy()
+        pictures.append(both / torch.linalg.vector_norm(both, dim=(2, 3, 4), keepdim=True).clamp(min=1))
+    return torch.cat(pictures).numpy()
 
 
 def likeness(pictures: np.ndarray, nearest: np.ndarray) -> np.ndarray:

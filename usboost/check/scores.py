@@ -46,9 +46,9 @@ def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray
     true = y[:, None] if y.dtype.kind == "f" else np.eye(int(y.max()) + 1)[y]
     out, width = np.full(true.shape, np.nan), true.shape[1]
     trees = ExtraTreesRegressor(_TREES, max_features=1.0 if width == 1 else "sqrt", random_state=0)
-    for train, held in splits:
+    for train, test in splits:
         trees.set_params(n_jobs=-1).fit(x[train], true[train].squeeze())
-        out[held] = trees.set_params(n_jobs=1).predict(x[held]).reshape(-1, width)  # sums in one order
+        out[test] = trees.set_params(n_jobs=1).predict(x[test]).reshape(-1, width)  # sums in one order
     return out
 
 
@@ -67,12 +67,12 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
         folds = inner_folds(y, FOLDS, 0), inner_folds(y, FOLDS, 0, Related.of(codes, None, len(y)))
     except UsboostError:
         return None
-    found = np.stack([out_of_fold(x, y, splits) for splits in folds])
-    judged = ~np.isnan(found[:, :, 0]).any(axis=0)
-    found, y, codes = found[:, judged], y[judged], codes[judged]
-    true = y[:, None] if is_number else np.eye(found.shape[2])[y]
-    losses = ((found - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
-    scores = 1 - losses if is_number else found.argmax(axis=2) == y
+    predicted = np.stack([out_of_fold(x, y, splits) for splits in folds])
+    judged = ~np.isnan(predicted[:, :, 0]).any(axis=0)
+    predicted, y, codes = predicted[:, judged], y[judged], codes[judged]
+    true = y[:, None] if is_number else np.eye(predicted.shape[2])[y]
+    losses = ((predicted - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
+    scores = 1 - losses if is_number else predicted.argmax(axis=2) == y
     # means over rows, and their standard errors over groups
     more = np.stack([losses[1] - losses[0], 1.0 * scores[0] - scores[1]], axis=1)
     worse, less = more.mean(axis=0).tolist()
@@ -97,8 +97,8 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
     tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
     every = [y, *(y == code for code in np.flatnonzero(np.bincount(y) >= 20))]
     with silenced("y_pred contains classes"):
-        found = [cross_val_predict(tree, x, each, cv=folds) for each in every]
-        return max(float(balanced_accuracy_score(*both, adjusted=True)) for both in zip(every, found))
+        predicted = [cross_val_predict(tree, x, each, cv=folds) for each in every]
+        return max(float(balanced_accuracy_score(*both, adjusted=True)) for both in zip(every, predicted))
 
 
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -124,6 +124,6 @@ def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:
     apart = stats.norm.ppf(np.quantile(ranks, 0.25) if n else 0.5) - stats.norm.ppf(0.25)
     hard = stats.norm.cdf(stats.norm.ppf(reach) - apart)
     last = np.flatnonzero(hard <= _SHARE * reach)[-1]
-    found = int((ranks <= reach[last]).sum())
-    is_chance = stats.binom.sf(found - 1, n, _SHARE * reach[last] + hard[last]) > 0.01
-    return rows[: 0 if is_chance else min(MOST, round((found - n * hard[last]) / reach[last]))]
+    observed = int((ranks <= reach[last]).sum())
+    is_chance = stats.binom.sf(observed - 1, n, _SHARE * reach[last] + hard[last]) > 0.01
+    return rows[: 0 if is_chance else min(MOST, round((observed - n * hard[last]) / reach[last]))]

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.value import canonical, find
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
-from usboost.files.onnx_graph import Value, joined
+from usboost.files.onnx_graph import TableNodes, Value, joined
 from usboost.shards.collective import world
 
 SKEWED = 3.0

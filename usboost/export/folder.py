@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from usboost.data.nodes import ViewNodes
 from usboost.data.value import missing_of
 from usboost.datasets.image_files import FORMATS
 from usboost.errors import UsboostError
@@ -19,7 +18,7 @@ from usboost.evaluation.metrics import SMALLEST
 from usboost.export import spelling
 from usboost.export.images import image_input
 from usboost.files import replacing
-from usboost.files.onnx_graph import OPSETS, Graph, added
+from usboost.files.onnx_graph import OPSETS, Graph, ViewNodes, added
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
@@ -69,20 +68,18 @@ def graph_of(bundle: Bundle) -> Graph:
             for missing in missing_of(bundle.reader.missing).floats:
                 value = value.Equal(missing).Where(np.nan, value)
         columns[name] = value
-    views: dict[str, ViewNodes] = {}
+    views: dict[str, ViewNodes] = {**bundle.encoding.to_onnx(columns)}
     if (form := bundle.reader.images) is not None:
-        for view, column in zip(form.names, form.columns, strict=True):
-            views[view] = image_input(graph, form, column)
-    views |= bundle.encoding.to_onnx(columns)
-    found = added(bundle.model, "a model", views)
+        views |= {view: image_input(graph, form, name) for view, name in zip(form.names, form.columns)}
+    output = added(bundle.model, "a model", views)
     if card.classes:
         if card.temperature != 1.0:
-            found = (found.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
-        graph.output("probabilities", found, [len(card.classes)])
+            output = (output.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
+        graph.output("probabilities", output, [len(card.classes)])
         return graph
     (low, high), floor = card.margin or (np.nan, np.nan), -np.inf if card.floor is None else card.floor
-    found = found.Squeeze([1]).Max(floor)
-    for name, value in zip(NUMBERS, (found, (found + low).Max(floor), found + high)):
+    output = output.Squeeze([1]).Max(floor)
+    for name, value in zip(NUMBERS, (output, (output + low).Max(floor), output + high)):
         graph.output(name, value)
     return graph
 

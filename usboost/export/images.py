@@ -7,14 +7,12 @@ is rounded before the other is scaled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import PIL
 
-from usboost.data.nodes import ImageNodes
 from usboost.datasets.image_files import PADDING
-from usboost.files.onnx_graph import Graph, Value, joined
+from usboost.files.onnx_graph import Graph, ImageNodes, Value, joined
 from usboost.table.images import ImageColumns
 
 BITS = 22  # bits behind the point of a coefficient
@@ -50,13 +48,13 @@ def image_input(graph: Graph, form: ImageColumns, column: str) -> ImageNodes:
     is_tall = (fewer_rows > 0.0) & (fewer_rows > fewer_columns * 2.0)
     count = pixels.Shape(start=0, end=1) * is_tall.cast(np.int64) * int(TWO_ORDERS)
     tall, others = padded.Slice([0], count, [0]), padded.Slice(count, [np.iinfo(np.int64).max], [0])
-    found = joined([scale_across(scale_down(tall)), scale_down(scale_across(others))], axis=0)
+    resized = joined([scale_across(scale_down(tall)), scale_down(scale_across(others))], axis=0)
     if form.channels == 1:
-        found = _rounded((found * GREY).summed(3, keep=True), 16)
+        resized = _rounded((resized * GREY).summed(3, keep=True), 16)
     inside = is_of_row.Unsqueeze([1, 2]) & is_of_column.Unsqueeze([1])
     none = (height * width).Equal(0.0)
-    found = none.Where(np.int32(0), inside.Where(found, np.int32(PADDING)))
-    square = found.Transpose(perm=[0, 3, 1, 2]).cast(np.uint8)
+    resized = none.Where(np.int32(0), inside.Where(resized, np.int32(PADDING)))
+    square = resized.Transpose(perm=[0, 3, 1, 2]).cast(np.uint8)
     absent = none.Expand(pixels.Shape(start=0, end=1))
     return ImageNodes(square, absent, form.channels, form.size, form.size)
 
@@ -76,14 +74,12 @@ def _axis(
     weights = (taps < last).Where((1.0 - away).Max(0.0), 0.0)
     shares = weights / weights.summed(1, keep=True).Max(1e-300)
     whole = (shares * float(1 << BITS) + 0.5).Floor().cast(np.int32)
-    inside = (place >= 0.0) & (place < scaled)
-    return partial(_scaled, taps.Min(side).cast(np.int64), whole, at), inside, side - scaled
 
+    def scale_axis(pixels: Value) -> Value:  # (n, height, width, channels)
+        read = pixels.Gather(taps.Min(side).cast(np.int64), axis=at).cast(np.int32)
+        return _rounded((read * whole.Unsqueeze([2, 3] if at == 1 else [2])).summed(at + 1), BITS)
 
-def _scaled(taps: Value, weights: Value, at: int, pixels: Value) -> Value:
-    """Scale one axis of pixels (n, height, width, channels), each of those at `taps` (size, k): int32."""
-    taken = pixels.Gather(taps, axis=at).cast(np.int32)
-    return _rounded((taken * weights.Unsqueeze([2, 3] if at == 1 else [2])).summed(at + 1), BITS)
+    return scale_axis, (place >= 0.0) & (place < scaled), side - scaled
 
 
 def _rounded(values: Value, bits: int) -> Value:

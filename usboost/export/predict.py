@@ -21,13 +21,13 @@ def pixels(path, about):
     """Return an image's pixels, upright and on white."""
     with Image.open(path, formats=about["formats"]) as opened:
         opened.draft(None, (2 * about["size"], 2 * about["size"]))
-        found = ImageOps.exif_transpose(opened)
-    if found.mode == "F" or (found.mode, opened.format) == ("I", "TIFF"):
+        image = ImageOps.exif_transpose(opened)
+    if image.mode == "F" or (image.mode, opened.format) == ("I", "TIFF"):
         raise ValueError("the white of 32 bits is not known")
-    if found.mode.startswith("I"):  # 16 bits
-        found = Image.fromarray(((np.asarray(found, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
-    white = Image.new("RGBA", found.size, "white")
-    return np.asarray(Image.alpha_composite(white, found.convert("RGBA")).convert("RGB"))
+    if image.mode.startswith("I"):  # 16 bits
+        image = Image.fromarray(((np.asarray(image, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
+    white = Image.new("RGBA", image.size, "white")
+    return np.asarray(Image.alpha_composite(white, image.convert("RGBA")).convert("RGB"))
 
 
 def value(text, about, table):
@@ -37,12 +37,11 @@ def value(text, about, table):
             return pixels(table.parent / text, about)
         sys.stderr.write(f"{text} is no image that can be read, and counts as missing\n" if text else "")
         return np.zeros((0, 0, 3), np.uint8)
-    is_category = about["kind"] == "category"
-    text = normalize("NFC", text) if is_category else "".join(str(decimal(each, each)) for each in text)
+    text = normalize("NFC", text) if "values" in about else "".join(str(decimal(each, each)) for each in text)
     for pattern, instead in about["rewrite"]:
         text = re.sub(pattern, instead, text)
     if about["kind"] != "date":
-        return text if is_category else float(text or "nan") / about["divide_by"]
+        return text if "values" in about else float(text or "nan") / about["divide_by"]
     for form in about["forms"]:
         with suppress(ValueError):
             moment = datetime.strptime(text, form)
@@ -65,7 +64,8 @@ def main(table, out):
                 sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
             inputs = {}
             for name, about in card["columns"].items():
-                inputs[name] = np.array([value(row[name].strip(), about, table) for row in some])
+                values = {text: value(text, about, table) for text in {row[name].strip() for row in some}}
+                inputs[name] = np.array([values[row[name].strip()] for row in some])
                 if about.get("required") and np.isnan(inputs[name]).any():
                     sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
             for row in np.column_stack(session.run(None, inputs)).tolist():

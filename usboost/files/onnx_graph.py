@@ -1,4 +1,4 @@
-"""An ONNX graph, written node by node; parts of a model add their own with a method ``to_onnx``.
+"""An ONNX graph, its values, and views as such; parts of a model add their nodes with a method ``to_onnx``.
 
 A node or constant that is there already is not written again: what two parts have in common, a frozen
 backbone say, is computed once.
@@ -7,7 +7,7 @@ backbone say, is computed once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -77,6 +77,87 @@ def joined(values: Sequence[Any], axis: int = 1) -> Any:
     return first.Concat(*more, axis=axis) if more else first
 
 
+def sum_of(values: Iterable[Value]) -> Value:
+    """Return the sum of one or more values."""
+    first, *more = values
+    return first.Sum(*more) if more else first
+
+
+@dataclass(frozen=True)
+class TableNodes:
+    """A table of n rows in a graph.
+
+    Attributes
+    ----------
+    numeric : float32 (n, p), or None where p is 0; codes : int64 (n, q), or None where q is 0.
+    n_numeric : p; cardinalities : of the q columns.
+    absent : bool (n,), as of `usboost.data.table.Table`, or None.
+    """
+
+    numeric: Value | None
+    codes: Value | None
+    n_numeric: int
+    cardinalities: tuple[int, ...] = ()
+    absent: Value | None = None
+
+    @property
+    def rows(self) -> Value:
+        """Return some value of n rows."""
+        value = self.numeric or self.codes
+        assert value is not None
+        return value
+
+    def filled(self, missing: bool) -> TableNodes:
+        """Put 0 in absent rows; with `missing`, a further number says where. See `Table.filled`."""
+        numeric = self.numeric and self.numeric.unless(self.absent, np.float32)
+        codes = self.codes and self.codes.unless(self.absent, np.int64)
+        if missing:
+            none = self.rows.each(np.zeros(1, np.float32))
+            numeric = joined([numeric, self.absent.Unsqueeze([1]).cast(np.float32) if self.absent else none])
+        return TableNodes(numeric, codes, self.n_numeric + missing, self.cardinalities)
+
+    def beside(self, other: TableNodes) -> TableNodes:
+        """Join the columns of two tables, numbers first."""
+        numeric, codes = joined([self.numeric, other.numeric]), joined([self.codes, other.codes])
+        sizes = self.cardinalities + other.cardinalities
+        return TableNodes(numeric, codes, self.n_numeric + other.n_numeric, sizes)
+
+    def matrix(self) -> Value:
+        """Return all columns as trees read them, float32 (n, p + q)."""
+        columns: Value = joined([self.numeric, self.codes and self.codes.cast(np.float32)])
+        return columns
+
+    def linear(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> Value:
+        """Return x W + b of numbers and one-hot codes, (n, k), as the dtype of `weights` (p + Σ sizes, k).
+
+        Codes below `first` have no weights. With m weights (m, p + Σ sizes, k) it is (m, n, k).
+        """
+        numbers, lookup = np.split(weights, [self.n_numeric], axis=-2)
+        parts = [] if self.numeric is None else [self.numeric.cast(weights.dtype) @ numbers]
+        if self.codes is not None:
+            starts = np.cumsum([0, *self.cardinalities[:-1]])
+            none = np.repeat(starts - first * np.arange(len(starts)), first)
+            taken = self.codes.graph.node(
+                "Gather", np.insert(lookup, none, 0, axis=-2), self.codes + starts[None], axis=-2
+            )
+            parts.append(taken.summed(-2))
+        return sum_of(parts) + bias[..., None, :]
+
+
+@dataclass(frozen=True)
+class ImageNodes:
+    """Images of one size in a graph: uint8 `pixels` (n, channels, height, width), bool `absent` (n,)."""
+
+    pixels: Value
+    absent: Value
+    channels: int
+    height: int
+    width: int
+
+
+ViewNodes = TableNodes | ImageNodes
+
+
 class Graph:
     """A graph to which inputs, nodes and outputs are added."""
 
@@ -86,9 +167,8 @@ class Graph:
         except ImportError:
             raise UsboostError("an export needs onnx: pip install 'usboost[onnx]'") from None
         self._onnx = onnx
-        self._nodes: list[Any] = []
-        self._known: dict[Any, Sequence[Value]] = {}
-        self.made: dict[Any, Any] = {}  # what parts want to make once, by keys of theirs
+        self._nodes: dict[Any, Any] = {}
+        self.embeddings: dict[Any, TableNodes] = {}  # of images, by what makes them
         self._constants: dict[str, Any] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -100,7 +180,7 @@ class Graph:
 
     def output(self, name: str, value: Value, shape: Sequence[int | str] = ()) -> None:
         """Give out a float64 value (n, …) by a name."""
-        self._nodes.append(self._onnx.helper.make_node("Identity", [value.name], [name]))
+        self._nodes[name] = self._onnx.helper.make_node("Identity", [value.name], [name])
         self._outputs.append(self._described(name, np.float64, shape))
 
     def _described(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Any:
@@ -108,30 +188,26 @@ class Graph:
 
     def constant(self, value: Any) -> Value:
         """Add a constant, an array or what numpy makes one of, once."""
-        array = np.ascontiguousarray(value).reshape(np.shape(value))
-        digest = hashlib.blake2b(array.tobytes(), digest_size=12)
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        name = f"/c/{digest.hexdigest()}"
-        if name not in self._constants:
-            self._constants[name] = self._onnx.numpy_helper.from_array(array, name)
-        return Value(self, name)
+        tensor = self._onnx.numpy_helper.from_array(np.asarray(value))
+        tensor.name = f"/c/{hashlib.blake2b(tensor.SerializeToString(), digest_size=12).hexdigest()}"
+        self._constants[tensor.name] = tensor
+        return Value(self, tensor.name)
 
     def node(self, op: str, *values: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> Value:
         """Add a node, once; return its first output. `values`: those of the graph, or constants."""
-        inputs = [each if isinstance(each, Value) else self.constant(each) for each in values]
-        names = [each.name for each in inputs]
+        names = [(each if isinstance(each, Value) else self.constant(each)).name for each in values]
         return self._add(self._onnx.helper.make_node(op, names, [], domain=domain, **attributes), outputs)[0]
 
     def _add(self, node: Any, outputs: int) -> Sequence[Value]:
         key = outputs, hashlib.blake2b(node.SerializeToString(deterministic=True), digest_size=16).digest()
-        if key not in self._known:
+        if key not in self._nodes:
             node.output.extend(f"/n/{len(self._nodes)}.{k}" for k in range(outputs))
-            self._nodes.append(node)
-            self._known[key] = [Value(self, name) for name in node.output]
-        return self._known[key]
+            self._nodes[key] = node
+        return [Value(self, name) for name in self._nodes[key].output]
 
-    def embed(self, model: Any, inputs: Sequence[Value]) -> list[Value]:
-        """Add the nodes of another graph of the same versions, fed by values of this; return its outputs."""
+    def embed(self, data: bytes, *inputs: Value) -> list[Value]:
+        """Add the nodes of another model of the same versions, fed by `inputs`; return its outputs."""
+        model = self._onnx.load_model_from_string(data)
         values = dict(zip((each.name for each in model.graph.input), inputs, strict=True))
         for tensor in model.graph.initializer:
             values[tensor.name] = self.constant(self._onnx.numpy_helper.to_array(tensor))
@@ -149,7 +225,7 @@ class Graph:
         """
         onnx = self._onnx
         needed, nodes = {each.name for each in self._outputs}, []
-        for node in reversed(self._nodes):
+        for node in reversed(self._nodes.values()):
             if needed.intersection(node.output):
                 needed.update(node.input)
                 nodes.append(node)
@@ -172,8 +248,8 @@ def added(part: Any, what: str, *given: Any) -> Value:
     """Return what a part's `to_onnx` makes of values; refuse a part without it: `what` it is in a model."""
     if not hasattr(part, "to_onnx"):
         raise no_form(part, what)
-    found: Value = part.to_onnx(*given)
-    return found
+    value: Value = part.to_onnx(*given)
+    return value
 
 
 def no_form(part: object, what: str) -> UsboostError:

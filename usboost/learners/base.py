@@ -2,16 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Value, added
 from usboost.files.registry import Registry
 from usboost.shards.collective import world
 
@@ -282,22 +278,6 @@ def weighted_sum(
     kinds = {type(learner) for learner in learners}
     at_once = getattr(next(iter(kinds)), "weighted_sum", None) if len(kinds) == 1 else None
     return (at_once or sum_one_by_one)(learners, steps, prepared)
-
-
-def sum_to_onnx(
-    name: str, learner: Any, learners: Sequence[Any], steps: Sequence[float], view: ViewNodes
-) -> Value:
-    """Return Σ_k step_k · learner_k(x) in the view's graph, float64 (n, D), as `weighted_sum` computes it.
-
-    A fitted learner has ``to_onnx(view)``, which returns its outputs, or ``sum_to_onnx(learners,
-    steps, view)``; else it is refused by its name. Settings may have ``prepare_to_onnx(view)``.
-    """
-    prepared = learner.prepare_to_onnx(view) if hasattr(learner, "prepare_to_onnx") else view
-    if hasattr(learners[0], "sum_to_onnx"):
-        return type(learners[0]).sum_to_onnx(learners, steps, prepared).unless(view.absent)
-    outputs = (added(each, f"of the learner {name!r}", prepared).cast(np.float64) for each in learners)
-    total: Value = reduce(add, (output * float(step) for output, step in zip(outputs, steps)))
-    return total.unless(view.absent)
 
 
 def trainer(learner: Learner, prepared: Any, n_outputs: int) -> "PresentTrainer":

@@ -18,11 +18,10 @@ from sklearn.tree import (
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import Frame, View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Value, joined
+from usboost.files.onnx_graph import TableNodes, Value, joined
 from usboost.learners.base import FittedLearner, Target, check_outputs
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from usboost.data.nodes import TableNodes
 from usboost.data.table import code_type
 from usboost.errors import UsboostError
 from usboost.files.arrays import parts
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum
@@ -183,9 +182,7 @@ class FittedTrees:
         )
 
     @classmethod
-    def sum_to_onnx(
-        cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], view: TableNodes
-    ) -> Value:
+    def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: TableNodes) -> Value:
         """Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
         trees = [tree for each in learners for tree in each.trees]
         weights = [step for each, step in zip(learners, steps) for _ in each.trees]

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value
 from usboost.learners.base import FittedLearner, Target, check_outputs
 from usboost.learners.spectrum import Matrix, Solution, Spectrum, with_indicators
 
@@ -61,9 +60,7 @@ class FittedRidge:
         return arrays, {}
 
     @classmethod
-    def sum_to_onnx(
-        cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], view: TableNodes
-    ) -> Value:
+    def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: TableNodes) -> Value:
         """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
         intercept = sum(np.float64(step) * each.intercept for each, step in zip(learners, steps))

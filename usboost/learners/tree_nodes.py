@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from usboost.data.nodes import TableNodes
-from usboost.files.onnx_graph import Value, joined
+from usboost.files.onnx_graph import TableNodes, Value, joined, sum_of
 from usboost.learners.tree import Tree
 
 TREES_AT_ONCE = 64
@@ -30,17 +29,11 @@ def tree_sum(
     weights = weights if len(weights) else [1.0] * len(trees)
     places = outputs or [0] * len(trees)
     count = max(place + tree.value.shape[1] for place, tree in zip(places, trees))
-    total = table.rows.each(np.zeros(count))
+    parts = []
     for start in range(0, len(trees), TREES_AT_ONCE):
         some = slice(start, start + TREES_AT_ONCE)
-        total += _ensemble(table, trees[some], weights[some], places[some], count).cast(np.float64)
-    return total
-
-
-def as_answers(raw: Value, n_classes: int) -> Value:
-    """Return probabilities, float64 (n, M), of what trees add up to; this itself where `n_classes` is 1."""
-    scores: Value = joined([raw * 0.0, raw]) if n_classes == 2 else raw
-    return scores if n_classes == 1 else scores.Softmax(axis=1)
+        parts.append(_ensemble(table, trees[some], weights[some], places[some], count).cast(np.float64))
+    return sum_of(parts)
 
 
 def _sets(tree: Tree) -> Iterator[tuple[int, int, np.ndarray]]:
@@ -67,7 +60,7 @@ def _ensemble(
         width += len(own)
         assert table.codes is not None
         columns.append(table.codes.Gather(q, axis=1).picks(goes_right).cast(np.float32))
-    made: dict[str, list[Any]] = {}
+    made: list[dict[str, Any]] = []
     for t, (tree, weight, output) in enumerate(zip(trees, weights, outputs, strict=True)):
         inner, (leaves, k) = len(tree.feature), tree.value.shape
         feature, threshold = tree.feature.tolist(), tree.threshold.tolist()
@@ -76,7 +69,7 @@ def _ensemble(
         # leaves are nodes behind the inner ones
         left, right = (np.where(side < 0, inner + ~side, side).tolist() for side in (tree.left, tree.right))
         none = [0] * leaves
-        attributes: dict[str, Any] = {
+        attributes = {
             "nodes_treeids": [t] * (inner + leaves),
             "nodes_nodeids": range(inner + leaves),
             "nodes_featureids": feature + none,
@@ -89,6 +82,6 @@ def _ensemble(
             "target_ids": [*range(output, output + k)] * leaves,
             "target_weights": (weight * tree.value.astype(np.float64)).astype(np.float32).ravel().tolist(),
         }
-        for name, values in attributes.items():
-            made.setdefault(name, []).extend(values)
-    return joined(columns).TreeEnsembleRegressor(domain="ai.onnx.ml", n_targets=n_outputs, **made)
+        made.append(attributes)
+    lists = {name: [value for each in made for value in each[name]] for name in made[0]}
+    return joined(columns).TreeEnsembleRegressor(domain="ai.onnx.ml", n_targets=n_outputs, **lists)

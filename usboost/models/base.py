@@ -10,12 +10,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError, within_memory
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import deviation, mean
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import Value, ViewNodes
 from usboost.files.registry import Registry
 from usboost.models.estimator import Samples, ViewsEstimator, as_views, one_for_each_row
 from usboost.shards.collective import world

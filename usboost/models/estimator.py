@@ -12,12 +12,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from usboost.boosting.checkpoint import Checkpoint, identity_of
 from usboost.boosting.context import FitContext
-from usboost.data.nodes import ViewNodes
 from usboost.data.value import find
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
-from usboost.files.onnx_graph import Value, no_form
+from usboost.files.onnx_graph import Value, ViewNodes, no_form
 from usboost.learners.tree import Tree
 from usboost.process import OwnSettings
 from usboost.shards.collective import world

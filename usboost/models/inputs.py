@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.files.arrays import read_arrays, write_arrays
+from usboost.files.onnx_graph import TableNodes, ViewNodes
 from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
@@ -77,12 +77,6 @@ class Projection:
         values = (table.numeric - self.mean) @ self.axes
         names = tuple(f"component_{k}" for k in range(values.shape[1]))
         return replace(Table.from_numeric(values, names), absent=table.absent)
-
-    def to_onnx(self, table: TableNodes) -> TableNodes:
-        """Return the components in the table's graph."""
-        assert table.numeric is not None
-        parts = ((table.numeric - self.mean).cast(np.float64) @ self.axes.astype(np.float64)).cast(np.float32)
-        return TableNodes(parts, None, self.axes.shape[1], (), table.absent)
 
 
 @dataclass(frozen=True)
@@ -189,19 +183,21 @@ class InputReader:
             if isinstance(nodes, TableNodes):
                 return nodes
             embedding: Any = (self.backbone or Backbone()).to_onnx(nodes)
-            return self.projections[view, components].to_onnx(embedding) if components else embedding
+            if not components:
+                return embedding
+            by = self.projections[view, components]
+            centred = (embedding.numeric - by.mean).cast(np.float64)
+            values = (centred @ by.axes.astype(np.float64)).cast(np.float32)
+            return TableNodes(values, None, by.axes.shape[1], (), embedding.absent)
 
-        out: dict[str, ViewNodes] = {}
-        for name, wanted in self.wanted.items():
-            first, *more = wanted.views
-            if more or wanted.filled:
-                parts = [table(each, wanted.components).filled(each in self.absent) for each in wanted.views]
-                out[name] = reduce(TableNodes.beside, parts)
-            elif wanted.images:
-                out[name] = views[first]
-            else:
-                out[name] = table(first, wanted.components)
-        return out
+        def read(wanted: InputSpec) -> ViewNodes:
+            if len(wanted.views) > 1 or wanted.filled:
+                parts = (table(each, wanted.components).filled(each in self.absent) for each in wanted.views)
+                return reduce(TableNodes.beside, parts)
+            (view,) = wanted.views
+            return views[view] if wanted.images else table(view, wanted.components)
+
+        return {name: read(wanted) for name, wanted in self.wanted.items()}
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write the projections to `FILE`; return JSON that lists them, and the views that rows may lack."""

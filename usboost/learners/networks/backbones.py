@@ -12,10 +12,9 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from usboost.data.images import EncodedImages, Images
-from usboost.data.nodes import ImageNodes, TableNodes
 from usboost.data.table import Table
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import no_form
+from usboost.files.onnx_graph import ImageNodes, TableNodes, no_form
 from usboost.learners.networks import architectures, embeddings
 from usboost.learners.networks.architectures import DEFAULT, is_timms, load_backbone, read_weights
 from usboost.learners.networks.image_network import AUGMENTATIONS, FrozenNetwork, ImageNetwork, LastBlock
@@ -178,13 +177,12 @@ class Backbone(BaseEstimator):
 
     def to_onnx(self, images: ImageNodes) -> TableNodes:
         """Return in the images' graph what `embed` gives, rounded to float16 as in its cache."""
-        made, key = images.pixels.graph.made, (self.name, self.pretrained, self.size, images.pixels)
-        if key not in made:
+        known, key = images.pixels.graph.embeddings, (self.name, self.pretrained, self.size, images.pixels)
+        if key not in known:
             network = self._whole(self.spec(images))
             values = image_network(images, network).cast(np.float16).cast(np.float32)
-            made[key] = TableNodes(values, None, network.n_features, (), images.absent)
-        nodes: TableNodes = made[key]
-        return nodes
+            known[key] = TableNodes(values, None, network.n_features, (), images.absent)
+        return known[key]
 
     def _source(self) -> str | None:
         """Name the weights without reading them; None where that is not certain."""

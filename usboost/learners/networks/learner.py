@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
-from operator import add
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,10 +11,9 @@ from pydantic import Field
 from sklearn.base import BaseEstimator
 from torch import nn
 
-from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.views import View
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value, ViewNodes, sum_of
 from usboost.learners.base import FittedLearner, Target, check_outputs, sum_one_by_one
 from usboost.learners.networks import nodes
 from usboost.learners.networks import written_out as by_hand
@@ -79,7 +76,7 @@ class FittedNetwork:
         return np.asarray(total)
 
     @classmethod
-    def sum_to_onnx(cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], view: Any) -> Value:
+    def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: Any) -> Value:
         """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
         networks, spec = [each.module(torch.device("cpu")) for each in learners], learners[0].spec
         alike = isinstance(view, TableNodes) and all(each.spec == spec for each in learners)
@@ -88,7 +85,7 @@ class FittedNetwork:
             some = slice(start, start + at_once)
             outputs = nodes.through(view, *networks[some]).cast(np.float64)
             parts.append((outputs * np.reshape(np.asarray(steps[some], np.float64), (-1, 1, 1))).summed(0))
-        return reduce(add, parts)
+        return sum_of(parts)
 
     def module(self, device: torch.device) -> nn.Module:
         network = branch(self.spec["input"], self.spec["widths"])

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import io
 import warnings
-from contextlib import ExitStack
 from functools import partial, reduce
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from usboost.data.nodes import ImageNodes
 from usboost.errors import UsboostError
-from usboost.files.onnx_graph import OPSETS, Value, no_form
+from usboost.files.onnx_graph import OPSETS, ImageNodes, Value, no_form
 from usboost.learners.networks.image_network import ImageNetwork
 from usboost.learners.networks.inputs import TableLinear
 
@@ -37,16 +34,12 @@ def through(view: Any, *networks: Any) -> Value:
     if isinstance(first, TableLinear | nn.Linear):
         is_table = isinstance(first, TableLinear)
         weights = [torch.cat([each.weight.T, *([each.lookup] if is_table else [])]) for each in networks]
-        weight, bias = (array(torch.stack(each).squeeze(0)) for each in (weights, [n.bias for n in networks]))
+        both = (weights, [each.bias for each in networks])
+        weight, bias = (torch.stack(each).squeeze(0).detach().numpy() for each in both)
         return view.linear(weight, bias) if is_table else view @ weight + bias[..., None, :]
     if isinstance(first, nn.ReLU | nn.Identity):
         return view.Relu() if isinstance(first, nn.ReLU) else view
     raise no_form(first, "a layer of a network")
-
-
-def array(tensor: torch.Tensor) -> np.ndarray:
-    """Return what a tensor on the CPU holds."""
-    return np.asarray(tensor.detach().numpy())
 
 
 def image_network(images: ImageNodes, network: Any) -> Value:
@@ -54,18 +47,15 @@ def image_network(images: ImageNodes, network: Any) -> Value:
 
     Raises `UsboostError`, naming the backbone, if torch cannot.
     """
-    import onnx
-
     file: Any = io.BytesIO()
     pixels = torch.zeros((2, images.channels, images.height, images.width), dtype=torch.uint8)
+    names = ("interpolate", "adaptive_avg_pool2d")
+    resizing: Any = {name: partial(_by_matrices, getattr(functional, name)) for name in names}
+    # an order in memory, which a graph has not
+    as_they_are = mock.patch.object(torch.Tensor, "as_strided", lambda values, *_: values)
     try:
-        with warnings.catch_warnings(), ExitStack() as changed:
+        with warnings.catch_warnings(), mock.patch.multiple(functional, **resizing), as_they_are:
             warnings.simplefilter("ignore")  # of what tracing takes as constant, and of its age
-            for name in ("interpolate", "adaptive_avg_pool2d"):
-                own = partial(_by_matrices, getattr(functional, name))
-                changed.enter_context(mock.patch.object(functional, name, own))
-            # an order in memory, which a graph has not
-            changed.enter_context(mock.patch.object(torch.Tensor, "as_strided", lambda values, *_: values))
             torch.onnx.export(
                 network.eval(),
                 ((pixels,),),
@@ -80,7 +70,7 @@ def image_network(images: ImageNodes, network: Any) -> Value:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         message = f"the backbone {network.spec['backbone']} has no ONNX form: {first}; choose another one"
         raise UsboostError(message) from error
-    return images.pixels.graph.embed(onnx.load_model_from_string(file.getvalue()), [images.pixels])[0]
+    return images.pixels.graph.embed(file.getvalue(), images.pixels)[0]
 
 
 def _by_matrices(function: Any, values: torch.Tensor, size: Any, **options: Any) -> torch.Tensor:

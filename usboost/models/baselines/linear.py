@@ -14,13 +14,12 @@ from scipy.special import log_softmax, softmax
 
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.context import FitContext
-from usboost.data.nodes import TableNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value
 from usboost.learners.spectrum import GRID, Matrix, Spectrum
 from usboost.models.baselines.wrapper import Classifier, FitResult, FitRows, Names, Package, Regressor
 from usboost.models.estimator import as_views

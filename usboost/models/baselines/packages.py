@@ -21,10 +21,9 @@ from sklearn.model_selection import PredefinedSplit
 from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import Value, ViewNodes
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Integer, Real
 from usboost.models.base import ViewsClassifier, ViewsRegressor
@@ -380,7 +379,9 @@ class _Prior(ViewsEstimator):
         return {}
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return next(iter(views.values())).rows.each(getattr(self, "shares_", np.zeros(1)))
+        view: Any = next(iter(views.values()))
+        rows: Value = view.absent or view.rows
+        return rows.each(getattr(self, "shares_", np.zeros(1)))
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {}

@@ -11,12 +11,11 @@ import numpy as np
 import torch
 
 from usboost.boosting.callbacks import Callback
-from usboost.data.nodes import TableNodes
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError, choices
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value
 from usboost.learners.forest import FittedTrees
 from usboost.learners.search_space import COMPONENTS as COMPONENTS_SPACE
 from usboost.learners.search_space import Choice, Integer, Real

@@ -18,7 +18,6 @@ from sklearn.utils.validation import has_fit_parameter
 from usboost.boosting.callbacks import Callback, begin_and_end, notify
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Clock, Round
-from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import Unsuited, UsboostError
@@ -26,7 +25,7 @@ from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import column_moments, mean
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Value, no_form
+from usboost.files.onnx_graph import TableNodes, Value, ViewNodes, no_form
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.search_space import Space
 from usboost.learners.spectrum import with_indicators

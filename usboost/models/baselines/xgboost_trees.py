@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from usboost.data.nodes import TableNodes
-from usboost.files.onnx_graph import Value, no_form
+from usboost.files.onnx_graph import TableNodes, Value, no_form
 from usboost.learners.tree import Node, Tree
-from usboost.learners.tree_nodes import as_answers, tree_sum
 from usboost.models.baselines.wrapper import Package
+from usboost.models.methods.boosted_features import GradientBoostedTrees
 
 
 class XGBoost(Package):
@@ -20,17 +19,17 @@ class XGBoost(Package):
         learner = json.loads(model.estimator_.get_booster().save_raw("json"))["learner"]
         booster, objective = learner["gradient_booster"], learner["objective"]["name"]
         known = objective in ("binary:logistic", "multi:softprob", "reg:squarederror")
+        known &= booster["model"]["gbtree_model_param"]["num_parallel_tree"] == "1"
         if not known or booster["name"] != "gbtree" or not model.own_categories_:
             raise no_form(model.estimator_, f"with {objective}")
-        places, n_outputs = booster["model"]["tree_info"], max(booster["model"]["tree_info"]) + 1
-        best = learner["attributes"].get("best_iteration")
-        trees = [tree_of(each) for each in booster["model"]["trees"]]
-        trees = trees if best is None else trees[: (int(best) + 1) * n_outputs]
-        base = np.array(json.loads(learner["learner_model_param"]["base_score"]), np.float64, ndmin=1)
+        n_outputs = max(booster["model"]["tree_info"]) + 1
+        grown = booster["model"]["trees"]
+        last = int(learner["attributes"].get("best_iteration", len(grown)))
+        trees = [tree_of(each) for each in grown[: (last + 1) * n_outputs]]
+        base = np.full(n_outputs, json.loads(learner["learner_model_param"]["base_score"]), np.float64)
         if objective == "binary:logistic":
             base = np.log(base / (1 - base))
-        raw = tree_sum(table, trees, outputs=places[: len(trees)]) + base[None]
-        return as_answers(raw, len(getattr(model, "classes_", [0])))
+        return GradientBoostedTrees(trees, base, 1.0, len(getattr(model, "classes_", [0]))).to_onnx(table)
 
 
 def tree_of(grown: dict[str, Any]) -> Tree:

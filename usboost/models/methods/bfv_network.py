@@ -11,13 +11,12 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import CodedTable, Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import column_moments
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value, ViewNodes
 from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum
 from usboost.models.base import ViewsClassifier, ViewsRegressor

@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import row_losses
 from usboost.files.arrays import digest_of
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import Value, ViewNodes, sum_of
 from usboost.learners.networks import embeddings
 from usboost.losses.base import ClassLoss, from_scores
 from usboost.models import persistence
@@ -181,8 +180,7 @@ class BlendClassifier(Blend, ViewsClassifier):
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         logs = (fit.to_onnx(views).Max(_TINY).Log() * weight for fit, weight in self.weighted_fits())
-        total: Value = reduce(add, logs)
-        return total.Softmax(axis=1)
+        return sum_of(logs).Softmax(axis=1)
 
 
 class BlendRegressor(Blend, ViewsRegressor):
@@ -201,4 +199,4 @@ class BlendRegressor(Blend, ViewsRegressor):
         return self._as_encoded(self._f(views))
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
-        return reduce(add, (fit.to_onnx(views) * weight for fit, weight in self.weighted_fits()))
+        return sum_of(fit.to_onnx(views) * weight for fit, weight in self.weighted_fits())

@@ -11,19 +11,18 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
 
-from usboost.data.nodes import TableNodes
 from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
 from usboost.evaluation.statistics import mean
 from usboost.files import replacing
 from usboost.files.arrays import Arrays, read_arrays, read_json, write_arrays
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value, joined
 from usboost.learners.forest import FittedTrees, Forest
 from usboost.learners.search_space import Integer, Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import HISTOGRAMS, quiet_lightgbm
-from usboost.learners.tree_nodes import as_answers, tree_sum
+from usboost.learners.tree_nodes import tree_sum
 from usboost.models.persistence import check_digests, digests
 from usboost.process import OwnSettings
 
@@ -107,8 +106,11 @@ class GradientBoostedTrees:
     def to_onnx(self, table: TableNodes) -> Value:
         """Return in the table's graph the probabilities, float64 (n, M), or raw scores (n, 1)."""
         places = [k % self.trees_per_stage for k in range(len(self.trees))]
-        raw = tree_sum(table, self.trees, [self.learning_rate] * len(places), places)
-        return as_answers(raw + self.initial[None], self.n_classes)
+        raw = tree_sum(table, self.trees, [self.learning_rate] * len(places), places) + self.initial[None]
+        if self.n_classes == 1:
+            return raw
+        scores: Value = joined([raw * 0.0, raw]) if self.n_classes == 2 else raw
+        return scores.Softmax(axis=1)
 
 
 def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:

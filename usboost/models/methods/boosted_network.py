@@ -18,17 +18,16 @@ from sklearn.utils.validation import validate_data
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, fit_error
+from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, ensemble_to_onnx, fit_error
 from usboost.boosting.rounds import BoostedSamples, Stage, StagewiseModel
 from usboost.boosting.steps import ClosedForm, Newton
 from usboost.boosting.targets import NewtonTarget
-from usboost.data.nodes import TableNodes, ViewNodes
 from usboost.data.table import VIEW, Table, as_table, as_targets
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
-from usboost.files.onnx_graph import Value
-from usboost.learners.base import LEARNERS, Learner, Target, prepare, sum_to_onnx
+from usboost.files.onnx_graph import TableNodes, Value, ViewNodes
+from usboost.learners.base import LEARNERS, Learner, Target, prepare
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.regression import Squared
@@ -142,9 +141,8 @@ class _BoostedNetwork(StagewiseModel, ViewsEstimator):
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""
         tables = [view for view in views.values() if isinstance(view, TableNodes)]
-        learners = [stage.learners[VIEW] for stage in self.stages_]
-        steps, table = [stage.steps[VIEW] for stage in self.stages_], reduce(TableNodes.beside, tables)
-        return sum_to_onnx(VIEW, self._weak_learners()[VIEW], learners, steps, table)
+        table = reduce(TableNodes.beside, tables)
+        return ensemble_to_onnx(self.stages_, self._weak_learners(), {VIEW: table})
 
     def _prepared(self, X: Any) -> tuple[int, dict[str, Any]]:
         table = self._table(X)

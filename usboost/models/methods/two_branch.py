@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import mul
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,12 +19,11 @@ from usboost.boosting.callbacks import Callback, begin_and_end, improves, notify
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
 from usboost.boosting.rounds import Round
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.files.arrays import read_arrays, write_arrays
-from usboost.files.onnx_graph import Value, joined
+from usboost.files.onnx_graph import Value, ViewNodes, joined
 from usboost.learners.networks import inputs as parts
 from usboost.learners.networks import nodes, train
 from usboost.learners.networks.backbones import Backbone, read_in_graph
@@ -103,9 +101,9 @@ class FittedTwoBranch:
         for view, each, stands in zip(inputs, branches, missing):
             out = nodes.through(view, each).Relu()
             if stands is not None:
-                out = view.absent.Unsqueeze([1]).Where(nodes.array(stands)[None], out)
+                out = view.absent.Unsqueeze([1]).Where(stands.detach().numpy()[None], out)
             embedded.append(out if each is network.second else nodes.through(out, network.match))
-        joint = reduce(mul, embedded) if network.product else joined(embedded)
+        joint = reduce(Value.__mul__, embedded) if network.product else joined(embedded)
         return nodes.through(joint, network.joint)
 
     def check(self, n_classes: int) -> None:

@@ -8,12 +8,11 @@ import numpy as np
 
 from usboost.boosting.steps import StepRule
 from usboost.boosting.targets import PseudoResidual, TargetRule, target_rule
-from usboost.data.nodes import ViewNodes
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1, mae, rmse
 from usboost.evaluation.statistics import median, quantile
-from usboost.files.onnx_graph import Value, added
+from usboost.files.onnx_graph import Value, ViewNodes, added
 from usboost.losses.base import ClassLoss, RegressionLoss, from_scores
 from usboost.losses.regression import best_constant, check_loss_name, regression_loss
 from usboost.models.base import ViewsClassifier, ViewsRegressor

@@ -4,8 +4,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,17 +13,16 @@ from sklearn.base import clone
 from usboost.boosting.callbacks import Callback, Patience
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.context import FitContext
-from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores
+from usboost.boosting.loop import StagewiseLoop, advance, ensemble_scores, ensemble_to_onnx
 from usboost.boosting.rounds import StagewiseModel
 from usboost.boosting.steps import StepRule, shared_risk, step_rule
-from usboost.data.nodes import ViewNodes
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import error_of_mean, mean
-from usboost.files.onnx_graph import Value
-from usboost.learners.base import LEARNERS, Learner, prepare, sum_to_onnx, view_names
+from usboost.files.onnx_graph import Value, ViewNodes
+from usboost.learners.base import LEARNERS, Learner, prepare, view_names
 from usboost.learners.estimators import RegressorLearner
 from usboost.learners.forest import trees_of
 from usboost.learners.networks.backbones import Backbone
@@ -262,18 +259,13 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""
-        read, parts = self.reading_.to_onnx(views), list[Value]()
+        start = list[Value]()
         if self.start_ is not None:
             own = self.start_
             scores = own._nodes(views).linear(np.float64(own.coefficients_), np.float64(own.intercepts_))
             # scores of classes need no centre: what all of a row have more changes no probability
-            parts.append(scores @ self._from_scores(np.eye(len(own.intercepts_))))
-        for name, learner in self._learners().items():
-            if having := [stage for stage in self.stages_ if name in stage.learners]:
-                learners = [stage.learners[name] for stage in having]
-                steps = [stage.steps[name] for stage in having]
-                parts.append(sum_to_onnx(name, learner, learners, steps, read[name]))
-        return reduce(add, parts)
+            start.append(scores @ self._from_scores(np.eye(len(own.intercepts_))))
+        return ensemble_to_onnx(self.stages_, self._learners(), self.reading_.to_onnx(views), start)
 
     def _staged_f(self, views: Views) -> Iterator[np.ndarray]:
         prepared = self._prepare(views)

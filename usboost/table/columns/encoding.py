@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.encoding import TableEncoder
-from usboost.data.nodes import TableNodes
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import median
-from usboost.files.onnx_graph import Value
+from usboost.files.onnx_graph import TableNodes, Value
 from usboost.shards.collective import world
 from usboost.table.columns.texts import TextParts, holds_text
 
@@ -220,10 +219,8 @@ class Encoding:
         Raises UsboostError, naming the column, if one is of texts. `columns`: float64 (n,) numbers, and dates
         as seconds since 1970, NaN where missing, and str (n,) categories, "" where missing.
         """
-        if self.texts:
-            raise UsboostError(
-                f"column {next(iter(self.texts))!r} is text, which has no ONNX form; fit a model without it"
-            )
+        if texts := [*self.texts]:
+            raise UsboostError(f"column {texts[0]!r} is text, which has no ONNX form; fit a model without it")
         completed = {name: value for name, value in columns.items() if name not in self.dates}
         for name, rule in self.dates.items():
             completed |= rule.to_onnx(name, columns[name])
