@@ -2,13 +2,13 @@
 profile, own changes), and all that decides a fit's result."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks import flow_page as page
 from tasks.folders import RESULTS, code_of, prepared_folder, read_record, task_of
-from tasks.pages import flow_page as page
 from tasks.settings import Settings, Table2, TrainingSection, TrainingSizes
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
@@ -71,11 +71,6 @@ class Cell:
         """The folder of its record, see `tasks.folders`."""
         return RESULTS / self.name
 
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of its rounds until its record is written: no output of a stage, so DVC leaves it."""
-        return Path("data/checkpoints") / self.name
-
     def is_finished(self) -> bool:
         """Return whether its record is there, and of nothing else than what the cell is now."""
         return (read_record(self.results) or {}).get("fingerprint") == self.fingerprint
@@ -84,14 +79,6 @@ class Cell:
         """Put the files of its record in place, all or none of them."""
         with replacing(self.results) as fresh:
             shutil.copytree(record, fresh, dirs_exist_ok=True)
-
-
-def devices(description: Any) -> set[str]:
-    """Return the devices that a described model names; none for trees alone."""
-    if not isinstance(description, Mapping):
-        return set()
-    named = {value.strip("'") for key, value in description.items() if key == "device"}
-    return named.union(*(devices(value) for value in description.values()))
 
 
 def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
