@@ -1,5 +1,5 @@
-"""Fitted models in MLflow: logged with what they read and answer, registered, the best one promoted, and the
-requests that it gets compared with its training rows."""
+"""Register fitted models in MLflow, promote the best one, and compare the requests that it gets with its
+training rows."""
 
 import tempfile
 from collections.abc import Mapping

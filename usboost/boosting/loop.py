@@ -273,7 +273,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of a round; they follow from the loop's seed and the round's index alone.
+    """The random numbers of a round, whose seeds are set from the loop's seed and the round's index alone.
 
     Attributes
     ----------

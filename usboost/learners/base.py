@@ -139,7 +139,7 @@ class Trainer(Protocol):
 
 
 class Learner(Protocol):
-    """Settings of a weak learner; stateless, so one object serves every round and fit.
+    """Settings of a weak learner; stateless, so that one object is used in every round and fit.
 
     An attribute `reads`, a tuple of view names, lists what it reads: the view with the learner's own name
     if it is absent or None, one view, or several side by side. An attribute ``reads_images = True`` says
