@@ -6,8 +6,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,16 @@ def log_folds(run_id: str, trace: pd.DataFrame, scored: Sequence[Mapping[str, fl
     for fold, metrics in enumerate(scored, start=1):
         logged += [metric(of_score("fold", name), metrics[name], fold) for name in metrics]
     log_metrics(run_id, logged)
+
+
+@contextmanager
+def once(run_id: str, tag: str) -> Iterator[bool]:
+    """Yield True the first time for this run and tag, if the block then ends well."""
+    client, name = MlflowClient(), f"usboost.{tag}"
+    first = name not in client.get_run(run_id).data.tags
+    yield first
+    if first:
+        client.set_tag(run_id, name, "true")
 
 
 def log_files(run_id: str, folder: Path, name: str) -> None:

@@ -170,16 +170,6 @@ def runs_of(dataset: str, wanted: str) -> list[Run]:
     return [run for run in runs if run.data.tags.get(SUPERSEDED) != "true"]
 
 
-@contextmanager
-def once(run_id: str, tag: str) -> Iterator[bool]:
-    """Yield True the first time for this run and tag, if the block then ends well."""
-    client, name = MlflowClient(), f"usboost.{tag}"
-    first = name not in client.get_run(run_id).data.tags
-    yield first
-    if first:
-        client.set_tag(run_id, name, "true")
-
-
 def described(
     about: str, inputs: Mapping[str, Path], command: Sequence[str], **places: Path
 ) -> dict[str, str]:

@@ -62,7 +62,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         page.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
         given |= {"batch": plan.batch, "prune": plan.prune}
-        with mlflow_runs.once(run_id, "parameters") as first:
+        with mlflow_log.once(run_id, "parameters") as first:
             if first:
                 mlflow_log.log_parameters(run_id, given)
         below = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
@@ -122,7 +122,7 @@ def log_trial(trial: Trial, experiment: str, tags: Mapping[str, str], folder: Pa
     named = folder / TRIALS / trial.model / f"{trial.number:03d}" / NAMED
     with (
         mlflow_runs.tracked_run(experiment, f"{trial.model} {trial.number}", tags, named) as run_id,
-        mlflow_runs.once(run_id, f"logged_{trial.state}") as first,
+        mlflow_log.once(run_id, f"logged_{trial.state}") as first,
     ):
         if not first:
             return

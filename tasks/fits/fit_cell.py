@@ -177,6 +177,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, resumable)
+        scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
         rounds = log.history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
         cost, took = {"fit_seconds": seconds}, f"{seconds:.1f} s"
@@ -185,20 +186,19 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             took = f"best round {best} of {cost['rounds']}, {took}"
         page.log(took)
         # once each, however often the fit is resumed
-        with tempfile.TemporaryDirectory() as place, runs.once(run_id, "model_logged") as first:
+        with tempfile.TemporaryDirectory() as place, log.once(run_id, "model_logged") as first:
             if first:
                 bundle, saved = fitted.bundle, Path(place) / "bundle"
                 bundle.save(saved)
                 example = example_of(bundle.card, prepared_folder(cell.dataset))
                 tags = {name: str(value) for name, value in of.items()}
                 log.log_model(run_id, saved, bundle.card, example, cell.title, tags)
-        with runs.once(run_id, "scored") as first:
+        with log.once(run_id, "scored") as first:
             if first:
                 log.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
         if cell.seed == 0:
             predicted = fitted.predicted["val"][1]
             write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
-        scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
         result = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
             result["margin"] = margin

@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks import flow_page as page
 from tasks.folders import RESULTS, code_of, prepared_folder, read_record, task_of
-from tasks.settings import Settings, Table2, TrainingSection, TrainingSizes
+from tasks.settings import Settings, TrainingSection, TrainingSizes
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
 from usboost.datasets import store
@@ -215,7 +215,8 @@ class FromParams(Parts):
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
-        table, sizes, chosen = self._table2, self.settings.sizes.boosting, self.settings.boosting
+        table, chosen = self.settings.boosting_of(self.dataset), self.settings.boosting
+        sizes = self.settings.sizes.boosting
         if spec.kind == "network":
             return {
                 "hidden": tuple((table.backbone and sizes.head) or table.dnn),
@@ -228,7 +229,7 @@ class FromParams(Parts):
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
         """Return the section `boosting`, and Table 2's rounds, capped by the profile."""
-        table, chosen = self._table2, self.settings.boosting
+        table, chosen = self.settings.boosting_of(self.dataset), self.settings.boosting
         second = entry.changes.get("target") == "second_order"
         most, sizes = table.rounds.second if second else table.rounds.first, self.settings.sizes.boosting
         return {
@@ -275,7 +276,7 @@ class FromParams(Parts):
 
     def linear(self) -> dict[str, Any]:
         """Return the backbone of the boosting models, which embeds images, frozen."""
-        backbone = self._backbone(self._table2, self.settings.sizes.boosting)
+        backbone = self._backbone(self.settings.boosting_of(self.dataset), self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
     forest = linear
@@ -289,10 +290,6 @@ class FromParams(Parts):
     def weak_classifier(self) -> dict[str, Any]:
         """Return the section `earlyboost`."""
         return self.settings.earlyboost.model_dump(include={"estimator", "max_depth"})
-
-    @property
-    def _table2(self) -> Table2:
-        return self.settings.boosting_of(self.dataset)
 
     def _training(self, table: TrainingSection, sizes: TrainingSizes) -> dict[str, Any]:
         """Return how a table's networks are trained, with what the profile says."""

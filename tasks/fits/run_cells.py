@@ -102,13 +102,14 @@ def run_locally(
     on_end : called with each cell that has been fitted
     """
     task = fit_cell.with_options(retries=chosen.retries)
-    given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": machine.thread_share(chosen.workers)}
     reasons: dict[Cell, str] = {}
     left = list(cells)
     for _ in range(1 + chosen.retries):
         if not left:
             break
         with task_runner(chosen) as runner:
+            threads = machine.thread_share(chosen.workers)
+            given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": threads}
             futures = {runner.submit(task, {"cell": cell, **given}): cell for cell in left}
             left = []
             for future in as_completed(list(futures)):
