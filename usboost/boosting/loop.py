@@ -26,7 +26,6 @@ from usboost.learners.base import (
     Target,
     predict,
     prepare,
-    trainer,
     weighted_sum,
 )
 from usboost.losses.base import Line, Loss
@@ -218,7 +217,7 @@ class StagewiseLoop:
                 made[name] = before[name]
                 continue
             try:
-                made[name] = trainer(learner, train.prepared[name], self.loss.n_outputs)
+                made[name] = PresentTrainer(learner, train.prepared[name], self.loss.n_outputs)
             except UsboostError as error:
                 raise UsboostError(f"learner {name!r}: {error}") from error
         return made

@@ -300,19 +300,15 @@ def sum_to_onnx(
     return total.unless(view.absent)
 
 
-def trainer(learner: Learner, prepared: Any, n_outputs: int) -> "PresentTrainer":
-    """Make what fits the learner to the rows that have its view. Raises `UsboostError` if no row has it."""
-    if not world().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
-        raise UsboostError(
-            "no training row has its view (all are marked as absent); leave this learner out, or give it rows"
-        )
-    return PresentTrainer(learner, prepared, n_outputs)
-
-
 class PresentTrainer:
-    """A learner's trainer for the rows that have its view."""
+    """A learner's trainer for the rows that have its view. Raises `UsboostError` if no row has it."""
 
     def __init__(self, learner: Learner, prepared: Any, n_outputs: int) -> None:
+        if not world().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
+            raise UsboostError(
+                "no training row has its view (all are marked as absent); leave this learner out, or give it "
+                "rows"
+            )
         self._some = prepared if isinstance(prepared, PresentRows) else None
         self._prepared = prepared.prepared if isinstance(prepared, PresentRows) else prepared
         self._trainer = learner.trainer(self._prepared, n_outputs)

@@ -146,17 +146,13 @@ class DateFormat:
         parts = found.groupdict("")
         year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in PARTS)
         number = str(_MONTHS.index(month[:3].lower()) + 1) if month.isalpha() else month or "1"
-        date = f"{_century(year)}{year}-{number:0>2}-{day or 1:0>2}"
+        century = "" if len(year) == 4 else "19" if int(year) >= 69 else "20"  # as of `%y`
+        date = f"{century}{year}-{number:0>2}-{day or 1:0>2}"
         if not hour or (half and not 1 <= int(hour) <= 12):
             return None if hour else date
         hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
         zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone, flags=re.IGNORECASE)
         return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone or 'Z'}"
-
-
-def _century(text: str) -> str:
-    """Return what is before two digits of a year, as of `%y`."""
-    return "" if len(text) == 4 else "19" if int(text) >= 69 else "20"
 
 
 def _zone_in(text: str) -> str:
