@@ -4,10 +4,10 @@ from pathlib import Path
 
 from flows.flow import Dataset, command, flow
 from flows.local import runtime
+from tasks import flow_page as page
 from tasks import settings as params
 from tasks.data import obtain_raw, own_table_has_changed, prepare_dataset
 from tasks.folders import prepared_folder, work_folder
-from tasks.pages import flow_page as page
 
 
 @flow(name="data", flow_run_name="data-{dataset}")

@@ -12,12 +12,12 @@ from pydantic import Field
 from flows.data import prepare_again
 from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
-from tasks import folders, machine, tracking
+from tasks import flow_page as page
+from tasks import folders, machine, mlflow_runs
 from tasks import settings as params
 from tasks.fits import run_cells
 from tasks.fits.fit_cell import fit_cell
 from tasks.fits.models import Cell, grid, of_task, plan
-from tasks.pages import flow_page as page
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import metric_name, number
 
@@ -48,8 +48,8 @@ def fit(
     cells = grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"
     with runtime.alone(folders.work_folder(dataset) / "fit.lock", running):
-        with tracking.one_sentence():  # before several processes make it
-            tracking.experiment_id(f"usboost-{settings.profile}")
+        with mlflow_runs.one_sentence():  # before several processes make it
+            mlflow_runs.experiment_id(f"usboost-{settings.profile}")
         todo = run_cells.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
         tell(f"{dataset}: {len(todo)} of {len(cells)} fits to make")

@@ -7,9 +7,8 @@ from pydantic import Field
 
 from flows.flow import Dataset, command, flow
 from flows.local import runtime
-from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
-from tasks.serving.logged_model import compare_requests
+from tasks import flow_page as page
+from tasks.registered_models import compare_requests
 from usboost.errors import UsboostError
 
 
@@ -29,8 +28,8 @@ def monitor(
         share: by how much more rows may lack a value or hold an unseen category
     """
     version, run_id, columns = compare_requests(dataset, Path(requests), psi, share)
-    mlflow_pages.link_run(run_id, f"monitor/{dataset}")
-    mlflow_pages.link_version(version, "The served model whose training rows these were compared with")
+    page.link_run(run_id, f"monitor/{dataset}")
+    page.link_version(version, "The served model whose training rows these were compared with")
     rows = columns.round(4).astype(object).where(columns.notna(), "").to_dict("records")
     page.show_table(page.key("drift", dataset), rows, f"{requests} against the training rows of {dataset}")
     for row in rows:

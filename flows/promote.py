@@ -4,10 +4,9 @@ from typing import Literal
 
 from flows.flow import Dataset, Model, command, flow
 from flows.local import runtime
+from tasks import flow_page as page
+from tasks import registered_models
 from tasks import settings as params
-from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
-from tasks.serving import logged_model
 
 Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_log_loss", "rmse", "mae", "r2"]
 
@@ -23,12 +22,12 @@ def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto
     """
     if model:
         params.load().model(model)
-    promoted, reason = logged_model.promote(dataset, model or "", metric)
-    uri = f"models:/{logged_model.registered_name(dataset)}@{logged_model.ALIAS}"
+    promoted, reason = registered_models.promote(dataset, model or "", metric)
+    uri = f"models:/{registered_models.registered_name(dataset)}@{registered_models.ALIAS}"
     print(reason)
     page.log(reason)
-    if version := logged_model.champion(dataset):
-        mlflow_pages.link_version(version, reason)
+    if version := registered_models.champion(dataset):
+        page.link_version(version, reason)
     if promoted:
         page.emit("usboost.promoted", dataset, {"dataset": dataset, "model": uri, "reason": reason})
     return runtime.finished(uri)

@@ -9,7 +9,7 @@ runtime.configure()
 
 import typer  # noqa: E402
 
-from tasks.serving.logged_model import register  # noqa: E402
+from tasks.registered_models import register  # noqa: E402
 
 
 def main(

@@ -7,10 +7,10 @@ import pandas as pd
 
 from flows.flow import command, flow
 from flows.local import runtime
+from tasks import flow_page as page
 from tasks import folders
 from tasks import settings as params
 from tasks.folders import REPORTS, RESULTS, prepared_folder
-from tasks.pages import flow_page as page
 from usboost.report.blocks import Key, Origin, RunLink
 from usboost.report.pages import write_pages
 

@@ -27,6 +27,7 @@ from usboost.models import catalogue
 from usboost.report.results import dataset_name, read_trace
 
 RESULTS = Path("data/results")  # a folder for each dataset, in it one for each model, in it one for each seed
+CHECKPOINTS = Path("data/checkpoints")  # rounds of cells that have no record yet: no output of a stage
 REPORTS = Path("reports")  # of all datasets: tables, pages, figures, and the curves that `dvc plots` draws
 
 
@@ -64,8 +65,8 @@ def task_of(dataset: str) -> Task:
 
 
 NOT_DECIDING = (
-    *("tasks.folders", "tasks.fits.models", "tasks.pages.flow_page"),
-    *("tasks.machine", "tasks.settings", "tasks.tracking", "usboost.models.build"),
+    *("tasks.fits.models", "tasks.flow_page", "tasks.folders", "tasks.machine"),
+    *("tasks.mlflow_log", "tasks.mlflow_runs", "tasks.settings", "usboost.models.build"),
 )
 """Modules that decide no number: what they give to a step is in its fingerprint, or nowhere."""
 

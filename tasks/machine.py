@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,14 @@ def processor() -> str:
     info = Path("/proc/cpuinfo")
     named = re.search(r"model name\s*: (.+)", info.read_text()) if info.exists() else None
     return f"{named[1] if named else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def devices(description: Any) -> set[str]:
+    """Return the devices that a described model names; none for trees alone."""
+    if not isinstance(description, Mapping):
+        return set()
+    named = {value.strip("'") for key, value in description.items() if key == "device"}
+    return named.union(*(devices(value) for value in description.values()))
 
 
 def on_gpu(devices: set[str]) -> bool:

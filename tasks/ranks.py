@@ -14,10 +14,9 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks import tracking
-from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
-from tasks.serving.logged_model import log_bundle
+from tasks import flow_page as page
+from tasks import mlflow_log, mlflow_runs
+from tasks.registered_models import log_bundle
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.boosting.rounds import Round
 from usboost.errors import UsboostError
@@ -68,10 +67,10 @@ def fit_in_ranks(command: Sequence[str], out: Path, node: int, parameters: Mappi
     if node:
         _run(command)
         return ""
-    tags = {**mlflow_pages.lineage({}), "kind": "boosting"}
-    with tracking.tracked_run("usboost-sharded", out.name, tags) as run_id:
-        tracking.log_parameters(run_id, parameters)
-        rounds = _RoundsOnDisk(out.with_name(f"{out.name}.part"), tracking.MLflowCallback(run_id))
+    tags = {**mlflow_runs.lineage({}), "kind": "boosting"}
+    with mlflow_runs.tracked_run("usboost-sharded", out.name, tags) as run_id:
+        mlflow_log.log_parameters(run_id, parameters)
+        rounds = _RoundsOnDisk(out.with_name(f"{out.name}.part"), mlflow_log.MLflowCallback(run_id))
         _run(command, rounds.log)
         card = bundles.load(out).card
         rounds.log_rest(card)
@@ -82,7 +81,7 @@ def fit_in_ranks(command: Sequence[str], out: Path, node: int, parameters: Mappi
 class _RoundsOnDisk:
     """The rounds of a fit in other processes, as they come to lie in a folder; it goes when the fit ends."""
 
-    def __init__(self, part: Path, logger: tracking.MLflowCallback) -> None:
+    def __init__(self, part: Path, logger: mlflow_log.MLflowCallback) -> None:
         self._part, self._logger, self._began = part, logger, time.time()
         self._checkpoint: Checkpoint | None = None
         self._last = 0

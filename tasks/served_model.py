@@ -1,4 +1,4 @@
-"""The model as MLflow serves it: raw rows in, label and probabilities out. Logged as code, not pickled.
+"""Serve a model by MLflow: raw rows in, label and probabilities out. Logged as code, not pickled.
 
 MLflow loads this file by its path, so that its place stays.
 """
@@ -20,7 +20,7 @@ log = logging.getLogger("usboost.served")
 
 
 class ServedModel(PythonModel):
-    """The bundle among the logged model's files."""
+    """A model that MLflow serves: the bundle among the logged model's files."""
 
     def load_context(self, context: PythonModelContext) -> None:
         from usboost.fit.bundle import load

@@ -12,11 +12,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from ruamel.yaml import YAML
 
-from tasks import tracking
+from tasks import flow_page as page
+from tasks import mlflow_log, mlflow_runs
 from tasks.fits import models
 from tasks.folders import prepared_folder, task_of, tuning_folder
-from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
 from tasks.settings import Settings
 from usboost.datasets import store
 from usboost.datasets.sources import sha256
@@ -48,7 +47,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     by = DEFAULT[goal.name] if by == "auto" else check_metric(by, goal.metrics)
     job, spaces = _task(dataset, names, settings, plan.seed, by)
     folder, card = tuning_folder(dataset), prepared_folder(dataset) / "card.json"
-    identity = {"card": mlflow_pages.digest(card.parent), "file": sha256(card), "seed": plan.seed}
+    identity = {"card": mlflow_runs.digest(card.parent), "file": sha256(card), "seed": plan.seed}
     profile = store.read_card(card.parent)["profile"]
     about = (
         f"**Settings** of {', '.join(names)} for `{dataset}`, {plan.trials} trials each, chosen by the "
@@ -56,16 +55,16 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
     )
     command = ["python", "-m", "flows.tune", dataset, *(word for name in names for word in ("--model", name))]
     command += ["--trials", str(plan.trials)]
-    tags = mlflow_pages.described(about, {"prepared": card.parent}, command, results=folder)
+    tags = mlflow_runs.described(about, {"prepared": card.parent}, command, results=folder)
     tags |= {"dataset": dataset, "profile": profile, "seed": str(plan.seed)}
     experiment = f"usboost-{profile}-tuning"
-    with tracking.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
-        mlflow_pages.link_run(run_id, f"{dataset}/tuning")
+    with mlflow_runs.tracked_run(experiment, f"{dataset} tuning", tags, folder / NAMED) as run_id:
+        page.link_run(run_id, f"{dataset}/tuning")
         given = {"dataset": dataset, "models": ", ".join(names), "by": by, "seed": plan.seed}
         given |= {"batch": plan.batch, "prune": plan.prune}
-        with tracking.once(run_id, "parameters") as first:
+        with mlflow_log.once(run_id, "parameters") as first:
             if first:
-                tracking.log_parameters(run_id, given)
+                mlflow_log.log_parameters(run_id, given)
         below = {key: value for key, value in tags.items() if not key.startswith("mlflow.")}
         below[MLFLOW_PARENT_RUN_ID] = run_id
 
@@ -82,7 +81,7 @@ def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by:
         for name, searched in result.models.items():
             for what, one in (("own", searched.first), ("tuned", searched.chosen)):
                 if one is not None and one.score is not None:
-                    tracking.log_scores(run_id, {what: {name: one.score}})
+                    mlflow_log.log_scores(run_id, {what: {name: one.score}})
         for file in tuned.write(result.models, {}, folder, f"{dataset}, by {metric_name(by)}"):
             MlflowClient().log_artifact(run_id, str(file))
         if all(each.chosen is None for each in result.models.values()):
@@ -122,17 +121,17 @@ def log_trial(trial: Trial, experiment: str, tags: Mapping[str, str], folder: Pa
     tags = {**tags, "model": trial.model, "trial": str(trial.number), "state": trial.state}
     named = folder / TRIALS / trial.model / f"{trial.number:03d}" / NAMED
     with (
-        tracking.tracked_run(experiment, f"{trial.model} {trial.number}", tags, named) as run_id,
-        tracking.once(run_id, f"logged_{trial.state}") as first,
+        mlflow_runs.tracked_run(experiment, f"{trial.model} {trial.number}", tags, named) as run_id,
+        mlflow_log.once(run_id, f"logged_{trial.state}") as first,
     ):
         if not first:
             return
-        tracking.log_parameters(run_id, {"model": trial.model, "trial": trial.number, **trial.settings})
+        mlflow_log.log_parameters(run_id, {"model": trial.model, "trial": trial.number, **trial.settings})
         took = {"rounds": trial.rounds, "best_round": trial.best_round, "fit_seconds": trial.seconds}
-        tracking.log_scores(run_id, {"val": trial.scores}, **took)
+        mlflow_log.log_scores(run_id, {"val": trial.scores}, **took)
         risks = dict(trial.risks) | ({} if trial.end is None else {trial.rounds: trial.end})
-        curve = [tracking.metric("risk/val_best", risk, step) for step, risk in risks.items()]
-        tracking.log_metrics(run_id, curve)
+        curve = [mlflow_log.metric("risk/val_best", risk, step) for step, risk in risks.items()]
+        mlflow_log.log_metrics(run_id, curve)
         if trial.reason:
             MlflowClient().set_tag(run_id, "error", trial.reason[:500])
 

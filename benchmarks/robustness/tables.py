@@ -205,7 +205,7 @@ def served(bundle: Path, folder: Path) -> Any:
     import mlflow
 
     from tasks import served_model
-    from tasks.tracking import signature
+    from tasks.mlflow_log import signature
     from usboost.fit.bundle import load
 
     mlflow.pyfunc.save_model(

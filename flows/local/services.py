@@ -44,10 +44,10 @@ def first_page(url: str) -> str:
     """Return where to begin in MLflow. Raises `UsboostError` if it refuses the environment's password."""
     from mlflow.exceptions import MlflowException
 
-    from tasks.pages import mlflow_pages  # here, because MLflow takes seconds to import
+    from tasks import mlflow_runs  # here, because MLflow takes seconds to import
 
     try:
-        return f"{url}/{mlflow_pages.first_page(url, params.load().profile)}"
+        return f"{url}/{mlflow_runs.first_page(url, params.load().profile)}"
     except MlflowException as error:
         raise UsboostError(
             f"MLflow's server refuses MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD "

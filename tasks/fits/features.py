@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from tasks import flow_page as page
 from tasks.fits import models
 from tasks.folders import features_folder, prepared_folder
 from tasks.machine import locked
-from tasks.pages import flow_page as page
 from tasks.settings import Settings
 from usboost.data.table import CodedTable
 from usboost.datasets import store

@@ -19,13 +19,23 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from sklearn.base import clone
 
-from tasks import machine, tracking
+from tasks import flow_page as page
+from tasks import machine
+from tasks import mlflow_log as log
+from tasks import mlflow_runs as runs
 from tasks.fits import scores as scores_of
 from tasks.fits.features import fit_features, read_features
-from tasks.fits.models import Cell, devices
-from tasks.folders import ARTIFACT, RECORD, REPORTS, ROWS, TRACE, features_folder, prepared_folder
-from tasks.pages import flow_page as page
-from tasks.pages import mlflow_pages
+from tasks.fits.models import Cell
+from tasks.folders import (
+    ARTIFACT,
+    CHECKPOINTS,
+    RECORD,
+    REPORTS,
+    ROWS,
+    TRACE,
+    features_folder,
+    prepared_folder,
+)
 from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
@@ -60,25 +70,29 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     mlflow.set_tracking_uri(tracking_uri)
     place = f"{socket.gethostname()}:{Path.cwd()}"
     machine.limit_threads(threads)
-    with machine.gpu_slot(devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
+    with machine.gpu_slot(machine.devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
-        with tracking.one_sentence(), checkpoint(cell) as resumable, tempfile.TemporaryDirectory() as folder:
+        with (
+            runs.one_sentence(),
+            checkpoint(cell) as resumable,
+            tempfile.TemporaryDirectory() as folder,
+        ):
             named, out = resumable.folder / "mlflow.json", Path(folder)
             abandoned = f"attributes.status = 'RUNNING' and tags.cell = '{cell.name}'"
-            for run in tracking.runs_of(cell.dataset, abandoned):  # by processes of this folder
-                if run.data.tags.get("place") == place and run.info.run_id != tracking.read_run_id(named):
-                    tracking.supersede(run.info.run_id)
+            for run in runs.runs_of(cell.dataset, abandoned):  # by processes of this folder
+                if run.data.tags.get("place") == place and run.info.run_id != runs.read_run_id(named):
+                    runs.supersede(run.info.run_id)
             resumable.begin(cell.identity)  # also of models without rounds, whose run is resumed all the same
             card = store.read_card(prepared_folder(cell.dataset))
             tags = tags_of(cell, card["profile"]) | {"place": place}
-            with tracking.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
-                mlflow_pages.log_datasets(run_id, card, prepared_folder(cell.dataset))
-                mlflow_pages.link_run(run_id, cell.name)
+            with runs.tracked_run(f"usboost-{card['profile']}", cell.title, tags, named) as run_id:
+                runs.log_datasets(run_id, card, prepared_folder(cell.dataset))
+                page.link_run(run_id, cell.name)
                 fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, resumable)
-                tracking.log_files(run_id, out, ARTIFACT)
-                if MlflowClient().get_run(run_id).data.tags.get(tracking.SUPERSEDED):
-                    raise tracking.Superseded(f"{cell.name} was given to another worker; its result counts")
+                log.log_files(run_id, out, ARTIFACT)
+                if MlflowClient().get_run(run_id).data.tags.get(runs.SUPERSEDED):
+                    raise runs.Superseded(f"{cell.name} was given to another worker; its result counts")
             # last: a record that is here is of a run that has ended well
             cell.write(out)
     return run_id
@@ -92,7 +106,7 @@ def tags_of(cell: Cell, profile: str) -> dict[str, str]:
     about = f"**{entry.title}**, {entry.about}, fitted to `{cell.dataset}` with seed {cell.seed}."
     places = {"report": REPORTS / "index.html", "results": cell.results}
     words = [cell.dataset, "--model", cell.model, "--seeds", str(cell.seed + 1)]
-    given = mlflow_pages.described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
+    given = runs.described(about, inputs, ["python", "-m", "flows.fit", *words], **places)
     given |= {"dataset": cell.dataset, "model": cell.model, "seed": str(cell.seed), "profile": profile}
     given |= {"title": entry.title, "kind": entry.kind, "task": cell.task.name}
     given |= {"mlflow.runColor": colour} if (colour := model_colour(cell.model)) else {}
@@ -105,12 +119,15 @@ def checkpoint(cell: Cell) -> Iterator[Checkpoint]:
 
     While another process fits the same here (one that was given up, but is only slow), they are elsewhere.
     """
-    lock = cell.checkpoint.with_suffix(".lock")
-    with machine.locked(lock, wait=False) as free, tempfile.TemporaryDirectory() as elsewhere:
-        resumable = Checkpoint(cell.checkpoint if free else Path(elsewhere) / "kept", cell.identity)
+    folder = CHECKPOINTS / cell.name
+    with (
+        machine.locked(folder.with_suffix(".lock"), wait=False) as free,
+        tempfile.TemporaryDirectory() as elsewhere,
+    ):
+        resumable = Checkpoint(folder if free else Path(elsewhere) / "kept", cell.identity)
         if resumable.of_another_fit():
             print(f"{resumable.folder} is of other data, parameters or code; starting again", file=sys.stderr)
-            tracking.supersede(tracking.read_run_id(resumable.folder / "mlflow.json"))
+            runs.supersede(runs.read_run_id(resumable.folder / "mlflow.json"))
             resumable.clear()
         try:
             yield resumable
@@ -141,18 +158,18 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
     card = store.read_card(prepared_folder(cell.dataset))
     of: dict[str, Any] = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
     result: dict[str, Any]
-    tracking.log_estimator(run_id, cell.estimator, **of)
+    log.log_estimator(run_id, cell.estimator, **of)
     if card.get("folds"):
         folder = prepared_folder(cell.dataset)
         folds, history, seconds = scores_of.fit_folds(cell.task, cell.estimator, folder, cell.seed)
         # the mean of the folds is the seed's score, and that of their rounds its rounds
         scores = {"test": {name: float(np.mean([fold[name] for fold in folds])) for name in folds[0]}}
-        every = pd.concat([tracking.history_frame(each, cell.seed) for each in history])
+        every = pd.concat([log.history_frame(each, cell.seed) for each in history])
         rounds = every.groupby("round", as_index=False).mean(numeric_only=True)
         rounds = rounds.astype({"seed": "int64", "round": "int64"})
         cost = {"rounds": len(rounds), "fit_seconds": seconds}
-        tracking.log_scores(run_id, scores, **cost, folds=len(folds))
-        tracking.log_folds(run_id, rounds, folds)
+        log.log_scores(run_id, scores, **cost, folds=len(folds))
+        log.log_folds(run_id, rounds, folds)
         what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
         page.log(f"{what}, {seconds:.1f} s")
         result = {**cost, "best_round": len(rounds), "scores": scores}
@@ -160,7 +177,8 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, resumable)
-        rounds = tracking.history_frame(fitted.model.history_, cell.seed)
+        scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
+        rounds = log.history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
         cost, took = {"fit_seconds": seconds}, f"{seconds:.1f} s"
         if not hasattr(fitted.model, "members_"):  # each of which has a best round of its own
@@ -168,20 +186,19 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             took = f"best round {best} of {cost['rounds']}, {took}"
         page.log(took)
         # once each, however often the fit is resumed
-        with tempfile.TemporaryDirectory() as place, tracking.once(run_id, "model_logged") as first:
+        with tempfile.TemporaryDirectory() as place, log.once(run_id, "model_logged") as first:
             if first:
                 bundle, saved = fitted.bundle, Path(place) / "bundle"
                 bundle.save(saved)
                 example = example_of(bundle.card, prepared_folder(cell.dataset))
                 tags = {name: str(value) for name, value in of.items()}
-                tracking.log_model(run_id, saved, bundle.card, example, cell.title, tags)
-        with tracking.once(run_id, "scored") as first:
+                log.log_model(run_id, saved, bundle.card, example, cell.title, tags)
+        with log.once(run_id, "scored") as first:
             if first:
-                tracking.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
+                log.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
         if cell.seed == 0:
             predicted = fitted.predicted["val"][1]
             write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
-        scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
         result = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
             result["margin"] = margin
@@ -190,7 +207,12 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             result["gbm"] = json.loads(alone.read_text())
     page.log(page.scores_in_words(result["scores"]))
     of |= {"profile": card["profile"], "fingerprint": cell.fingerprint, "processor": machine.processor()}
-    record = {**of, **result, "made": mlflow_pages.made_by(run_id)}
+    run = MlflowClient().get_run(run_id)
+    origin = run.data.tags
+    made = {"mlflow_run": run.info.run_id, "mlflow_experiment": run.info.experiment_id}
+    made |= {"prefect_flow_run": origin.get("prefect.flow_run_id"), "stage": origin.get("stage")}
+    inputs = {name[6:]: origin[name] for name in sorted(origin) if name.startswith("input.")}
+    record = {**of, **result, "made": {**made, "inputs": inputs}}
     (out / RECORD).write_text(json.dumps(record, indent=1) + "\n")
     rounds.to_parquet(out / TRACE, index=False)
     return record
@@ -208,7 +230,7 @@ def _fit_splits(cell: Cell, run_id: str, resumable: Checkpoint) -> FittedCell:
             for split, (views, y) in splits.items()
         }
         estimator.set_params(gbm=load_gbm(folder / "gbm"))
-    logger = tracking.MLflowCallback(run_id)
+    logger = log.MLflowCallback(run_id)
     estimator.set_params(callbacks=[page.ShowProgress(cell.title), logger])
     if "checkpoint" in estimator.get_params(deep=False):
         estimator.set_params(checkpoint=resumable)
@@ -241,7 +263,7 @@ def _fit_table(cell: Cell, run_id: str, resumable: Checkpoint) -> FittedCell:
     """
     table = read_prepared(prepared_folder(cell.dataset))
     test = np.flatnonzero(table.split == "test")
-    logger = tracking.MLflowCallback(run_id)
+    logger = log.MLflowCallback(run_id)
     watchers = [page.ShowProgress(cell.title), logger]
     own: dict[str, Any] = {"seed": cell.seed, "callbacks": watchers, "callbacks_of_all": ()}
     fitted = TableFit(table, cell.estimator, cell.model, keep=_TwoCheckpoints(resumable), **own).run()

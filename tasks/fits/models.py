@@ -2,14 +2,14 @@
 profile, own changes), and all that decides a fit's result."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks import flow_page as page
 from tasks.folders import RESULTS, code_of, prepared_folder, read_record, task_of
-from tasks.pages import flow_page as page
-from tasks.settings import Settings, Table2, TrainingSection, TrainingSizes
+from tasks.settings import Settings, TrainingSection, TrainingSizes
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
 from usboost.datasets import store
@@ -71,11 +71,6 @@ class Cell:
         """The folder of its record, see `tasks.folders`."""
         return RESULTS / self.name
 
-    @property
-    def checkpoint(self) -> Path:
-        """The folder of its rounds until its record is written: no output of a stage, so DVC leaves it."""
-        return Path("data/checkpoints") / self.name
-
     def is_finished(self) -> bool:
         """Return whether its record is there, and of nothing else than what the cell is now."""
         return (read_record(self.results) or {}).get("fingerprint") == self.fingerprint
@@ -84,14 +79,6 @@ class Cell:
         """Put the files of its record in place, all or none of them."""
         with replacing(self.results) as fresh:
             shutil.copytree(record, fresh, dirs_exist_ok=True)
-
-
-def devices(description: Any) -> set[str]:
-    """Return the devices that a described model names; none for trees alone."""
-    if not isinstance(description, Mapping):
-        return set()
-    named = {value.strip("'") for key, value in description.items() if key == "device"}
-    return named.union(*(devices(value) for value in description.values()))
 
 
 def plan(dataset: str, model: str, seed: int, settings: Settings) -> Cell:
@@ -228,7 +215,8 @@ class FromParams(Parts):
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
         """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
-        table, sizes, chosen = self._table2, self.settings.sizes.boosting, self.settings.boosting
+        table, chosen = self.settings.boosting_of(self.dataset), self.settings.boosting
+        sizes = self.settings.sizes.boosting
         if spec.kind == "network":
             return {
                 "hidden": tuple((table.backbone and sizes.head) or table.dnn),
@@ -241,7 +229,7 @@ class FromParams(Parts):
 
     def boosting(self, entry: Entry) -> dict[str, Any]:
         """Return the section `boosting`, and Table 2's rounds, capped by the profile."""
-        table, chosen = self._table2, self.settings.boosting
+        table, chosen = self.settings.boosting_of(self.dataset), self.settings.boosting
         second = entry.changes.get("target") == "second_order"
         most, sizes = table.rounds.second if second else table.rounds.first, self.settings.sizes.boosting
         return {
@@ -288,7 +276,7 @@ class FromParams(Parts):
 
     def linear(self) -> dict[str, Any]:
         """Return the backbone of the boosting models, which embeds images, frozen."""
-        backbone = self._backbone(self._table2, self.settings.sizes.boosting)
+        backbone = self._backbone(self.settings.boosting_of(self.dataset), self.settings.sizes.boosting)
         return {"backbone": backbone, "device": self.settings.device}
 
     forest = linear
@@ -302,10 +290,6 @@ class FromParams(Parts):
     def weak_classifier(self) -> dict[str, Any]:
         """Return the section `earlyboost`."""
         return self.settings.earlyboost.model_dump(include={"estimator", "max_depth"})
-
-    @property
-    def _table2(self) -> Table2:
-        return self.settings.boosting_of(self.dataset)
 
     def _training(self, table: TrainingSection, sizes: TrainingSizes) -> dict[str, Any]:
         """Return how a table's networks are trained, with what the profile says."""

@@ -24,10 +24,10 @@ from prefect.futures import as_completed
 from prefect.states import Cancelled
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from tasks import machine, tracking
+from tasks import machine, mlflow_runs
 from tasks.fits.fit_cell import fit_cell
 from tasks.fits.models import Cell
-from tasks.folders import ARTIFACT
+from tasks.folders import ARTIFACT, CHECKPOINTS
 from tasks.settings import FitsSection
 from usboost.errors import UsboostError
 
@@ -48,8 +48,8 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
     The record of one that was fitted elsewhere is downloaded from MLflow.
     """
     left = {(cell.name, cell.fingerprint): cell for cell in cells if not cell.is_finished()}
-    with tracking.one_sentence():
-        for run in tracking.runs_of(cells[0].dataset, "attributes.status = 'FINISHED'") if left else ():
+    with mlflow_runs.one_sentence():
+        for run in mlflow_runs.runs_of(cells[0].dataset, "attributes.status = 'FINISHED'") if left else ():
             key = run.data.tags.get("cell", ""), run.data.tags.get("fingerprint", "")
             if key in left and download(left[key], run):
                 del left[key]
@@ -59,12 +59,12 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 def download(cell: Cell, run: Run) -> bool:
     """Put the record that a run has logged among the results; a run without it does not count any more."""
     if not MlflowClient().list_artifacts(run.info.run_id, ARTIFACT):
-        tracking.supersede(run.info.run_id)
+        mlflow_runs.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
         got = MlflowClient().download_artifacts(run.info.run_id, ARTIFACT, folder)
         cell.write(Path(got))
-    shutil.rmtree(cell.checkpoint, ignore_errors=True)
+    shutil.rmtree(CHECKPOINTS / cell.name, ignore_errors=True)
     return True
 
 
@@ -102,13 +102,14 @@ def run_locally(
     on_end : called with each cell that has been fitted
     """
     task = fit_cell.with_options(retries=chosen.retries)
-    given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": machine.thread_share(chosen.workers)}
     reasons: dict[Cell, str] = {}
     left = list(cells)
     for _ in range(1 + chosen.retries):
         if not left:
             break
         with task_runner(chosen) as runner:
+            threads = machine.thread_share(chosen.workers)
+            given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": threads}
             futures = {runner.submit(task, {"cell": cell, **given}): cell for cell in left}
             left = []
             for future in as_completed(list(futures)):
@@ -214,8 +215,8 @@ def crash_lost_runs(client: SyncPrefectClient) -> None:
 def _supersede(dataset: str, flow_run_id: UUID) -> None:
     """Let what a flow run that was given up may still be doing in MLflow not count."""
     wanted = f"attributes.status = 'RUNNING' and tags.`prefect.flow_run_id` = '{flow_run_id}'"
-    for run in tracking.runs_of(dataset, wanted):
-        tracking.supersede(run.info.run_id)
+    for run in mlflow_runs.runs_of(dataset, wanted):
+        mlflow_runs.supersede(run.info.run_id)
 
 
 def _submit(cell: Cell, chosen: FitsSection) -> UUID:

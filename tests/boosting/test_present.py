@@ -14,7 +14,7 @@ from usboost import NetworkLearner, RidgeLearner, Table, TreeLearner, Views
 from usboost.boosting.loop import StagewiseLoop
 from usboost.boosting.steps import Newton
 from usboost.boosting.targets import Gradient
-from usboost.learners.base import Learner, PresentRows, Target, predict, prepare, trainer, weighted_sum
+from usboost.learners.base import Learner, PresentRows, PresentTrainer, Target, predict, prepare, weighted_sum
 from usboost.losses.exponential import CodewordExponential
 from usboost.models.inspection.inspect import view_contributions, view_importance
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -79,10 +79,10 @@ def test_a_learner_is_that_of_the_rows_that_have_its_view(data: st.DataObject, n
         rng.random(n) < 0.3 if kind == "out" else None,
     )
     prepared = prepare(learner, without(table, absent))
-    made = trainer(learner, prepared, 2)
+    made = PresentTrainer(learner, prepared, 2)
     fitted = made.fit(target, seed=3, start=None)
     rest = table[~absent]
-    alone = trainer(learner, prepare(learner, rest), 2)
+    alone = PresentTrainer(learner, prepare(learner, rest), 2)
     expected = alone.fit(target.of(np.flatnonzero(~absent)), seed=3, start=None)
     outputs = predict(expected, learner.prepare(rest), 2)
     np.testing.assert_array_equal(predict(fitted, prepared, 2)[~absent], outputs)

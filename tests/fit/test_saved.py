@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from tasks import tracking
+from tasks import mlflow_log
 from tasks.served_model import ServedModel
 from tests.conftest import refuses, rewritten
 from tests.fit.conftest import accepted
@@ -145,7 +145,7 @@ def test_the_example_is_a_row_of_the_table(own):
     example = example_of(loaded.card, own / "prepared")
     pd.testing.assert_frame_equal(example.drop(columns="image"), rows.head(2).drop(columns="image"))
     np.testing.assert_allclose(loaded.predict(example).iloc[:, 1:], found[:2], rtol=0, atol=1e-6)
-    assert tracking.signature(loaded.card).inputs is None  # MLflow would drop a misspelt column unsaid
+    assert mlflow_log.signature(loaded.card).inputs is None  # MLflow would drop a misspelt column unsaid
 
 
 def test_a_papers_dataset_is_a_bundle_too(tmp_path):

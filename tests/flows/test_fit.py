@@ -11,8 +11,8 @@ import yaml
 
 from tasks import settings
 from tasks.fits import models
-from tasks.fits.models import devices, grid
-from tasks.machine import thread_share
+from tasks.fits.models import grid
+from tasks.machine import devices, thread_share
 from tests.conftest import refuses
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs

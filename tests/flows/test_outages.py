@@ -20,7 +20,7 @@ from mlflow.server.constants import (
 from mlflow.tracking import MlflowClient
 
 from flows.local.servers import free_port
-from tasks import tracking
+from tasks import mlflow_log, mlflow_runs
 from tests.conftest import make_views
 from tests.warm import Warm
 from tests.workspaces import mlflow_store
@@ -93,8 +93,8 @@ def impatient(tmp_path, monkeypatch):
     """
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
-    monkeypatch.setattr(tracking, "FLUSH_ROUNDS", 1)
-    monkeypatch.setattr(tracking, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(mlflow_log, "FLUSH_ROUNDS", 1)
+    monkeypatch.setattr(mlflow_log, "FLUSH_SECONDS", 0.2)
     with mlflow_store(tmp_path):
         yield
 
@@ -118,8 +118,8 @@ def model(**settings):
 def fit(folder: Path, *watchers: Callback) -> tuple[str, TwoWeakLearnerClassifier]:
     """A fit in its MLflow run, kept in a folder: the run's id and the model."""
     kept = Checkpoint(folder / "kept")
-    with tracking.tracked_run("outages", "fit", {}, folder / "mlflow.json") as run_id:
-        fitted = model(callbacks=[*watchers, tracking.MLflowCallback(run_id)], checkpoint=kept)
+    with mlflow_runs.tracked_run("outages", "fit", {}, folder / "mlflow.json") as run_id:
+        fitted = model(callbacks=[*watchers, mlflow_log.MLflowCallback(run_id)], checkpoint=kept)
         return run_id, fitted.fit(*make_views(n=200))
 
 
@@ -139,7 +139,7 @@ def assert_logged_once(run_id: str, fitted) -> None:
 
 def test_a_server_that_goes_ends_the_fit_and_the_same_command_goes_on(server, impatient, tmp_path):
     mlflow.set_tracking_uri(server.url)
-    with pytest.raises(tracking.Unlogged, match=r"does not answer .* the same command goes on"):
+    with pytest.raises(mlflow_runs.Unlogged, match=r"does not answer .* the same command goes on"):
         fit(tmp_path, At(round_5=server.end))
     server.start()
     assert 4 <= len(Checkpoint(tmp_path / "kept").rounds()) < ROUNDS
@@ -170,7 +170,7 @@ def test_a_locked_database(impatient, tmp_path):
 def test_an_artifact_store_that_cannot_be_written(impatient, tmp_path):
     blocked = tmp_path / "mlartifacts"
     blocked.write_text("a file where the store's folder should be")
-    with pytest.raises(tracking.Unlogged, match="artifacts cannot be written"):
+    with pytest.raises(mlflow_runs.Unlogged, match="artifacts cannot be written"):
         fit(tmp_path)
     blocked.unlink()
     run_id, fitted = fit(tmp_path)

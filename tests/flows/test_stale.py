@@ -106,7 +106,7 @@ def test_a_fit_is_stale_by_the_code_that_it_runs_and_not_by_comments(code, tmp_p
         comment(code / file)
     assert changed() == set()
     # how fits are run, shown and logged, and the command line, change no number
-    of_tasks = ("fits/fit_cell", "folders", "pages/flow_page", "settings", "tracking")
+    of_tasks = ("fits/fit_cell", "folders", "flow_page", "settings", "mlflow_log")
     shown = ("flows/fit.py", *(f"tasks/{name}.py" for name in of_tasks))
     assert changed(*shown, "usboost/cli/app.py", "usboost/report/pages.py") == set()
     edited = ("usboost/losses/exponential.py", "usboost/datasets/census.py")

@@ -10,9 +10,7 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from tasks import tracking
-from tasks.pages import flow_page, mlflow_pages
-from tasks.pages import mlflow_pages as views
+from tasks import flow_page, mlflow_log, mlflow_runs
 from tests.conftest import make_views
 from tests.flows.conftest import Workspace
 from tests.workspaces import mlflow_store
@@ -40,10 +38,10 @@ def test_views_may_be_called_anything(store):
         "U+S": NetworkLearner((4,), device="cpu", reads=("U", "S")),
         "S+U": TreeLearner(reads=("S", "U")),
     }
-    with tracking.tracked_run("names", "fit", {}) as run_id:
+    with mlflow_runs.tracked_run("names", "fit", {}) as run_id:
         fitted = TwoWeakLearnerClassifier(learners, n_rounds=3, patience=None)
-        tracking.log_estimator(run_id, fitted, dataset="none", model="3wl", seed=0)
-        fitted.set_params(callbacks=[tracking.MLflowCallback(run_id)])
+        mlflow_log.log_estimator(run_id, fitted, dataset="none", model="3wl", seed=0)
+        fitted.set_params(callbacks=[mlflow_log.MLflowCallback(run_id)])
         fitted.fit(views, y)
     run = MlflowClient().get_run(run_id)
     assert run.info.status == "FINISHED"
@@ -54,13 +52,16 @@ def test_views_may_be_called_anything(store):
 
 def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> None:
     kept = tmp_path / "mlflow.json"
-    with pytest.raises(KeyboardInterrupt), tracking.tracked_run("old", "fit", {"by": "one"}, kept) as run_id:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        mlflow_runs.tracked_run("old", "fit", {"by": "one"}, kept) as run_id,
+    ):
         for step in (1, 2):
             MlflowClient().log_metric(run_id, "risk_train", 1.0 / step, step=step)
         raise KeyboardInterrupt
-    with tracking.tracked_run("old", "fit", {"by": "another"}, kept) as again:
+    with mlflow_runs.tracked_run("old", "fit", {"by": "another"}, kept) as again:
         rounds = [Round(step, None, {"risk_train": 1.0 / step}, {"total": 0.1}) for step in (1, 2, 3)]
-        logger = tracking.MLflowCallback(again)
+        logger = mlflow_log.MLflowCallback(again)
         logger.on_resume(rounds[:2])
         shared = {"wait": 0.02, "sum": 0.01, "fit": 0.07, "target": 0.03}
         logger.on_round(replace(rounds[2], seconds={**shared, "total": 0.1}, rows=(600, 200, 400)))
@@ -97,7 +98,7 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
     ],
 )
 def test_names_of_a_rounds_numbers(number: str, name: str) -> None:
-    assert mlflow_pages.of_round(number) == name
+    assert mlflow_log.of_round(number) == name
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_the_list_has_the_columns_that_it_shows(logged: tuple[MlflowClient, list
     ):
         assert part in shown["selectedColumns"]
     assert shown["selectedColumns"][3:5] == ["metrics.`test/f1`", "metrics.`test/log_loss`"]
-    assert views.runs_page(experiment.experiment_id) in experiment.tags["mlflow.note.content"]
+    assert mlflow_runs.runs_page(experiment.experiment_id) in experiment.tags["mlflow.note.content"]
 
 
 def test_a_runs_page_lists_its_scores_before_the_whole_fits(logged: tuple[MlflowClient, list[Run]]) -> None:
@@ -163,22 +164,22 @@ def test_a_run_is_linked_where_its_store_is_served(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_view_that_a_person_changed_stays(store) -> None:
-    made = tracking.experiment_id("kept")
+    made = mlflow_runs.experiment_id("kept")
     for tag in ("mlflow.sharedViewState.usboost", "mlflow.note.content"):
         MlflowClient().set_experiment_tag(made, tag, "mine")
-    assert tracking.experiment_id("kept") == made
+    assert mlflow_runs.experiment_id("kept") == made
     tags = mlflow.get_experiment(made).tags
     assert tags["mlflow.sharedViewState.usboost"] == tags["mlflow.note.content"] == "mine"
 
 
 def test_an_experiment_of_before_gets_what_it_has_not(store) -> None:
     made = mlflow.create_experiment("before")
-    tracking.experiment_id("before")
+    mlflow_runs.experiment_id("before")
     tags = mlflow.get_experiment(made).tags
-    assert views.runs_page(made) in tags["mlflow.note.content"]
+    assert mlflow_runs.runs_page(made) in tags["mlflow.note.content"]
     assert {"mlflow.sharedViewState.usboost", "mlflow.experimentKind"} <= set(tags)
-    tracking.experiment_id("usboost-before")
-    assert views.first_page(mlflow.get_tracking_uri(), "before").startswith("#/experiments/")
+    mlflow_runs.experiment_id("usboost-before")
+    assert mlflow_runs.first_page(mlflow.get_tracking_uri(), "before").startswith("#/experiments/")
 
 
 def test_a_run_lists_data_and_model(reproduced: Workspace, logged: tuple[MlflowClient, list[Run]]) -> None:
@@ -215,11 +216,11 @@ def test_folds_are_no_runs_but_numbers_of_one(logged: tuple[MlflowClient, list[R
 
 def test_a_run_says_what_was_changed_since_the_last_commit(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert views.changed_parameters() == ""
+    assert mlflow_runs.changed_parameters() == ""
     Path("params.yaml").write_text("boosting: {shrinkage: 1.0, patience: 3}\nmodels: {2wl: {}}\n")
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["init"], ["add", "."], [*who, "commit", "--message", "a"]):
         subprocess.run(["git", *words], check=True, capture_output=True)
-    assert views.changed_parameters() == ""
+    assert mlflow_runs.changed_parameters() == ""
     Path("params.yaml").write_text("boosting: {shrinkage: 0.3, patience: 3}\nmodels: {_2wl: {patience: 9}}\n")
-    assert views.changed_parameters() == "boosting.shrinkage=0.3, models._2wl.patience=9"
+    assert mlflow_runs.changed_parameters() == "boosting.shrinkage=0.3, models._2wl.patience=9"

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tasks.serving.logged_model import register
+from tasks.registered_models import register
 from tests.conftest import encoded, refuses
 from tests.tables import bright
 from usboost import MultimodalClassifier, SplitColumns, Table, TwoWeakLearnerClassifier

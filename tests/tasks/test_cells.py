@@ -11,10 +11,9 @@ import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from tasks import folders, tracking
+from tasks import folders, mlflow_runs
 from tasks.fits.models import Cell
 from tasks.fits.run_cells import missing
-from tasks.pages import mlflow_pages
 from tests.conftest import refuses
 from tests.workspaces import mlflow_store, with_cards
 
@@ -32,7 +31,7 @@ def logged(fingerprint: str, *, status: str = "FINISHED", files: bool = True) ->
     """A run of the cell, with what a fit leaves."""
     client = MlflowClient()
     tags = {"dataset": "ci_a", "cell": CELL.name, "fingerprint": fingerprint}
-    run = client.create_run(tracking.experiment_id("usboost-demo"), tags=tags)
+    run = client.create_run(mlflow_runs.experiment_id("usboost-demo"), tags=tags)
     if files:
         fit = Path(f"fit-{run.info.run_id}")
         fit.mkdir()
@@ -61,7 +60,7 @@ def test_a_run_whose_files_are_gone_does_not_count_any_more() -> None:
     lost = logged("fingerprint", files=False)
     assert missing([CELL]) == [CELL]
     assert folders.records("ci_a", "2wl") == []
-    assert list(tracking.runs_of("ci_a", f"tags.cell = '{CELL.name}'")) == []
+    assert list(mlflow_runs.runs_of("ci_a", f"tags.cell = '{CELL.name}'")) == []
     assert MlflowClient().get_run(lost.info.run_id).data.tags["superseded"] == "true"
     logged("fingerprint")
     assert missing([CELL]) == []
@@ -84,12 +83,12 @@ def test_fits_that_begin_at_once_list_the_same_datasets() -> None:
     }
     card = {"dataset": "ci_a", "columns": {}, "splits": splits}
     client, at_once = MlflowClient(), threading.Barrier(8)
-    experiment = tracking.experiment_id("usboost-demo")
+    experiment = mlflow_runs.experiment_id("usboost-demo")
     runs = [client.create_run(experiment).info.run_id for _ in range(8)]
 
     def log(run_id: str) -> None:
         at_once.wait()
-        mlflow_pages.log_datasets(run_id, card, Path("data/prepared/ci_a"))
+        mlflow_runs.log_datasets(run_id, card, Path("data/prepared/ci_a"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(log, runs))

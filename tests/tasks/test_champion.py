@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tasks import tracking
+from tasks import mlflow_log, mlflow_runs, registered_models
 from tasks.folders import prepared_folder
-from tasks.pages import mlflow_pages
-from tasks.serving import logged_model
 from tests.conftest import refuses
 from tests.workspaces import mlflow_store
 from usboost.datasets import store
@@ -39,33 +37,33 @@ def logged(model: str, f1: float, refit: bool = False) -> None:
     found = fit(prepared.read_prepared(prepared_folder("user_table")), model, refit=refit).bundle
     found.save(Path(model, "bundle"))
     tags = {"dataset": "user_table", "model": model, "seed": "0"}
-    tags |= mlflow_pages.lineage({"prepared": prepared_folder("user_table")})
-    with tracking.tracked_run("usboost-user", model, tags) as run_id:
-        logged_model.log_bundle(run_id, Path(model, "bundle"), found.card, model, tags)
-        tracking.log_metrics(run_id, (), **{f"{split}/f1": f1 for split in ("val", "test")})
-        tracking.log_metrics(run_id, (), **{"val/log_loss": 0.7})
+    tags |= mlflow_runs.lineage({"prepared": prepared_folder("user_table")})
+    with mlflow_runs.tracked_run("usboost-user", model, tags) as run_id:
+        registered_models.log_bundle(run_id, Path(model, "bundle"), found.card, model, tags)
+        mlflow_log.log_metrics(run_id, (), **{f"{split}/f1": f1 for split in ("val", "test")})
+        mlflow_log.log_metrics(run_id, (), **{"val/log_loss": 0.7})
 
 
 def test_a_candidate_that_is_level_does_not_take_the_alias() -> None:
     logged("logistic", 0.5)
-    assert logged_model.promote("user_table", "", "f1")[0]
+    assert registered_models.promote("user_table", "", "f1")[0]
     logged("prior", 0.5)
-    moved, why = logged_model.promote("user_table", "prior", "f1")
+    moved, why = registered_models.promote("user_table", "prior", "f1")
     assert not moved and "not better than version 1" in why
     logged("logistic", 0.6)
-    assert logged_model.promote("user_table", "", "f1")[0]
+    assert registered_models.promote("user_table", "", "f1")[0]
 
 
 @pytest.mark.parametrize("refit", [False, True])
 def test_requests_are_compared_with_the_rows_that_the_champion_was_fitted_to(refit: bool) -> None:
     logged("logistic", 0.7 + 0.1 * refit, refit)
-    logged_model.promote("user_table", "", "f1")
+    registered_models.promote("user_table", "", "f1")
     for name, rows in (("all", SPLIT != "test"), ("train", SPLIT == "train")):
         pd.DataFrame({"a": A[rows]}).to_csv(f"{name}.csv", index=False)
-        columns = logged_model.compare_requests("user_table", Path(f"{name}.csv"), 0.2, 0.1)[2]
+        columns = registered_models.compare_requests("user_table", Path(f"{name}.csv"), 0.2, 0.1)[2]
         assert (columns["drift"] != "").any() == ((name == "all") != refit)
     card = prepared_folder("user_table") / "card.json"
     text = card.read_text()
     card.write_text(text.replace('"seed": 0', '"seed": 1'))
-    refuses("other data", logged_model.compare_requests, "user_table", Path("train.csv"), 0.2, 0.1)
+    refuses("other data", registered_models.compare_requests, "user_table", Path("train.csv"), 0.2, 0.1)
     card.write_text(text)

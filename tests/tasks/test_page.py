@@ -12,7 +12,7 @@ from prefect.server.api.server import create_ui_app
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
 from flows.local.servers import free_port
-from tasks.pages import flow_page as page
+from tasks import flow_page as page
 from usboost.boosting.rounds import Round
 
 

@@ -15,7 +15,7 @@ from mlflow.pyfunc import scoring_server
 from PIL import Image
 
 import usboost
-from tasks.tracking import signature
+from tasks.mlflow_log import signature
 from tests.conftest import encoded, refuses
 from usboost import MultimodalClassifier, UsboostError
 

@@ -229,7 +229,7 @@ def test_a_fit_that_stopped_goes_on(parts: Path, workspace: Path, monkeypatch: p
     planned = plan("user_table", "2wl", SEED, settings)
     kept = Checkpoint(Path("kept"), planned.identity)
     with monkeypatch.context() as patch:
-        patch.setattr(training.tracking, "log_model", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(training.log, "log_model", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fitted("2wl", settings, kept)
     rounds = {path: path.stat().st_mtime_ns for path in Path("kept").rglob("round-*")}

@@ -27,7 +27,6 @@ from usboost.learners.base import (
     Target,
     predict,
     prepare,
-    trainer,
     weighted_sum,
 )
 from usboost.losses.base import Line, Loss
@@ -219,7 +218,7 @@ class StagewiseLoop:
                 made[name] = before[name]
                 continue
             try:
-                made[name] = trainer(learner, train.prepared[name], self.loss.n_outputs)
+                made[name] = PresentTrainer(learner, train.prepared[name], self.loss.n_outputs)
             except UsboostError as error:
                 raise UsboostError(f"learner {name!r}: {error}") from error
         return made
@@ -274,7 +273,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of a round; they follow from the loop's seed and the round's index alone.
+    """The random numbers of a round, whose seeds are set from the loop's seed and the round's index alone.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Folds: which rows a fit learns from, which stop it and which judge it. All that divides rows is here.
+"""Make folds: which rows a fit learns from, which stop it and which judge it. All that divides rows is here.
 
 Rows of one group stay on one side, no row is judged by a fit that has seen later ones, each part has the
 classes' shares, and the user's own split comes before all of this.
@@ -128,7 +128,7 @@ class Related:
         return np.random.default_rng(seed % 2**32).permutation(len(names))[part]
 
     def folds(self, most: int, y: np.ndarray, seed: int) -> list[Split]:
-        """Return at most so many splits: rows to fit to, among them some of each class, and rows that judge
+        """Make at most so many folds: rows to fit to, among them some of each class, and rows that judge
         the fit.
 
         By group, each part in turn; groups that a class would be missing without stay among the rows that are
@@ -165,7 +165,7 @@ class Related:
 
 
 def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
-    """Return at most so many splits of n rows: to fit to, and to judge the fit by; each row judges once at
+    """Make at most so many folds of n rows: to fit to, and to judge the fit by; each row judges once at
     most.
 
     Parameters
@@ -279,7 +279,7 @@ class Divisible:
         return whole[0], whole[1]
 
     def folds(self, folds: int, repeats: int, seed: int) -> Iterator[Fold]:
-        """Yield the folds of a cross-validation; of each fold's other rows some are for early stopping.
+        """Make the folds of a cross-validation; of each fold's other rows some are for early stopping.
 
         By time, fold k is tested on the k-th of `folds` later parts of the rows and fitted to all before it.
         As the user says, there is one fold. Both are the same in each repeat but for what is drawn by chance,
@@ -375,5 +375,5 @@ def _parts(order: np.ndarray, shares: Sequence[float]) -> list[np.ndarray]:
 
 
 def stream(seed: int, *keys: int) -> int:
-    """Return a seed for one purpose, so that no choice depends on how many numbers another one drew."""
+    """Return the seed that is set for one purpose: no choice depends on how many numbers another drew."""
     return int(np.random.SeedSequence(seed, spawn_key=keys).generate_state(1)[0])

@@ -145,7 +145,7 @@ def check_parameters(estimator: Any) -> None:
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed that scikit-learn's `random_state` stands for: None and a RandomState draw one.
+    """Return the seed that is set by scikit-learn's `random_state`: None and a RandomState draw one.
 
     Raises UsboostError if it is none of these, or a number below 0.
     """

@@ -135,7 +135,7 @@ class Trainer(Protocol):
 
 
 class Learner(Protocol):
-    """Settings of a weak learner; stateless, so one object serves every round and fit.
+    """Settings of a weak learner; stateless, so that one object is used in every round and fit.
 
     An attribute `reads`, a tuple of view names, lists what it reads: the view with the learner's own name
     if it is absent or None, one view, or several side by side. An attribute ``reads_images = True`` says
@@ -280,19 +280,15 @@ def weighted_sum(
     return (at_once or sum_one_by_one)(learners, steps, prepared)
 
 
-def trainer(learner: Learner, prepared: Any, n_outputs: int) -> "PresentTrainer":
-    """Make what fits the learner to the rows that have its view. Raises `UsboostError` if no row has it."""
-    if not world().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
-        raise UsboostError(
-            "no training row has its view (all are marked as absent); leave this learner out, or give it rows"
-        )
-    return PresentTrainer(learner, prepared, n_outputs)
-
-
 class PresentTrainer:
-    """A learner's trainer for the rows that have its view."""
+    """A learner's trainer for the rows that have its view. Raises `UsboostError` if no row has it."""
 
     def __init__(self, learner: Learner, prepared: Any, n_outputs: int) -> None:
+        if not world().highest(not isinstance(prepared, PresentRows) or len(prepared.rows) > 0):
+            raise UsboostError(
+                "no training row has its view (all are marked as absent); leave this learner out, or give it "
+                "rows"
+            )
         self._some = prepared if isinstance(prepared, PresentRows) else None
         self._prepared = prepared.prepared if isinstance(prepared, PresentRows) else prepared
         self._trainer = learner.trainer(self._prepared, n_outputs)

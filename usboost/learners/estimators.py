@@ -354,7 +354,7 @@ class RegressorTrainer:
 
 
 def _fitted(estimator: Any, seed: int, rows: np.ndarray, y: np.ndarray, **weights: Any) -> Any:
-    """Fit a clone, whatever is random in it seeded."""
+    """Fit a clone, after setting the seed of all that is random in it."""
     own = clone(estimator)
     names = [name for name in own.get_params() if name.split("__")[-1] == "random_state"]
     own.set_params(**dict.fromkeys(names, seed % 2**32))

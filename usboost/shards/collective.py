@@ -65,7 +65,7 @@ class Shards:
         """
 
     def seed(self, seed: int) -> int:
-        """Return a seed of this shard's own, for what is drawn among its rows."""
+        """Return the seed that is set for what this shard draws among its rows."""
         return seed
 
     def sample(self, n: int) -> np.ndarray:

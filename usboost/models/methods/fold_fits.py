@@ -167,7 +167,8 @@ class FoldFits:
             return
         self.settled = True  # where it ends early
         try:
-            model = self.typical().for_all_rows()
+            of_middle_length = sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
+            model = of_middle_length.for_all_rows()
         except UsboostError:
             return
         if "random_state" in model.get_params(deep=False):
@@ -193,10 +194,6 @@ class FoldFits:
         self.full_refits.append(model)
         self.seconds.append(time.perf_counter() - began)
         self.settled = False
-
-    def typical(self) -> Any:
-        """Return the fit of the middle length."""
-        return sorted(self.fits, key=lambda fit: fit.best_round_)[len(self.fits) // 2]
 
     def about(self, weight: float, loss: float | None, without: float | None) -> "Member":
         """Describe the member for the ensemble's files and reports."""

@@ -217,7 +217,7 @@ class Column:
         return numbers.mask(self.plain().isna()) if self.missing else numbers
 
     def dates(self, form: DateFormat | None = None) -> pd.Series | None:
-        """datetime64 in UTC, NaT where missing, or None when the column holds something else.
+        """Parse dates: datetime64 in UTC, NaT where missing, or None when the column holds something else.
 
         A whole number is a year, if it has four digits. `form`: how dates are written in text; by default
         with the year first.

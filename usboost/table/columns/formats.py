@@ -1,5 +1,5 @@
-"""Formats of dates and numbers as people and programs write them: 24/12/2020, 18-Aug-2021 10:29; 4.053,5 and
-€ 12, 12 %, 5 kg; and how a card holds a column's format."""
+"""Parse dates and numbers as people and programs write them: 24/12/2020, 18-Aug-2021 10:29; 4.053,5 and € 12,
+12 %, 5 kg; and how a card holds a column's format."""
 
 import math
 import re
@@ -65,7 +65,7 @@ class DateFormat:
     zone: str | None = None
 
     def dates(self, values: pd.Series) -> pd.Series:
-        """datetime64 in UTC of each string, NaT where it is missing or no date in this format.
+        """Parse dates: datetime64 in UTC of each string, NaT where it is missing or no date in this format.
 
         A year or month alone is its first day.
         """
@@ -77,7 +77,7 @@ class DateFormat:
         return dates.dt.tz_localize(None).astype("datetime64[us]")
 
     def _in_zone(self, text: str, iso: str | None) -> str | None:
-        """Return the date of a text, as ISO 8601, in the column's zone if it has none."""
+        """Return a parsed text, as ISO 8601, in the column's zone if it has none."""
         if iso is None or "T" not in iso or _zone_in(text):
             return iso
         at = pd.to_datetime(iso.removesuffix("Z"), format="ISO8601", errors="coerce")
@@ -146,17 +146,13 @@ class DateFormat:
         parts = found.groupdict("")
         year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in PARTS)
         number = str(_MONTHS.index(month[:3].lower()) + 1) if month.isalpha() else month or "1"
-        date = f"{_century(year)}{year}-{number:0>2}-{day or 1:0>2}"
+        century = "" if len(year) == 4 else "19" if int(year) >= 69 else "20"  # as of `%y`
+        date = f"{century}{year}-{number:0>2}-{day or 1:0>2}"
         if not hour or (half and not 1 <= int(hour) <= 12):
             return None if hour else date
         hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
         zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone, flags=re.IGNORECASE)
         return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone or 'Z'}"
-
-
-def _century(text: str) -> str:
-    """Return what is before two digits of a year, as of `%y`."""
-    return "" if len(text) == 4 else "19" if int(text) >= 69 else "20"
 
 
 def _zone_in(text: str) -> str:

@@ -1,5 +1,5 @@
-"""Fitted models in MLflow: logged with what they read and answer, registered, the best one promoted, and the
-requests that it gets compared with its training rows."""
+"""Register fitted models in MLflow, promote the best one, and compare the requests that it gets with its
+training rows."""
 
 import tempfile
 from collections.abc import Mapping
@@ -15,9 +15,8 @@ from mlflow.entities import Run
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 
-from tasks import tracking
+from tasks import mlflow_log, mlflow_runs
 from tasks.folders import prepared_folder, task_of
-from tasks.pages import mlflow_pages
 from usboost.datasets import image_store, store
 from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
@@ -61,11 +60,11 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     """
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)
-    data = mlflow_pages.digest(prepared_folder(dataset))
+    data = mlflow_runs.digest(prepared_folder(dataset))
     wanted = "attributes.status = 'FINISHED'" + (f" and tags.model = '{model}'" if model else "")
     fits = [
         run
-        for run in tracking.runs_of(dataset, wanted)
+        for run in mlflow_runs.runs_of(dataset, wanted)
         if run.data.tags.get("input.prepared") == data
         and all(metric in scores_of(run, split) for split in ("val", "test"))
         and run.outputs
@@ -125,7 +124,7 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
 
 def scores_of(run: Run, split: str) -> dict[str, float]:
     """Return the final scores of a run on one split by metric."""
-    start = mlflow_pages.of_score(split, "")
+    start = mlflow_log.of_score(split, "")
     return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
 
 
@@ -151,7 +150,7 @@ def register(folder: Path, name: str) -> str:
     card = bundles.load(folder).card
     tags = {"model": card.model, "table": card.table, "title": catalogue.title(card.model), "task": card.task}
     tags |= {"seed": str(card.seed), **({"input.table": f"sha256:{card.sha256}"} if card.sha256 else {})}
-    with tracking.tracked_run(f"usboost-{name}", f"{card.table} {card.model}", tags) as run_id:
+    with mlflow_runs.tracked_run(f"usboost-{name}", f"{card.table} {card.model}", tags) as run_id:
         uri = log_bundle(run_id, folder, card, name, tags)
     version = mlflow.register_model(uri, name, tags=tags)
     MlflowClient().set_registered_model_alias(name, ALIAS, version.version)
@@ -160,11 +159,9 @@ def register(folder: Path, name: str) -> str:
 
 def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[str, str]) -> str:
     """Log a saved model, and its scores on the validation rows; its URI."""
-    scores = {
-        mlflow_pages.of_score("val", key): each for key, each in card.scores.items() if each is not None
-    }
-    tracking.log_metrics(run_id, (), **scores)
-    return tracking.log_model(run_id, folder, card, None, name, tags)
+    scores = {mlflow_log.of_score("val", key): each for key, each in card.scores.items() if each is not None}
+    mlflow_log.log_metrics(run_id, (), **scores)
+    return mlflow_log.log_model(run_id, folder, card, None, name, tags)
 
 
 def compare_requests(
@@ -182,7 +179,7 @@ def compare_requests(
     name, version = registered_name(dataset), champion(dataset)
     if version is None:
         raise UsboostError(f"MLflow has no {name}@{ALIAS}; run `python -m flows.promote {dataset}` first")
-    if version.tags.get("data") != mlflow_pages.digest(folder):
+    if version.tags.get("data") != mlflow_runs.digest(folder):
         raise UsboostError(
             f"version {version.version} of {name} was fitted to other data than those in {folder}; "
             "bring that back (`dvc checkout` of its commit), or promote a fit of these data"
@@ -201,16 +198,16 @@ def compare_requests(
         image: sum(shard.get("absent", 0) for part in parts for shard in about["splits"][part]["shards"])
         for image, parts in zip(images, columns_of, strict=True)
     }
-    tags = mlflow_pages.lineage({"prepared": folder})
+    tags = mlflow_runs.lineage({"prepared": folder})
     tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
-    with tracking.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
+    with mlflow_runs.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
         columns = drift.compare(card, train, without, requests, psi=psi, share=share)
         MlflowClient().set_tag(run_id, "requests", f"{requests.name} sha256:{sha256(requests)}")
         values = {"drifted_columns": float((columns["drift"] != "").sum()), "columns": float(len(columns))}
         for key in ("psi", "ks", "missing", "unseen"):
-            named = (mlflow_pages.of_score(key, name) for name in columns["column"])
+            named = (mlflow_log.of_score(key, name) for name in columns["column"])
             values |= zip(named, columns[key].astype(float), strict=True)
-        tracking.log_metrics(run_id, (), **{key: each for key, each in values.items() if isfinite(each)})
-        tracking.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
+        mlflow_log.log_metrics(run_id, (), **{key: each for key, each in values.items() if isfinite(each)})
+        mlflow_log.log_parameters(run_id, {"psi_limit": psi, "share_limit": share})
         MlflowClient().log_text(run_id, columns.to_csv(index=False), "drift.csv")
     return version, run_id, columns

@@ -14,6 +14,8 @@ from contextvars import copy_context
 from typing import Any
 
 import httpx
+from mlflow import MlflowClient, MlflowException
+from mlflow.entities.model_registry import ModelVersion
 from prefect import artifacts
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events import emit_event
@@ -119,6 +121,38 @@ def scores_in_words(scores: Mapping[str, Mapping[str, float]]) -> str:
         f"{split}: " + ", ".join(f"{metric_name(metric)} {value:.4f}" for metric, value in values.items())
         for split, values in scores.items()
     )
+
+
+def link_run(run_id: str, what: str) -> None:
+    """Link an MLflow run, which says what it comes from, on the page of this flow run.
+
+    Parameters
+    ----------
+    what : the run stands for, e.g. ``ci_a/2wl/seed-0``.
+    """
+    if inside_a_run():
+        with suppress(MlflowException, OSError):  # MLflow is away; the fit will say so
+            address = run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
+            _show(address, key("mlflow", what), f"MLflow run `{run_id}`", f"MLflow run of {what}")
+            log(f"MLflow run {address}")
+
+
+def link_version(version: ModelVersion, description: str) -> None:
+    """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
+    name, what = version.name, f"{version.name}, version {version.version}"
+    address = f"{mlflow()}/#/models/{name}/versions/{version.version}"
+    _show(address, key("model", name), what, description)
+    rows = [{"what": key, "value": value} for key, value in sorted(version.tags.items())]
+    show_table(key("model", name, "tags"), rows, what)
+    if version.run_id:
+        link_run(version.run_id, what)
+
+
+def _show(address: str, key: str, text: str, description: str) -> None:
+    """Show a link; of a store that is a file with the command whose server it leads to."""
+    command = "" if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http") else ", once `make ui` runs"
+    shown = f"[{text}]({address}){command}"
+    show(artifacts.create_markdown_artifact, shown, key=key, description=description)
 
 
 class ShowProgress(Callback):
