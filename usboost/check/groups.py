@@ -144,7 +144,7 @@ def shared(y: np.ndarray, codes: np.ndarray) -> np.ndarray:
         sums, squares = np.bincount(codes, weights=y)[codes], np.bincount(codes, weights=y**2)[codes]
         agreed = sizes - 1 - (sizes * y**2 - 2 * y * sums + squares) / 2
     else:
-        agreed = pd.Series(y).groupby([codes, y]).transform("size").to_numpy() - 1
+        agreed = pd.Series(y).groupby(codes * (y.max() + 1) + y).transform("size").to_numpy() - 1
     return np.where(sizes > 1, agreed / np.maximum(sizes - 1, 1), np.nan)
 
 
