@@ -40,7 +40,7 @@ KINDS = {
     "decides": "Values that decide the label",
     "leak": "Too good",
     "labels": "Labels that look wrong",
-    "note": "Beside the columns",
+    "note": "Known without the columns",
 }
 """Kinds of findings, in the order in which they are said, and their titles."""
 
