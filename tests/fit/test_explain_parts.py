@@ -177,7 +177,7 @@ def test_a_served_model_explains_the_first_rows_of_a_request(saved, tmp_path):
     assert found["why"].notna().tolist() == [True] + [False] * 11
     why, p = json.loads(found["why"][0]), found.iloc[0, 1:3].to_numpy(float)
     total = sum(why["columns"].values()) + np.sum(why["images"]["photo"]) + why["mean"]
-    assert total == pytest.approx(np.log(p.max() / p.min()), abs=1e-6)
+    assert total == pytest.approx(np.log(p.max() / p.min()), rel=1e-6)
     refuses("at least 10", served.predict, rows.head(3), params={"explain": 1})
 
 
