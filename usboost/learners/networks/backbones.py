@@ -170,8 +170,9 @@ class Backbone(BaseEstimator):
         called, folder = f"{self.name}-{digest}", embeddings.cache_folder(self.cache)
 
         def frozen() -> FrozenNetwork:
-            cached = _networks.get(called) or (FrozenNetwork(network(), device),)
-            _networks.put(called, cached)
+            # of equal sides one network may resize its images, and another not
+            cached = _networks.get((called, spec["size"])) or (FrozenNetwork(network(), device),)
+            _networks.put((called, spec["size"]), cached)
             return cached[0]
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
