@@ -183,8 +183,7 @@ def test_too_few_rows_of_a_class(signs):
 def test_markdown_says_what_it_means(signs):
     models = {"a|b": lambda seed: Noisy(0.2), "c": lambda seed: Noisy(0.5)}
     comparison = compare(signs, models, folds=3)
-    text = markdown(comparison, "signs")
-    assert "| a\\|b | 0." in text
+    assert "| a\\|b | 0." in markdown(comparison, "signs")
     said = " ".join(notes(comparison))
     assert "F1 is that of 'plus'" in said
     assert "Nadeau and Bengio" in said and "Holm" in said and "The best of 2" in said
@@ -372,8 +371,7 @@ def test_images_that_make_no_difference_and_those_that_do_harm():
     inputs = {"lgbm": BOTH, "lgbm_s": COLUMNS}
     assert "Images: no difference that these folds show" in said(comparison(lgbm=0.8, lgbm_s=0.8), inputs)
     assert "Images do harm" in said(comparison(lgbm=0.7, lgbm_s=0.8), inputs)
-    alone = said(comparison(lgbm=0.7, forest=0.8), {"lgbm": COLUMNS, "forest": COLUMNS})
-    assert "Images" not in alone
+    assert "Images" not in said(comparison(lgbm=0.7, forest=0.8), {"lgbm": COLUMNS, "forest": COLUMNS})
 
 
 def test_what_is_not_shown_to_be_better_than_the_prior():

@@ -80,8 +80,7 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
     assert 3 <= done < 8
     monkeypatch.setenv("SLOW", "0")
     before = made.read_text().count("\n")
-    result = accepted(*ARGUMENTS, "--out", "out")
-    assert f"{done} of 8 fits were finished before" in result.stderr
+    assert f"{done} of 8 fits were finished before" in accepted(*ARGUMENTS, "--out", "out").stderr
     assert len(list(fits.glob("*.json"))) == 8
     assert made.read_text().count("\n") - before == 4 - slow
     found = pd.read_csv("out/comparison.csv").drop(columns="seconds")

@@ -112,8 +112,7 @@ def test_the_pipelines_model_of_several_columns_reads_the_table(pairs: Path, tmp
 
 
 def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None:
-    scored = write_report(bundle.load(saved), pairs, tmp_path / "r.html")
-    assert scored.without == {"front": 1, "back": 40}
+    assert write_report(bundle.load(saved), pairs, tmp_path / "r.html").without == {"front": 1, "back": 40}
     text = (tmp_path / "r.html").read_text()
     assert "the images in front, back, at 32 pixels" in text
     assert "40 of 120 rows have no image in back" in text

@@ -193,5 +193,4 @@ def test_a_card_may_have_neither_prior_nor_history(model, demo, tmp_path):
     old.save(tmp_path / "m")
     assert not {"prior", "history"} & json.loads((tmp_path / "m/card.json").read_text()).keys()
     accepted("report", tmp_path / "m", demo, "--out", tmp_path / "r.html")
-    page = Page((tmp_path / "r.html").read_text())
-    assert "the classes in these rows for every row" in page.text
+    assert "the classes in these rows for every row" in Page((tmp_path / "r.html").read_text()).text

@@ -281,8 +281,7 @@ def test_a_gain_within_noise_changes_no_settings(tmp_path: Path) -> None:
 
 def test_another_search_is_not_gone_on_with(table: UserTable, tmp_path: Path) -> None:
     searched(table, tmp_path, "lgbm", plan=Plan(2, 2))
-    more = searched(table, tmp_path, "lgbm", plan=Plan(3, 2))
-    assert len(more.models["lgbm"].trials) == 3
+    assert len(searched(table, tmp_path, "lgbm", plan=Plan(3, 2)).models["lgbm"].trials) == 3
     refuses(r"lgbm .*\(rows differ\)", searched, table, tmp_path, "lgbm", plan=Plan(2, 2), folds=2)
     journal = tmp_path / "trials" / "lgbm" / JOURNAL
     whole = journal.read_bytes()
@@ -330,8 +329,7 @@ def test_settings_that_a_search_began_with_are_in_its_file(path: Path, tmp_path:
 def test_mistakes_of_the_command(path: Path, tmp_path: Path) -> None:
     table = ("--label", "kind", "--out", tmp_path / "out")
     assert "--set 'shrinkage' sets nothing" in refused("fit", path, *table, "--set", "shrinkage")
-    said = refused("tune", path, *table, "--models", "9wl")
-    assert said.startswith("unknown model '9wl'")
+    assert refused("tune", path, *table, "--models", "9wl").startswith("unknown model '9wl'")
     gone = tmp_path / "gone.yaml"
     assert f"{gone} is missing" in refused("fit", path, *table, "--settings", gone)
     gone.write_text("models: [crossed]")

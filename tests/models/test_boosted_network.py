@@ -217,8 +217,7 @@ def test_regression_of_one_and_several_outputs() -> None:
     model = BoostedNetworkRegressor(network(20), n_rounds=6).fit(X, y)
     assert model.predict(unseen).shape == (400, 2)
     assert model.score(unseen, y_unseen) > 0.9
-    one = BoostedNetworkRegressor(network(), n_rounds=2).fit(X, y[:, 0])
-    assert one.predict(X).shape == (400,)
+    assert BoostedNetworkRegressor(network(), n_rounds=2).fit(X, y[:, 0]).predict(X).shape == (400,)
     assert BoostedNetworkRegressor(network(), n_rounds=2).fit(X, y[:, :1]).predict(X).shape == (400, 1)
 
 

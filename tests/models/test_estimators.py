@@ -50,8 +50,7 @@ def test_cross_validation_cuts_views(name: str) -> None:
         for seen, unseen in folds.split(views, y)
     ]
     np.testing.assert_allclose(scores, by_hand)
-    probabilities = cross_val_predict(model, views, y, cv=KFold(2), method="predict_proba")
-    assert probabilities.shape == (240, 3)
+    assert cross_val_predict(model, views, y, cv=KFold(2), method="predict_proba").shape == (240, 3)
 
 
 def test_grid_search_over_views() -> None:

@@ -205,8 +205,7 @@ def test_packages_that_may_be_installed(package, prefix, parameters, stops, tmp_
             assert again.estimator_.early_stopping_rounds is None
             assert 12 in (getattr(again.estimator_, name, 0) for name in ("iterations", "n_estimators"))
         assert again.estimator_.seen_ == 120 and "eval_set" not in again.estimator_.given_
-        predicted = model.predict(views)
-        assert predicted.shape == (120,)
+        assert model.predict(views).shape == (120,)
         if task == "classification":
             assert model.predict_proba(views).dtype == np.float64
     if package == "xgboost":  # one that was told to take no categories is given indicators

@@ -17,14 +17,14 @@ from usboost.models.tuned_images import fit_weighted, tune_images
 CPU = torch.device("cpu")
 
 
-def stripes(n: int = 96, seed: int = 0) -> tuple[Views, np.ndarray]:
+def stripes(n: int = 96, seed: int = 0, side: int = 32, every: int = 4) -> tuple[Views, np.ndarray]:
     """Noise with faint stripes, upright or lying, beside a table that says nothing."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
-    pixels = rng.integers(60, 180, (n, 3, 32, 32))
+    pixels = rng.integers(60, 180, (n, 3, side, side))
     for row, label in enumerate(y):
         upright = pixels[row].swapaxes(1, 2) if label else pixels[row]
-        upright[:, ::4] += 16
+        upright[:, ::every] += 16
     table = Table.from_numeric(rng.normal(size=(n, 2)).astype(np.float32))
     return Views(U=Images(pixels.astype(np.uint8)), S=table), y
 
@@ -157,6 +157,19 @@ def test_auto_is_none_where_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> 
     model.set_params(callbacks=[TimeLimit(60)])
     fit_weighted(model, (views, y, None), (held, y_held, None))
     assert np.isfinite(model.predict_proba(held)).all()
+
+
+def test_validation_rows_choose_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of stripes of one pixel nothing is seen at half the size."""
+    monkeypatch.setattr(tuned_images, "SIZE", 32)
+    backbone(tmp_path).embed(stripes(2)[0]["U"], CPU)  # 32 pixels, by a network that does not resize them
+    (views, y), (held, y_held) = stripes(80, side=64, every=2), stripes(40, 1, side=64, every=2)
+    losses: dict[Any, float] = {}
+    for size in ("auto", None, 32):
+        model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path, finetune="none", size=size))
+        fit_weighted(model, (views, y, None), (held, y_held, None))
+        losses[size] = -np.log(model.predict_proba(held)[np.arange(40), y_held]).mean()
+    assert losses["auto"] == losses[None] < losses[32] - 0.1
 
 
 def test_mirrored_images_are_known_as_others() -> None:

@@ -193,8 +193,7 @@ def test_a_model_is_served_raw_text(saved: Path, tmp_path: Path) -> None:
     assert bundle.load(tmp_path / "again").card == loaded.card
     pd.testing.assert_frame_equal(bundle.load(tmp_path / "again").predict(rows), found)
     loaded.save(tmp_path / "again")  # in place of the earlier one
-    kept = {path.name for path in saved.iterdir()}
-    assert kept == {"card.json", "model", "texts.safetensors"}
+    assert {path.name for path in saved.iterdir()} == {"card.json", "model", "texts.safetensors"}
 
 
 def test_equal_seeds(tmp_path: Path, saved: Path) -> None:

@@ -17,7 +17,7 @@ from usboost.cli import options, tables
 from usboost.cli.console import echo, echo_command, exit_on_error, fitting, note
 from usboost.cli.interrupts import interrupts
 from usboost.cli.ranks import in_each_shard
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, listed
 from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number
 from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
@@ -226,6 +226,10 @@ def echo_result(model: str, fitted: Fitted) -> None:
         note(f"no validation row gets the answer {card.classes[1]!r} rightly; {lower} answers it more often")
     if images_tuned(fitted_model):
         echo("images are read by the network as it was tuned on the label")
+    if card.parameters.get("size") == "auto" and card.images:
+        backbones = (part for part in fitted_model.get_params().values() if hasattr(part, "pretrained"))
+        sides = sorted({part.size or card.images.size[0] for part in backbones})
+        echo(f"images are read at {listed(map(str, sides))} pixels, as validation rows chose")
     titles, rows = members.members_table(fitted_model)
     widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
     for row in (titles, *rows) if rows else ():

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -310,6 +310,7 @@ def builders(
         if name not in catalogue.CATALOGUE:
             check_outside(name, table.task)
     views = tuple(table.images) or ("U",)
+    images = images and replace(images, size=table.spec.size)
     return by_name(names, images=images, image_views=views, rounds=rounds, settings=settings, task=table.task)
 
 

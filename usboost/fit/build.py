@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from usboost.boosting.callbacks import Callback
 from usboost.fit.evaluate import Build
@@ -177,7 +177,8 @@ class OneComputer(Parts):
             return {}
         name = self.images.backbone
         pretrained = name != "small_cnn"  # which has no published weights
-        return {"backbone": Backbone(name, pretrained=pretrained, finetune=self.images.finetune)}
+        size: Literal["auto"] | None = "auto" if pretrained and self.images.size == "auto" else None
+        return {"backbone": Backbone(name, pretrained, self.images.finetune, size)}
 
 
 def fit(
@@ -200,10 +201,10 @@ def fit(
     callbacks, keep : of `TableFit`.
     options : the fields of `usboost.fit.options.FitOptions`.
     """
-    chosen = FitOptions(**options)
+    chosen, read = FitOptions(**options), replace(images or ImageOptions(), size=table.spec.size)
     model = build(
         name,
-        images=(images or ImageOptions()) if table.images else False,
+        images=read if table.images else False,
         image_views=tuple(table.images) or ("U",),
         seed=chosen.seed,
         rounds=chosen.rounds,
@@ -218,6 +219,6 @@ def fit(
     model = on_device(model, chosen.device)
     fitted = TableFit(table, model, name, callbacks=callbacks or (), keep=keep, **answers).run()
     spec = table.spec
-    given = {**vars(spec), **vars(images or ImageOptions()), **vars(chosen), "image": spec.image or None}
+    given = {**vars(spec), **vars(read), **vars(chosen), "image": spec.image or None}
     given["drop"] = [*spec.drop, *([spec.weight] if spec.weight else [])]
     return replace(fitted, bundle=fitted.bundle.fitted_with({"model": name, **given}))

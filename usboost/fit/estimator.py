@@ -63,7 +63,7 @@ class _Multimodal(_FitAttributes):
     images_root: Path | str | None = None
     backbone: str = "tf_efficientnet_lite0"
     finetune: Literal["auto", "none", "last", "all"] = "auto"
-    size: int = SIZE
+    size: int | Literal["auto"] = SIZE
     skip_unreadable: bool = False
     rounds: int | None = None
     refit: bool | None = None
@@ -300,7 +300,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
     missing : further values that count as missing
     images_root : folder that paths of images are relative to
     backbone, finetune : how images are read, see `usboost.fit.options.ImageOptions`; size : their side
-        in pixels
+        in pixels, or "auto": 160 or 224, as validation rows say
     skip_unreadable : count images that cannot be read as missing in `fit`; elsewhere they do anyway
     rounds : boosting rounds, epochs or trees at most
     calibrate : whether probabilities are tempered where that helps on rows that were not fitted to

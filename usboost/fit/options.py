@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 from usboost.errors import UsboostError
-from usboost.table.spec import Help, Options
+from usboost.table.spec import SIZE, Help, Options
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ImageOptions(Options):
     backbone : the network that turns an image into an embedding.
     finetune : what of it is tuned on the label before a model is fitted, "none", its "last" blocks or "all";
         "auto" is "last" where that takes some minutes, see `usboost.learners.networks.finetuning`.
+    size : that of the table, whose "auto" a backbone hears of.
     """
 
     backbone: Annotated[str, Help("Network that reads the images, by its name in timm.")] = (
@@ -32,6 +33,7 @@ class ImageOptions(Options):
             "where that takes some minutes."
         ),
     ] = "auto"
+    size: Literal["auto"] | int = SIZE
 
     def for_preset(self, preset: str | None) -> Self:
         """Return the options of a preset: of "fast" images are not tuned unless that was asked for."""

@@ -122,7 +122,10 @@ def _is_number(value: Any) -> bool:
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rounds": (lambda value: _is_whole(value) and value >= 1, "a whole number of at least 1"),
-    "size": (lambda value: _is_whole(value) and value >= 8, "a whole number of pixels, 8 or more"),
+    "size": (
+        lambda value: value == "auto" if isinstance(value, str) else _is_whole(value) and value >= 8,
+        "'auto' or a whole number of pixels, 8 or more",
+    ),
     "time_limit": (lambda value: _is_number(value) and value >= 0, "a number of seconds"),
     "threshold": (
         lambda value: value == "f1" if isinstance(value, str) else _is_number(value) and 0 < value < 1,

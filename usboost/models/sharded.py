@@ -95,6 +95,8 @@ def refuse(model: Any, name: str = "") -> None:
     for part in model.get_params(deep=True).values():
         if isinstance(part, Backbone) and not part.is_frozen:
             raise needs_all_rows("finetune", part.finetune)
+        if isinstance(part, Backbone) and part.size == "auto":
+            raise needs_all_rows("size", part.size)
     if why := not_sharded(model, name):
         raise UsboostError(
             f"{why} cannot be fitted on several shards; choose a model of networks and trees such as "

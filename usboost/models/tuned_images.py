@@ -17,6 +17,7 @@ from usboost.evaluation.folds import Related
 from usboost.evaluation.metrics import row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.files.arrays import Store, key_of
+from usboost.table.spec import SIZE
 
 if TYPE_CHECKING:  # torch is imported where images are tuned alone
     from usboost.learners.networks.finetuning import TuningTarget
@@ -50,6 +51,9 @@ def tune_images(model: Any, train: Weighted, val: Weighted | None) -> None:
     not predict the validation rows better than the pretrained ones, beyond the standard error, it is the
     pretrained one. Equal backbones are tuned once.
 
+    A backbone of the size "auto" reads images of `SIZE` pixels or as they are, by whichever a linear model of
+    all views predicts the validation rows better; it is tuned after that.
+
     Embeddings tuned on a row know that row, so what is fitted to them trusts images more than it should. The
     validation rows say how far to go: by all views, to the tuned weights, half way, or not at all.
 
@@ -81,6 +85,7 @@ def tune_images(model: Any, train: Weighted, val: Weighted | None) -> None:
     for path in places:
         backbone, key = given[path], repr(given[path])
         if key not in chosen:
+            backbone = _sized(backbone, train, val)
             chosen[key] = clone(backbone).set_params(finetune="none")
             if finetuning.wanted(backbone, seen.n_images, device):
                 made = finetuning.tuned(backbone, seen, unseen, device)
@@ -111,7 +116,24 @@ def _to_tune(model: Any) -> list[str]:
         if given[path].finetune == "auto":
             model.set_params(**{path: clone(given[path]).set_params(finetune="none")})
     wanted = ("last", "all") if limited else ("auto", "last", "all")
-    return [path for path in paths if given[path].finetune in wanted and given[path].pretrained]
+    return [
+        path
+        for path in paths
+        if given[path].pretrained and (given[path].finetune in wanted or given[path].size == "auto")
+    ]
+
+
+def _sized(backbone: Any, train: Weighted, val: Weighted) -> Any:
+    """Return a backbone with the size that validation rows choose, if it is theirs to choose."""
+    from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
+
+    if backbone.size != "auto":
+        return backbone
+    linear = RidgeBaseline if np.asarray(train[1]).dtype.kind == "f" else LinearBaseline
+    sized = [clone(backbone).set_params(size=side) for side in (SIZE, None)]
+    frozen = [clone(each).set_params(finetune="none") for each in sized]
+    losses = [_judged(linear(train[0].names, backbone=each), train, val) for each in frozen]
+    return sized[int(np.argmin([mean(each, val[2]) for each in losses]))]
 
 
 def _helps(made: Any, frozen: Any, train: TuningTarget, val: TuningTarget) -> bool:

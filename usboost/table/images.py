@@ -27,7 +27,7 @@ from usboost.shards.collective import world
 from usboost.table.columns.column import Column, is_binary, is_text, plain_type
 from usboost.table.notes import Misfits, Paths
 from usboost.table.source import Source, TableFile
-from usboost.table.spec import TableSpec
+from usboost.table.spec import LARGE, TableSpec
 
 VIEW = "U"
 """The view of the images; of several columns each has its own, ``U:<column>``."""
@@ -71,7 +71,8 @@ class ImageColumns:
     @classmethod
     def of(cls, spec: TableSpec) -> "ImageColumns":
         """Return those of a table."""
-        return cls(spec.image, spec.size, 1 if spec.grey else 3, spec.aspect)
+        size = LARGE if spec.size == "auto" else spec.size
+        return cls(spec.image, size, 1 if spec.grey else 3, spec.aspect)
 
     @property
     def shape(self) -> tuple[int, int, int]:

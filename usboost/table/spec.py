@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from usboost.errors import UsboostError
 
-SIZE = 160
-"""Side of a user's images in pixels, when nothing else is asked for; see docs/results.md."""
+SIZE, LARGE = 160, 224
+"""Side of a user's images in pixels, when nothing else is asked for, and where "auto" is; see
+docs/results.md."""
 
 Names = tuple[str, ...]
 
@@ -64,14 +65,15 @@ class TableSpec(Options):
     time : the column of numbers or dates by which no row is fitted to that is later than one held out.
     weight : the column of how much each row counts.
     split : the column that holds train, val or test.
-    size, grey : of the images: their side in pixels, and whether they are grey; else red, green and blue.
+    size, grey : of the images: their side in pixels, and whether they are grey; else red, green and blue. Of
+        "auto" they have `LARGE`, and validation rows choose if a backbone reads so many or `SIZE`.
     aspect : what becomes of images that are not square, see `usboost.datasets.image_files`.
     skip_unreadable : count images that cannot be read as missing, instead of refusing them.
 
     Raises
     ------
     UsboostError
-        If rows are divided in more than one way.
+        If rows are divided in more than one way, or the size is no such number.
     """
 
     label: Annotated[str, Help("Column to predict: classes, or numbers.")]
@@ -106,7 +108,10 @@ class TableSpec(Options):
         None
     )
     split: Annotated[str | None, Help("Column that says of each row train, val or test.")] = None
-    size: Annotated[int, Help("Side of the images in pixels.", least=8, most=1024)] = SIZE
+    size: Annotated[
+        Literal["auto"] | int,
+        Help("Side of the images in pixels; auto: 160 or 224, as validation rows say.", typed=str),
+    ] = SIZE
     grey: Annotated[bool, Help("Read images in grey.")] = False
     aspect: Literal["crop", "pad", "stretch"] = "crop"
     skip_unreadable: Annotated[bool, Help("Count images that cannot be read as missing.")] = False
@@ -117,6 +122,10 @@ class TableSpec(Options):
             if isinstance(given, str) or not isinstance(given, Iterable | None):
                 given = (given,)
             object.__setattr__(self, name, tuple(map(str, () if given is None else given)))
+        size = str(self.size)
+        if size != "auto" and not (size.isdecimal() and 8 <= int(size) <= 1024):
+            raise UsboostError(f"`size={size}` must be auto or a whole number of pixels from 8 to 1024")
+        object.__setattr__(self, "size", size if size == "auto" else int(size))
         ways = [name for name in ("split", "group", "time") if getattr(self, name)]
         if len(ways) > 1:
             raise UsboostError(f"rows are divided in one way: leave out `{ways[0]}` or `{ways[1]}`")

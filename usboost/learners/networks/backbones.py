@@ -47,7 +47,8 @@ class Backbone(BaseEstimator):
         before the model is fitted, `usboost.models.tuned_images`, and "auto" is "last" there where it takes
         some minutes; elsewhere it is "none". "head" is an old name of "none".
     size : side in pixels that images are resized to before the backbone; None keeps theirs where the backbone
-        reads it, else takes the least that it reads
+        reads it, else takes the least that it reads. Of "auto" validation rows choose between None and
+        `usboost.table.spec.SIZE`, see `usboost.models.tuned_images`; elsewhere it is None.
     augment : {"none", "flip", "flip_shift"}
         Of training images, with "all" only.
     cache : str, False or None
@@ -72,7 +73,7 @@ class Backbone(BaseEstimator):
     name: str = DEFAULT
     pretrained: bool | str = True
     finetune: str = "none"
-    size: int | None = None
+    size: int | Literal["auto"] | None = None
     augment: str = "none"
     cache: str | bool | None = None
     random: bool = False
@@ -94,9 +95,10 @@ class Backbone(BaseEstimator):
         if self.name == "small_cnn" and self.pretrained is True:
             raise UsboostError("small_cnn has no published weights; set pretrained: false, or to a file")
         only = architectures.published(self.name).side if is_timms(self.name) else None
-        if only is not None and self.size not in (None, only):
-            raise UsboostError(f"{self.name} reads images of {only} pixels a side, not {self.size}; set size")
-        size, least = only or self.size, architectures.smallest(self.name)
+        own = None if self.size == "auto" else self.size
+        if only is not None and own not in (None, only):
+            raise UsboostError(f"{self.name} reads images of {only} pixels a side, not {own}; set size")
+        size, least = only or own, architectures.smallest(self.name)
         if size is None and is_timms(self.name) and min(view.height, view.width) < least:
             size = least
         side = size or min(view.height, view.width)
@@ -169,8 +171,9 @@ class Backbone(BaseEstimator):
         called, folder = f"{self.name}-{digest}", embeddings.cache_folder(self.cache)
 
         def frozen() -> FrozenNetwork:
-            cached = _networks.get(called) or (FrozenNetwork(network(), device),)
-            _networks.put(called, cached)
+            # of equal sides one network may resize its images, and another not
+            cached = _networks.get((called, spec["size"])) or (FrozenNetwork(network(), device),)
+            _networks.put((called, spec["size"]), cached)
             return cached[0]
 
         return embeddings.values_of(view, frozen, None if folder is None else folder / called, called)
