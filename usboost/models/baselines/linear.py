@@ -176,7 +176,7 @@ class _Dense:
         return _Dense(self.rows[torch.from_numpy(some)])
 
     def scores(self, vectors: np.ndarray) -> np.ndarray:
-        """Return the rows @ vectors (k, M)."""
+        """Return the rows @ vectors, float32 (n, M), of vectors float32 (k, M)."""
         if vectors.shape[1] > FEW_VECTORS:
             return (self.rows @ torch.tensor(vectors)).numpy()
         return (torch.tensor(vectors.T.copy()) @ self.rows.T).numpy().T
