@@ -48,7 +48,8 @@ def fit(
     cells = grid(dataset, chosen, seeds or settings.sizes.seeds, settings)
     running = f"the fits of {dataset} are running in this folder; wait for them"
     with runtime.alone(folders.work_folder(dataset) / "fit.lock", running):
-        with mlflow_runs.one_sentence():  # before several processes make it
+        # of flows and processes that begin at once, one makes the store and the experiment
+        with machine.locked(runtime.home() / "services/mlflow.lock", wait=True), mlflow_runs.one_sentence():
             mlflow_runs.experiment_id(f"usboost-{settings.profile}")
         todo = run_cells.missing(cells)
         page.log(f"{dataset}: {len(cells)} fits, {len(cells) - len(todo)} of them as they were")
@@ -61,7 +62,7 @@ def fit(
             record = folders.read_record(cell.results) or {"scores": {"test": {}}, "fit_seconds": 0.0}
             test = record["scores"]["test"]
             scores = [f"{metric_name(name)} {number(test[name])}" for name in folders.METRICS if name in test]
-            place = f"[{next(ended):>{len(str(len(cells)))}}/{len(cells)}]"
+            place = f"{dataset} [{next(ended):>{len(str(len(cells)))}}/{len(cells)}]"
             named = f"{cell.model} seed {cell.seed}"
             tell(f"{place} {named:<24} {record['fit_seconds']:6.1f} s  {'  '.join(scores)}")
 

@@ -14,8 +14,6 @@ from contextvars import copy_context
 from typing import Any
 
 import httpx
-from mlflow import MlflowClient, MlflowException
-from mlflow.entities.model_registry import ModelVersion
 from prefect import artifacts
 from prefect.context import FlowRunContext, TaskRunContext
 from prefect.events import emit_event
@@ -130,6 +128,8 @@ def link_run(run_id: str, what: str) -> None:
     ----------
     what : the run stands for, e.g. ``ci_a/2wl/seed-0``.
     """
+    from mlflow import MlflowClient, MlflowException  # here, as it takes seconds to import
+
     if inside_a_run():
         with suppress(MlflowException, OSError):  # MLflow is away; the fit will say so
             address = run_page(MlflowClient().get_run(run_id).info.experiment_id, run_id)
@@ -137,8 +137,8 @@ def link_run(run_id: str, what: str) -> None:
             log(f"MLflow run {address}")
 
 
-def link_version(version: ModelVersion, description: str) -> None:
-    """Link a version of a registered model, list its scores, and link the MLflow run that it is of."""
+def link_version(version: Any, description: str) -> None:
+    """Link an MLflow `ModelVersion`, list its scores, and link the MLflow run that it is of."""
     name, what = version.name, f"{version.name}, version {version.version}"
     address = f"{mlflow()}/#/models/{name}/versions/{version.version}"
     _show(address, key("model", name), what, description)

@@ -12,6 +12,9 @@ from typing import Any
 
 from usboost.errors import UsboostError
 
+HALF = "USBOOST_HALF"
+"""A variable of the environment of what runs half of the stages: it has half of the fits at a time."""
+
 
 def thread_share(workers: int) -> int:
     """Return the threads of each of `workers` fits side by side; OMP_NUM_THREADS where a user has set it."""

@@ -256,9 +256,8 @@ class Model(ParamsSection):
 class FitsSection(ParamsSection):
     """Settings of running the fits of a dataset."""
 
-    runner: Literal["threads", "processes", "dask", "deployments"] = "threads"
+    runner: Literal["threads", "processes", "deployments"] = "threads"
     workers: Positive = 2
-    dask_address: str | None = None
     deployment: str = "fit-one/fit-one"
     gpu_slots: Positive = 1
     retries: Count = 1

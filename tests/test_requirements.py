@@ -53,7 +53,7 @@ def distributions(package: str) -> set[str]:
     ("folder", "extras"),
     [
         ("usboost", ("excel", "onnx")),
-        ("tasks", ("pipeline", "dask")),
+        ("tasks", ("pipeline",)),
         ("flows", ("pipeline",)),
         ("benchmarks", ("dev",)),
         ("docs", ("docs",)),

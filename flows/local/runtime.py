@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows.local.servers import START_SECONDS, address, home, log_of, mlflow_store, prefect_server
-from tasks.machine import locked
+from tasks.machine import HALF, locked
 from tasks.settings import as_key
 from usboost.errors import UsboostError, print_readably, rewrite_options
 
@@ -43,7 +43,6 @@ def configure() -> None:
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",  # errors are raised, and reported in one sentence
-        "DASK_LOGGING__DISTRIBUTED": "error",
         "DO_NOT_TRACK": "1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
@@ -101,7 +100,8 @@ def exit_on_error() -> Iterator[None]:
         print(f"error: {rewrite_options(str(error), as_key)}", file=sys.stderr)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        print("interrupted; nothing already on disk was changed", file=sys.stderr)
+        if HALF not in os.environ:  # the whole says it
+            print("interrupted; nothing already on disk was changed", file=sys.stderr)
         raise SystemExit(130) from None
 
 

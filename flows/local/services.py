@@ -186,13 +186,6 @@ def alone() -> AbstractContextManager[None]:
 
 @app.command()
 @runtime.exit_on_error()
-def prefect() -> None:
-    """Start Prefect's server unless it runs, as the first flow would: `make run` does it meanwhile."""
-    servers.prefect_server()
-
-
-@app.command()
-@runtime.exit_on_error()
 def stop() -> None:
     """End everything, also after a crash; harmless when nothing runs."""
     with alone():

@@ -11,18 +11,22 @@ an option that names the change.
 import io
 import json
 import logging
+import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 import typer
 import yaml as plain_yaml
 from ruamel.yaml import YAML
 
 from flows.local import runtime, servers
+from tasks import machine
 from tasks import settings as params
 from tasks.catalog import files_of_images
 from usboost.errors import UsboostError
@@ -39,6 +43,8 @@ OWN = "  # your own\n"  # ends the lines of dvc.yaml that name a user's table an
 
 CODE = ("flows", "tasks", "usboost")
 """Folders of the checkout that a workspace links: what DVC's stages and Prefect's deployments run."""
+
+fork = multiprocessing.get_context("fork")
 
 app = typer.Typer(help="Make a workspace, or run what is stale in it.", no_args_is_help=True)
 
@@ -263,25 +269,57 @@ def make_command(
 def run() -> None:
     """Run what is stale here, as `dvc repro` does, commit what was run, and say what is best and where it is.
 
-    DVC can then compare them with those of the next run. The first failure ends it, as Ctrl-C does; the same
-    command goes on.
+    Two DVCs run, each with half of the datasets: one uses one core, as most of a small stage is imports. The
+    first failure ends both, as Ctrl-C does; the same command goes on.
     """
     from dvc.dvcfile import LOCK_FILE, Lockfile
-    from dvc.exceptions import DvcException, ReproductionError
+    from dvc.exceptions import DvcException
     from dvc.repo import Repo
-    from dvc.stage.exceptions import StageCmdFailedError
 
     from tasks.folders import best_fits
 
     logging.getLogger("dvc").setLevel(logging.INFO)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    repo = Repo(config={"core": {"autostage": True}})
+    settings = params.load()
     try:
-        Lockfile(repo, LOCK_FILE).load()
+        Lockfile(Repo(), LOCK_FILE).load()
     except DvcException:  # cut off while it was written; a stage skips what it has made all the same
         Path(LOCK_FILE).unlink()
+    fits = [f"fit@{name}" for name in settings.run.datasets]
+    halves = [fork.Process(target=_reproduce, args=(half,)) for half in (fits[::2], fits[1::2]) if half]
+    for half in halves:
+        half.start()
     try:
-        repo.reproduce()
+        while running := [half.sentinel for half in halves if half.is_alive()]:
+            wait(running)
+            if failed := [half.exitcode for half in halves if half.exitcode]:
+                own = [half.pid for half in halves] + [each.pid for _, each in servers.ours()]
+                below = psutil.Process().children(recursive=True)
+                servers.end(each for each in below if each.pid not in own)
+                raise KeyboardInterrupt if 130 in failed else SystemExit(1)
+    finally:
+        for half in halves:
+            half.join()
+    _reproduce([])
+    if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
+        _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
+    print("", *best_fits(settings), "", sep="\n")
+    print(f"report   {Path('reports/index.html').resolve()}")
+    print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
+
+
+@runtime.exit_on_error()
+def _reproduce(targets: list[str]) -> None:
+    """Run these stages and those before them as far as they are stale; all where none is named."""
+    from dvc.exceptions import DvcException, ReproductionError
+    from dvc.repo import Repo
+    from dvc.stage.exceptions import StageCmdFailedError
+
+    if targets:
+        os.environ[machine.HALF] = "1"
+    try:
+        # as `dvc --wait-for-lock`: the other half may be reading or writing dvc.lock
+        Repo(config={"core": {"autostage": True}}, _wait_for_lock=True).reproduce(targets or None)
     except ReproductionError as error:
         cause = error.__cause__
         if str(cause).endswith(" -2"):  # SIGINT came before it could say so
@@ -291,11 +329,6 @@ def run() -> None:
         raise UsboostError(f"{error}: {cause}") from None
     except DvcException as error:
         raise UsboostError(str(error)) from None
-    if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
-        _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")
-    print("", *best_fits(params.load()), "", sep="\n")
-    print(f"report   {Path('reports/index.html').resolve()}")
-    print("make ui  opens MLflow (runs, curves, models) and Prefect (flow runs) on loopback")
 
 
 if __name__ == "__main__":

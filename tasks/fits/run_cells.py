@@ -1,5 +1,6 @@
 """Run the fits of a dataset: on a task runner of this machine, or as a deployment's flow runs, on workers."""
 
+import os
 import shutil
 import tempfile
 import time
@@ -22,7 +23,7 @@ from prefect.events.schemas.automations import EventTrigger
 from prefect.exceptions import ObjectNotFound
 from prefect.futures import as_completed
 from prefect.states import Cancelled
-from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+from prefect.task_runners import ProcessPoolTaskRunner, ThreadPoolTaskRunner
 
 from tasks import machine, mlflow_runs
 from tasks.fits.fit_cell import fit_cell
@@ -31,6 +32,7 @@ from tasks.folders import ARTIFACT, CHECKPOINTS
 from tasks.settings import FitsSection
 from usboost.errors import UsboostError
 
+RUNNERS: dict[str, Any] = {"threads": ThreadPoolTaskRunner, "processes": ProcessPoolTaskRunner}
 POLL_SECONDS = 2.0
 LIVE = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
@@ -68,27 +70,6 @@ def download(cell: Cell, run: Run) -> bool:
     return True
 
 
-def task_runner(chosen: FitsSection) -> TaskRunner[Any]:
-    """Return the task runner that the settings name.
-
-    Raises `UsboostError` if Dask is asked for and not installed.
-    """
-    pools = {"threads": ThreadPoolTaskRunner, "processes": ProcessPoolTaskRunner}
-    if chosen.runner in pools:
-        return pools[chosen.runner](max_workers=chosen.workers)
-    try:
-        import dask
-        from prefect_dask import DaskTaskRunner
-    except ImportError:
-        raise UsboostError("Dask is not installed; install usboost[dask] or choose another runner") from None
-    if chosen.dask_address:
-        return DaskTaskRunner(address=chosen.dask_address)
-    # Dask has malloc give every array back at once, and a training then spends half its time getting memory
-    dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})
-    cluster = {"n_workers": chosen.workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
-    return DaskTaskRunner(cluster_class="distributed.LocalCluster", cluster_kwargs=cluster)
-
-
 def run_locally(
     cells: Sequence[Cell], chosen: FitsSection, on_end: Callable[[Cell], None]
 ) -> dict[Cell, str]:
@@ -102,12 +83,13 @@ def run_locally(
     on_end : called with each cell that has been fitted
     """
     task = fit_cell.with_options(retries=chosen.retries)
+    at_once = chosen.workers if machine.HALF not in os.environ else max(1, chosen.workers // 2)
     reasons: dict[Cell, str] = {}
     left = list(cells)
     for _ in range(1 + chosen.retries):
         if not left:
             break
-        with task_runner(chosen) as runner:
+        with RUNNERS[chosen.runner](max_workers=at_once) as runner:
             threads = machine.thread_share(chosen.workers)
             given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": threads}
             futures = {runner.submit(task, {"cell": cell, **given}): cell for cell in left}

@@ -21,7 +21,7 @@ from usboost.boosting.checkpoint import described
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm", "bfv_dnn"], [0, 1]
 CELLS = [f"{d}/{m}/seed-{s}" for d in DATASETS for m in MODELS for s in SEEDS]
-RUNNERS = ["threads", "processes", "dask"]
+RUNNERS = ["threads", "processes"]
 
 ASK = """
 import json, sys
@@ -171,7 +171,7 @@ def loaded(change=lambda p: None):
     ("change", "touched"),
     [
         (lambda p: None, set()),
-        (lambda p: p["fits"].update(workers=7, runner="dask"), set()),
+        (lambda p: p["fits"].update(workers=7, runner="processes"), set()),
         (lambda p: p["table2"]["ci_a"].update(tree_depth=4), {("ci_a", "2wl"), ("ci_a", "1wl_s")}),
         (lambda p: p["table1"]["mi"].update(fusion="product"), {("mi", "baseline")}),
         (lambda p: p["models"]["2wl"].update(shrinkage=0.5), {("ci_a", "2wl"), ("mi", "2wl")}),

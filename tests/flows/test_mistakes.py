@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,16 @@ def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
     locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["fit@ci_b"]
     assert locked == yaml.safe_load(lock)["stages"]["fit@ci_b"]
     assert (workspace.folder / "data/results/ci_b/2wl/seed-0/record.json").exists()
+
+
+def test_the_first_stage_that_fails_ends_both_halves_of_make_run(workspace):
+    def change(document):
+        document["run"].update(datasets=["ci_b", "digits_rows"], models_of={"digits_rows": ["2wl"]})
+        document["profiles"]["demo"]["seeds"] = 40
+
+    workspace.params(change)
+    done = workspace.run(sys.executable, "-m", "flows.local.workspace", "run", check=False)
+    assert done.returncode == 1
+    assert "digits_rows" in done.stderr and "interrupted" not in done.stderr
+    assert not (workspace.folder / "data/results/ci_b/lgbm/seed-39").exists()
+    assert "ERROR" not in done.stderr and "Traceback" not in done.stderr
