@@ -68,7 +68,7 @@ def test_notes_of_a_fit_are_warnings_and_the_same_as_the_commands(tmp_path):
         "column 'same' has the same value in all rows, so it says nothing",
         "column 'twice' holds the same as 'a'; one of them can be dropped",
     ]
-    fit = MultimodalClassifier("best", rounds=2, refit=True).fit
+    fit = MultimodalClassifier("linear_trees", rounds=2, refit=True).fit
     assert told(lambda: fit(frame.drop(columns="y"), frame["y"])) == expected  # once, of many fits
     out = run("fit", tmp_path / "t.parquet", "--label", "y", "--model", "logistic", "--out", tmp_path / "m")
     assert [line.removeprefix("note: ") for line in out.stderr.splitlines() if "note: " in line] == expected
@@ -232,7 +232,7 @@ def test_filters_of_warnings_are_as_before_a_fit_and_a_prediction(table):
             warnings.resetwarnings()
             warnings.simplefilter("ignore")
             before = list(warnings.filters)
-            model = MultimodalClassifier(name, image="photo", size=16, rounds=2).fit(frame, y)
+            model = MultimodalClassifier(name, image="photo", size=16, rounds=2, refit=False).fit(frame, y)
             model.predict(frame)
             assert warnings.filters == before
 
