@@ -227,12 +227,13 @@ def test_a_loaded_model_wants_the_columns_that_it_was_fitted_to(tmp_path, given,
 
 def test_filters_of_warnings_are_as_before_a_fit_and_a_prediction(table):
     frame, y = table
-    for name in ("linear_trees", "best"):
+    for name, limit in (("linear_trees", None), ("best", 1.0)):
         with warnings.catch_warnings():
             warnings.resetwarnings()
             warnings.simplefilter("ignore")
             before = list(warnings.filters)
-            model = MultimodalClassifier(name, image="photo", size=16, rounds=2, refit=False).fit(frame, y)
+            settings = {"image": "photo", "size": 16, "rounds": 2, "time_limit": limit}
+            model = MultimodalClassifier(name, **settings).fit(frame, y)
             model.predict(frame)
             assert warnings.filters == before
 
