@@ -167,6 +167,15 @@ def warm() -> Iterator[Warm]:
     made.end()
 
 
+@pytest.fixture(scope="session")
+def few_trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Settings of forests, alone and in an average, of 20 trees: most of the time of fits to few rows."""
+    path = tmp_path_factory.mktemp("settings") / "few.yaml"
+    forests = {"forest": "n_trees", "average": "members__forest__n_trees"}
+    path.write_text(json.dumps({"models": {each: {"set": {name: 20}} for each, name in forests.items()}}))
+    return path
+
+
 @pytest.fixture
 def untrained() -> Backbone:
     """Quick to embed with: what it makes of images is their own, if of little use."""

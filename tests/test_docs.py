@@ -65,7 +65,9 @@ def test_the_readmes_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_the_tutorials_commands_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorials_commands_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_trees: Path
+) -> None:
     """Of a smaller size than the page has; in this process, which has imported what they need."""
     page = ROOT / "docs/tutorial.md"
     monkeypatch.chdir(tmp_path)
@@ -73,7 +75,9 @@ def test_the_tutorials_commands_run_in_order(tmp_path: Path, monkeypatch: pytest
     drawn, *commands = usboost_commands(page)
     assert drawn == "usboost demo parts" and len(commands) == 4
     for command in commands:
-        done = run(*command.replace("--folds 3 --repeats 3", "--folds 2 --rounds 10").split()[1:])
+        command = command.replace("--folds 3 --repeats 3", f"--folds 2 --rounds 2 --settings {few_trees}")
+        fewer = f"--settings {few_trees} --rounds 2 --out model"
+        done = run(*command.replace("--out model", fewer).split()[1:])
         assert done.exit_code == 0, f"{command}\n{done.output[-2000:]}"
     made = {"comparison", "model", "predictions.parquet", "report.html"}
     assert made <= {path.name for path in tmp_path.iterdir()}

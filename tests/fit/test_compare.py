@@ -274,11 +274,10 @@ def test_rounds_are_shown_while_a_fit_runs(signs):
     assert any(line.startswith("lgbm on fold 2 of 2, round ") for line in lines)
 
 
-def test_the_command(demo, tmp_path):
+def test_the_command(demo, tmp_path, few_trees):
     models = catalogue.compared(one_table=False)
-    result = accepted(
-        "compare", demo, *ROLES, "--folds", 2, "--rounds", 2, "--out", tmp_path / "out", "--jobs", 2
-    )
+    given = ("--folds", 2, "--rounds", 2, "--settings", few_trees, "--jobs", 2)
+    result = accepted("compare", demo, *ROLES, *given, "--out", tmp_path / "out")
     scores = pd.read_csv(tmp_path / "out" / "comparison.csv")
     assert sorted(scores["model"]) == sorted(models * 2), result.output
     assert scores[["accuracy", "f1", "auc", "log_loss", "seconds"]].notna().all(axis=None)

@@ -14,12 +14,7 @@ from usboost.fit import refit as refits
 from usboost.fit.build import build, fit
 from usboost.fit.bundle import load
 from usboost.fit.evaluate import FitData, WeightedRows
-from usboost.fit.refit import (
-    FoldsResult,
-    by_folds,
-    choose_rounds,
-    round_folds,
-)
+from usboost.fit.refit import FoldsResult, by_folds, choose_rounds, round_folds
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
@@ -198,8 +193,9 @@ class StopsAfter(Callback):
 
 @pytest.mark.parametrize(("name", "fits"), [("linear_trees", 1), ("average", 3), ("average", 9)])
 def test_a_fit_to_a_fold_that_is_stopped_leaves_the_first(name: str, fits: int) -> None:
-    fitted = fit(numbers_to_predict(), name, rounds=4, callbacks=[StopsAfter(fits)])
-    alone = fit(numbers_to_predict(), name, rounds=4, refit=False)
+    few = {"members__forest__n_trees": 20} if name == "average" else {}
+    fitted = fit(numbers_to_predict(), name, rounds=4, callbacks=[StopsAfter(fits)], settings=few)
+    alone = fit(numbers_to_predict(), name, rounds=4, refit=False, settings=few)
     assert fitted.folds == 0 and not fitted.again and fitted.scores == alone.scores
     model, other = fitted.bundle.model, alone.bundle.model
     assert fitted.best_round == model.best_round_ == other.best_round_
@@ -210,7 +206,8 @@ def test_an_average_is_of_rows_that_its_fits_did_not_see() -> None:
     table = table_of(150, 3)
     everything = np.arange(len(table))
     views = table.views(table.fit_encoding(everything), everything)
-    model = build("average", images=False, rounds=4).fit(views, table.labels)
+    few = {"members__forest__n_trees": 20}
+    model = build("average", images=False, rounds=4, settings=few).fit(views, table.labels)
     found = chosen(table, model)
     assert found.model.weights == model.weights_ and set(found.model.members) == set(model.weights_)
     fold, held = folds_of(table)[1]

@@ -68,7 +68,7 @@ def test_notes_of_a_fit_are_warnings_and_the_same_as_the_commands(tmp_path):
         "column 'same' has the same value in all rows, so it says nothing",
         "column 'twice' holds the same as 'a'; one of them can be dropped",
     ]
-    fit = MultimodalClassifier("best", rounds=2, refit=True).fit
+    fit = MultimodalClassifier("linear_trees", rounds=2, refit=True).fit
     assert told(lambda: fit(frame.drop(columns="y"), frame["y"])) == expected  # once, of many fits
     out = run("fit", tmp_path / "t.parquet", "--label", "y", "--model", "logistic", "--out", tmp_path / "m")
     assert [line.removeprefix("note: ") for line in out.stderr.splitlines() if "note: " in line] == expected
@@ -227,12 +227,13 @@ def test_a_loaded_model_wants_the_columns_that_it_was_fitted_to(tmp_path, given,
 
 def test_filters_of_warnings_are_as_before_a_fit_and_a_prediction(table):
     frame, y = table
-    for name in ("linear_trees", "best"):
+    for name, limit in (("linear_trees", None), ("best", 1.0)):
         with warnings.catch_warnings():
             warnings.resetwarnings()
             warnings.simplefilter("ignore")
             before = list(warnings.filters)
-            model = MultimodalClassifier(name, image="photo", size=16, rounds=2).fit(frame, y)
+            settings = {"image": "photo", "size": 16, "rounds": 2, "time_limit": limit}
+            model = MultimodalClassifier(name, **settings).fit(frame, y)
             model.predict(frame)
             assert warnings.filters == before
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from tests.conftest import refuses
-from tests.fit.conftest import accepted, labelled, numbers, refused
+from tests.fit.conftest import accepted, labelled, numbers, refused, table_of
 from usboost import MultimodalClassifier
 from usboost.boosting.callbacks import Callback, TimeLimit
-from usboost.fit import bundle
+from usboost.fit import build, bundle
 from usboost.models import catalogue
 
 
@@ -23,7 +23,7 @@ def table(tmp_path_factory):
 
 def test_fit_and_report_show_the_members(table, tmp_path):
     out = tmp_path / "model"
-    options = ("--label", "kind", "--rounds", 5, "--out", out)
+    options = ("--label", "kind", "--rounds", 5, "--set", "members__forest__n_trees=20", "--out", out)
     done = accepted("fit", table, *options)
     model, card = bundle.load(out).model, bundle.load(out).card
     assert card.model == "average"
@@ -59,7 +59,8 @@ def test_the_estimator_knows_them_too(table):
     x, y = labelled(150, classes=3)
     model = MultimodalClassifier(preset="best", rounds=3, time_limit=0.0).fit(x, y)
     assert model.bundle_.card.model == "best" and model.bundle_.model.n_estimators_ == 1
-    assert MultimodalClassifier(rounds=3).fit(x, y).bundle_.card.model == catalogue.DEFAULT
+    own = MultimodalClassifier(rounds=3, refit=False).fit(x, y)
+    assert own.bundle_.card.model == catalogue.DEFAULT
     assert catalogue.resolve_model(None, None, limited=True, images=False) == "best"
 
 
@@ -125,10 +126,10 @@ def test_the_first_fit_is_kept_where_one_is_cut_short_or_there_is_no_time(callba
 
 
 def test_models_and_blends_are_fitted_to_all_rows_unless_told_otherwise():
-    x, y = labelled(150)
+    few, own = {"lgbm": {}, "average": {"members__forest__n_trees": 20}}, table_of(150)
     rows = {
-        (name, refit): MultimodalClassifier(name, rounds=3, refit=refit).fit(x, y).bundle_.card.rows["val"]
-        for name in ("lgbm", "average")
+        (name, refit): build.fit(own, name, rounds=2, refit=refit, settings=few[name]).bundle.card.rows["val"]
+        for name in few
         for refit in (None, True, False)
     }
     held = rows["lgbm", False]

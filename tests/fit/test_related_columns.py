@@ -66,7 +66,8 @@ def test_a_blend_that_is_fitted_by_the_command(tmp_path):
     frame = pd.DataFrame(views["S"].numeric[:, :12]).rename(columns=lambda k: f"x{k}")
     frame = frame.assign(patient=groups, kind=np.where(y, "yes", "no"))
     frame.to_csv(tmp_path / "t.csv", index=False)
-    roles = (tmp_path / "t.csv", "--label", "kind", "--preset", "best", "--rounds", 5)
+    roles = (tmp_path / "t.csv", "--label", "kind", "--preset", "best", "--rounds", 5, "--no-refit")
+    roles = (*roles, "--set", "folds=4", "--set", "repeats=1", "--set", "members__forest__n_trees=20")
     losses = []
     for more in (("--drop", "patient"), ("--group", "patient")):
         accepted("fit", *roles, *more, "--out", tmp_path / more[0])

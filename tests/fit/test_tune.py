@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.conftest import refuses
 from tests.fit.conftest import accepted, environment, numbers, refused, until
+from tests.warm import Warm
 from usboost.boosting.rounds import Round
 from usboost.fit import tune as tuned
 from usboost.fit.build import by_name, fit
@@ -31,15 +31,7 @@ from usboost.fit.trials import (
     report_rungs,
     space_of,
 )
-from usboost.fit.tune import (
-    FEW,
-    FOLDS,
-    Plan,
-    SearchResult,
-    default_folds,
-    search_folds,
-    tune,
-)
+from usboost.fit.tune import FEW, FOLDS, Plan, SearchResult, default_folds, search_folds, tune
 from usboost.fit.workers import Job, Rungs, SearchTask, run_trial
 from usboost.models.entry import read_settings
 from usboost.table.spec import TableSpec
@@ -118,12 +110,12 @@ tune(table, models, out=Path(sys.argv[2]), folds=0, plan=Plan(6, 3))
 
 @pytest.mark.slow
 def test_killed_twice_and_gone_on_with_by_two_processes_it_ends_as_one_that_was_not(
-    path: Path, table: UserTable, whole: Path, tmp_path: Path
+    path: Path, table: UserTable, whole: Path, tmp_path: Path, warm: Warm
 ) -> None:
-    command = [sys.executable, "-c", SCRIPT, str(path), str(tmp_path)]
+    command = ["python", "-c", SCRIPT, str(path), str(tmp_path)]
     rounds = tmp_path / "trials" / "linear_trees"
     for trial, index in ((1, 3), (4, 2)):
-        process = subprocess.Popen(command, env=environment(OMP_NUM_THREADS="1"))
+        process = subprocess.Popen(command, env=warm.shim(environment(OMP_NUM_THREADS="1")))
         mark = rounds / f"{trial:03d}" / "checkpoint" / "0" / f"round-{index:06d}.safetensors"
         until(process, mark.exists)
         process.kill()
@@ -175,7 +167,7 @@ def test_a_pruned_fits_rounds_are_not_fitted_again(table: UserTable, tmp_path: P
     assert replace(ended, seconds=0) == replace(fresh, seconds=0) and ended.rounds > 8
 
 
-@pytest.mark.parametrize("folds", [0, 3])
+@pytest.mark.parametrize("folds", [0, 2])
 def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds: int) -> None:
     rng = np.random.default_rng(1)
     frame = pd.read_parquet(path)
@@ -189,7 +181,7 @@ def test_rows_of_the_test_split_change_nothing(path: Path, tmp_path: Path, folds
     features = table.features.copy()
     features.iloc[unseen, features.columns.get_loc("width")] = 1e6
     other = replace(table, labels=labels, features=features)
-    plan = Plan(3, 3, prune=False)
+    plan = Plan(2, 2, prune=False)
     clean = searched(table, tmp_path / "a", "lgbm", plan=plan, folds=folds)
     spoiled = searched(other, tmp_path / "b", "lgbm", plan=plan, folds=folds)
     held = rows.hold_out(0)[1]
@@ -320,7 +312,7 @@ def test_the_command_and_what_reads_its_file(path: Path, tmp_path: Path) -> None
 def test_settings_that_a_search_began_with_are_in_its_file(path: Path, tmp_path: Path) -> None:
     begin = tmp_path / "begin.yaml"
     begin.write_text("models: {lgbm: {set: {patience: 7, num_leaves: 5, lambda_l2: 2.0}}}")
-    given = ("--models", "lgbm", "--trials", 1, "--folds", 0, "--set", "lambda_l2=3.0")
+    given = ("--models", "lgbm", "--trials", 1, "--jobs", 1, "--folds", 0, "--set", "lambda_l2=3.0")
     accepted("tune", path, "--label", "kind", *given, "--settings", begin, "--out", tmp_path / "out")
     found = read_settings(tmp_path / "out" / "settings.yaml")["lgbm"]
     assert (found["patience"], found["num_leaves"], found["lambda_l2"]) == (7, 5, 3.0)

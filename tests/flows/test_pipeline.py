@@ -55,10 +55,10 @@ def test_nothing_is_stale_afterwards_and_one_models_parameter_fits_that_model_ag
     assert json.loads(workspace.run("dvc", "status", "--json").stdout) == {}
     before = made_by(workspace)
     workspace.params(lambda p: p["models"]["2wl"].update(shrinkage=0.5))
-    done = workspace.run("dvc", "repro", "fit@ci_b", "fit@user_table")
+    done = workspace.run("dvc", "repro", "fit@ci_b")
     assert "ci_b: 1 of 4 fits to make" in done.stdout
     after = made_by(workspace)
-    assert {cell for cell in after if after[cell] != before[cell]} == {("ci_b", "2wl"), ("user_table", "2wl")}
+    assert {cell for cell in after if after[cell] != before[cell]} == {("ci_b", "2wl")}
     workspace.flow("fit", "ci_b")
     assert made_by(workspace) == after
     assert json.loads(workspace.run("dvc", "status", "--json", "fit@ci_b").stdout) == {}
@@ -132,7 +132,7 @@ def test_every_run_is_complete_in_mlflow(reproduced):
     table = runs(reproduced)
     row = table[(table["tags.model"] == "2wl") & (table["tags.dataset"] == "ci_b")].iloc[-1]
     assert row["status"] == "FINISHED"
-    assert row["experiment"] == "usboost-demo"
+    assert set(table["experiment"]) == {"usboost-demo"}
     for name in (
         "step/epsilon",
         "step/delta",
@@ -163,10 +163,6 @@ def test_every_run_is_complete_in_mlflow(reproduced):
         f"/runs/flow-run/{row['tags.prefect.flow_run_id']}",
     ):
         assert piece in made
-
-
-def test_experiments_are_called_after_the_profile(reproduced):
-    assert set(runs(reproduced)["experiment"]) == {"usboost-demo"}
 
 
 def test_the_logged_model_predicts_the_same_in_another_process(reproduced):

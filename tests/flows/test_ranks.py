@@ -67,19 +67,9 @@ def folder(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def started(folder: Workspace, *words: str) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "flows.fit_sharded",
-        "rows/*.parquet",
-        "--label",
-        "kind",
-        *OPTIONS,
-        *words,
-    ]
-    return subprocess.Popen(
-        command, cwd=folder.folder, env=folder.environment, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "flows.fit_sharded", "rows/*.parquet", "--label", "kind", *OPTIONS]
+    given = {"cwd": folder.folder, "env": folder.environment, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*command, *words], **given)
 
 
 def ended(*processes: subprocess.Popen[str]) -> None:

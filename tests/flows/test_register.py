@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -31,12 +30,13 @@ found.to_json("found.json", orient="records", double_precision=15)
 
 
 @pytest.fixture(scope="module")
-def registered(tmp_path_factory) -> tuple[Path, dict[str, str], str]:
+def registered(tmp_path_factory, warm_flows) -> tuple[Path, dict[str, str], str]:
     """A folder with a model, and three rows: one whole, one with gaps, one with an unseen category."""
     folder = tmp_path_factory.mktemp("registered")
     write_demo(folder, rows_train=80, rows_test=20, seed=0)
     fit = ("fit", folder / "table.csv", "--label", "batch", "--image", "image", "--size", 32)
-    accepted(*fit, "--drop", "split", "--rounds", 4, "--out", folder / "model")
+    quick = ("--drop", "split", "--model", "2wl_ridge", "--rounds", 4, "--no-refit")
+    accepted(*fit, *quick, "--out", folder / "model")
     rows = pd.read_csv(folder / "table.csv").drop(columns=["batch", "split"]).head(3)
     rows.loc[1, [name for name in rows if rows[name].dtype == float]] = np.nan
     texts = [name for name in rows if not pd.api.types.is_numeric_dtype(rows[name]) and name != "image"]
@@ -51,8 +51,7 @@ def registered(tmp_path_factory) -> tuple[Path, dict[str, str], str]:
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL"):
         environment.pop(name, None)
-    words = [sys.executable, "-m", "flows.register", "model", "--name", "parts"]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    done = warm_flows.run(["-m", "flows.register", "model", "--name", "parts"], folder, environment)
     assert done.returncode == 0, done.stderr
     environment["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/home/mlflow.db"
     return folder, environment, done.stdout.strip()
@@ -66,10 +65,11 @@ def expected(registered) -> pd.DataFrame:
     return pd.read_parquet(folder / "p.parquet")
 
 
-def test_loaded_in_python_it_answers_as_the_command(registered, expected):
+def test_loaded_in_python_it_answers_as_the_command(registered, expected, warm_flows):
     folder, environment, uri = registered
     assert uri == "models:/parts@champion"
-    subprocess.run([sys.executable, "-c", PREDICT, uri], cwd=folder, env=environment, check=True)
+    done = warm_flows.run(["-c", PREDICT, uri], folder, environment)
+    assert done.returncode == 0, done.stderr
     found = pd.DataFrame(json.loads((folder / "found.json").read_text()))
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
@@ -90,12 +90,11 @@ def test_served_it_answers_as_the_command(registered, expected):
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
 
-def test_mistakes_are_one_sentence(registered):
+def test_mistakes_are_one_sentence(registered, warm_flows):
     folder, environment, _ = registered
     for words, message in (
         (["gone", "--name", "parts"], "error: gone is no model that usboost fit saved"),
         (["model", "--name", "a/b"], "error: 'a/b' is no name for a model in MLflow"),
     ):
-        command = [sys.executable, "-m", "flows.register", *words]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        done = warm_flows.run(["-m", "flows.register", *words], folder, environment)
         assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith(message)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def longer(document):
     sizes = document["profiles"]["demo"]
     sizes["boosting"]["rounds"], sizes["boosting"]["batch_size"] = 30, 16
-    sizes["networks"]["epochs"] = 12
+    sizes["networks"]["epochs"] = 5
 
 
 def killed_after(workspace, model, file):

@@ -29,7 +29,7 @@ def stripes(n: int = 96, seed: int = 0, side: int = 32, every: int = 4) -> tuple
     return Views(U=Images(pixels.astype(np.uint8)), S=table), y
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "EPOCHS", 2)
     monkeypatch.setattr(finetuning, "STEPS", 1)
@@ -43,7 +43,10 @@ def target(views: Views, y: np.ndarray) -> finetuning.TuningTarget:
     return finetuning.TuningTarget((views["U"],), y)
 
 
-def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(tmp_path: Path) -> None:
+def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetuning, "STEPS", 20)
     (views, y), (held, y_held), (test, y_test) = stripes(160), stripes(60, 1), stripes(100, 2)
     losses = {}
     for finetune in ("none", "last"):
@@ -62,7 +65,6 @@ def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(tmp_pa
     assert len(list((tmp_path / "model").glob("backbone-*"))) == 1
 
 
-@pytest.mark.usefixtures("quick")
 def test_killed_after_an_epoch_it_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(32, 1)
     whole = finetuning.tuned(backbone(tmp_path / "a"), target(views, y), target(held, y_held), CPU)
@@ -87,7 +89,6 @@ def test_killed_after_an_epoch_it_ends_the_same(tmp_path: Path, monkeypatch: pyt
     assert made == [1]  # it is there
 
 
-@pytest.mark.usefixtures("quick")
 def test_held_out_rows_choose_the_epoch_and_are_not_trained_on(tmp_path: Path) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(32, 1)
     seen = []
@@ -104,7 +105,10 @@ def test_held_out_rows_choose_the_epoch_and_are_not_trained_on(tmp_path: Path) -
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_where_images_say_nothing_they_stay_as_they_are(tmp_path: Path) -> None:
+def test_where_images_say_nothing_they_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetuning, "STEPS", 10)
     (views, _), (held, _) = stripes(64), stripes(32, 1)
     rng = np.random.default_rng(0)
     model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path), device="cpu")
@@ -112,7 +116,6 @@ def test_where_images_say_nothing_they_stay_as_they_are(tmp_path: Path) -> None:
     assert model.backbone.pretrained is True and model.backbone.finetune == "none"
 
 
-@pytest.mark.usefixtures("quick")
 def test_numbers_weights_and_rows_without_an_image(tmp_path: Path) -> None:
     views, y = stripes(64)
     absent = np.zeros(64, dtype=bool)
@@ -179,7 +182,6 @@ def test_mirrored_images_are_known_as_others() -> None:
     assert not (mirrored.digests() == views["U"].digests()).all(axis=1).any()
 
 
-@pytest.mark.usefixtures("quick")
 def test_all_of_a_network_is_tuned_where_that_is_asked_for(tmp_path: Path) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(32, 1)
     changed = {}
@@ -194,7 +196,6 @@ def test_all_of_a_network_is_tuned_where_that_is_asked_for(tmp_path: Path) -> No
     assert not any("running" in name for name in changed["all"])
 
 
-@pytest.mark.usefixtures("quick")
 def test_whether_it_helps_is_asked_once_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(33, 1)
     y_held[-1] = 7  # a class that no training row has
@@ -221,8 +222,11 @@ def memorised(n: int, share: float, seed: int) -> tuple[Views, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(tmp_path: Path, seed: int) -> None:
-    (views, y), (held, y_held) = memorised(120, 0.7, seed), memorised(80, 0.7, seed + 10)
+def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finetuning, "STEPS", 20)
+    (views, y), (held, y_held) = memorised(80, 0.7, seed), memorised(60, 0.7, seed + 10)
     model = LinearBaseline(("U", "S"), backbone=backbone(tmp_path, finetune="last"), device="cpu")
     tuned = finetuning.tuned(model.backbone, target(views, y), target(held, y_held), CPU)
     frozen = backbone(tmp_path, finetune="none")
@@ -236,7 +240,7 @@ def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(tmp_path: Path, 
     assert model.backbone.pretrained in allowed
 
 
-def test_half_way_is_the_mean_of_the_weights(tmp_path: Path, quick: None) -> None:
+def test_half_way_is_the_mean_of_the_weights(tmp_path: Path) -> None:
     (views, y), (held, y_held) = stripes(64), stripes(32, 1)
     frozen = backbone(tmp_path, finetune="none")
     tuned = finetuning.tuned(backbone(tmp_path), target(views, y), target(held, y_held), CPU)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.warm import Warm
 from usboost import Callback, RidgeBaseline, Table, TreeLearner, UsboostError, Views, fit_sharded
 from usboost.boosting.rounds import Round, digest_of
 from usboost.learners.networks.learner import NetworkLearner
@@ -169,14 +170,14 @@ CASES: dict[str, Callable[..., Iterator[str]]] = {
 }
 
 
-def ranks(size: int, folder: Path, *case: str) -> list[subprocess.Popen[str]]:
-    """Start a case in so many processes, which meet in a file of the folder."""
-    meet = folder / f"meet-{size}-{len(list(folder.iterdir()))}"
+def ranks(size: int, folder: Path, *case: str, warm: Warm | None = None) -> list[subprocess.Popen[str]]:
+    """Start a case in so many processes, which meet in a file of the folder; `warm` ones import little."""
+    environment = {**os.environ, "SIZE": str(size), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    environment["MEET"] = str(folder / f"meet-{size}-{len(list(folder.iterdir()))}")
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.shards.cases", *case],
-            env={**os.environ, "RANK": str(rank), "SIZE": str(size), "MEET": str(meet)}
-            | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+            ["python" if warm else sys.executable, "-m", "tests.shards.cases", *case],
+            env={**(warm.shim(environment) if warm else environment), "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fit.conftest import refused, run
 from tests.table.test_shards import frame, written
+from tests.warm import Warm
 from usboost.cli import ranks
 from usboost.fit.bundle import load
 
@@ -29,14 +30,17 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def rank(number: int, port: int, *words: object, cwd: Path, size: int = 2) -> subprocess.Popen[str]:
-    """One process of those that torchrun would start."""
-    place = {"RANK": number, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    place |= {"LOCAL_WORLD_SIZE": size, "OMP_NUM_THREADS": 1, "PYTHONPATH": ROOT}
+def rank(
+    number: int, port: int, *words: object, cwd: Path, warm: Warm | None = None
+) -> subprocess.Popen[str]:
+    """One of two processes that torchrun would start, which imports nothing anew where `warm` is given."""
+    place = {"RANK": number, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    place |= {"LOCAL_WORLD_SIZE": 2, "OMP_NUM_THREADS": 1, "PYTHONPATH": ROOT}
+    environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
     return subprocess.Popen(
-        [sys.executable, "-m", "usboost", *map(str, words)],
+        ["python" if warm else sys.executable, "-m", "usboost", *map(str, words)],
         cwd=cwd,
-        env={**os.environ, **{name: str(value) for name, value in place.items()}},
+        env=warm.shim(environment) if warm else environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,13 +57,16 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_two_ranks_make_the_model_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_ranks_make_the_model_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: Warm
+) -> None:
     monkeypatch.chdir(tmp_path)
     rows = written(tmp_path / "rows", frame())
     done = run("fit", "rows/*.parquet", *QUICK, "--shards", 8, "--out", "alone")
     assert done.exit_code == 0, done.output
     port = free_port()
-    started = [rank(k, port, "fit", "rows/*.parquet", *QUICK, "--out", "m", cwd=tmp_path) for k in (0, 1)]
+    words = ("fit", "rows/*.parquet", *QUICK, "--out", "m")
+    started = [rank(k, port, *words, cwd=tmp_path, warm=warm) for k in (0, 1)]
     (code, out, err), (code_1, out_1, err_1) = said(started)
     assert (code, code_1, out_1, err_1) == (0, 0, "", ""), err + err_1
     assert files(tmp_path / "m") == files(tmp_path / "alone")

@@ -13,6 +13,7 @@ from tests.fit.conftest import accepted, refused
 from tests.shards.cases import boosted, data, parts
 from tests.shards.test_command import files, free_port, rank, said
 from tests.table.test_shards import shards, written
+from tests.warm import Warm
 from usboost import Backbone, NetworkLearner, fit_sharded
 from usboost.table.shards import read_shard
 from usboost.table.spec import TableSpec
@@ -52,7 +53,7 @@ def table(folder: Path | None) -> pd.DataFrame:
     ],
 )
 def test_one_model_of_ranks(
-    model: str, as_paths: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, as_paths: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: Warm
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "photos" if as_paths else None
@@ -65,7 +66,7 @@ def test_one_model_of_ranks(
     monkeypatch.setenv("USBOOST_CACHE", str(tmp_path / "cache"))
     port = free_port()
     (code, _, err), (code_1, out_1, err_1) = said(
-        [rank(k, port, *words, "--out", "m", cwd=tmp_path) for k in (0, 1)]
+        [rank(k, port, *words, "--out", "m", cwd=tmp_path, warm=warm) for k in (0, 1)]
     )
     assert (code, code_1, out_1, err_1) == (0, 0, "", ""), err + err_1
     assert files(tmp_path / "m") == files(tmp_path / "alone")

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.shards.cases import MODELS, Digests, boosted, data, fits, outcome, parts, ranks
+from tests.warm import Warm
 from usboost import Checkpoint, fit_sharded
 
 QUICK = ("2wl_newton", "linear_trees")
 
 
-def test_two_processes_fit_the_same_as_one(tmp_path: Path) -> None:
+def test_two_processes_fit_the_same_as_one(tmp_path: Path, warm: Warm) -> None:
     alone = "".join(f"{line}\n" for line in fits(*QUICK))
-    assert outcome(ranks(2, tmp_path, "fits", *QUICK)) == [alone] * 2
+    assert outcome(ranks(2, tmp_path, "fits", *QUICK, warm=warm)) == [alone] * 2
 
 
 @pytest.mark.long

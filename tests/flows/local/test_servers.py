@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,7 @@ import pytest
 
 from flows.local.servers import answers, free_port
 from tests.flows.local.detached import marked, state
+from tests.warm import Warm
 
 pytestmark = pytest.mark.slow
 
@@ -47,12 +49,10 @@ deployments:
 
 
 class Home:
-    """A home of its own, and commands that use it."""
+    """A home of its own, and commands that use it, each of which imports nothing anew."""
 
-    def __init__(self, folder: Path, port: int = 0, like: Path | None = None) -> None:
-        if like:
-            shutil.copytree(like, folder / "the home")
-        self.path, self.folder = folder / "the home", folder
+    def __init__(self, folder: Path, warm: Warm, port: int = 0) -> None:
+        self.path, self.folder, self.warm = folder / "the home", folder, warm
         dropped = ("PREFECT_API_URL", "PREFECT_HOME", "MLFLOW_TRACKING_URI")
         self.environment = {name: os.environ[name] for name in os.environ if name not in dropped} | {
             "USBOOST_HOME": str(self.path),
@@ -74,9 +74,7 @@ class Home:
         )
 
     def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words, **environment)
-        out, err = process.communicate(timeout=300)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        return self.warm.run(words, self.folder, self.environment | environment)
 
     def ok(self, *words: str, **environment: str) -> str:
         done = self.run(*words, **environment)
@@ -96,48 +94,37 @@ class Home:
         return psutil.Process(found)
 
 
-@pytest.fixture(scope="module")
-def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with nothing but both databases, empty: to make them takes as long as the rest of a start."""
-    made = Home(tmp_path_factory.mktemp("made"))
-    prefect = made.path / "prefect"
-    prefect.mkdir(parents=True)
-    made.ok("-m", "prefect", "server", "database", "upgrade", "--yes", PREFECT_HOME=str(prefect))
-    made.ok("-m", "mlflow", "db", "upgrade", f"sqlite:///{made.path}/mlflow.db")
-    return made.path
-
-
 @pytest.fixture
-def home(tmp_path: Path, databases: Path) -> Iterator[Home]:
-    made = Home(tmp_path, like=databases)
+def home(tmp_path: Path, warm_flows: Warm) -> Iterator[Home]:
+    made = Home(tmp_path, warm_flows)
     yield made
     made.services("stop")
     assert marked(made.path) == []
 
 
 def test_flows_share_a_server_that_is_started_again_after_a_crash(home: Home) -> None:
-    (home.path / "prefect/prefect.db").unlink()
-    both = [home.start("-c", ADDRESSES) for _ in range(2)]  # at once, on a new home
-    said = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    with ThreadPoolExecutor(2) as pool:  # at once, on a new home
+        both = pool.map(lambda _: tuple(home.addresses()), range(2))
     (server,) = marked(home.path)
     assert server == home.server.pid
-    ((url, store),) = {tuple(out.splitlines()) for out, _ in said}
+    ((url, store),) = set(both)
     assert store == f"sqlite:///{home.path}/mlflow.db"
-    assert url in home.ok("-m", "prefect", "config", "view", PREFECT_HOME=str(home.path / "prefect"))
+    with home.start("-m", "prefect", "config", "view", PREFECT_HOME=str(home.path / "prefect")) as shown:
+        assert url in shown.communicate(timeout=300)[0]
     home.server.kill()
     assert home.addresses()[0] == url, "the port stays, and links to pages with it"
     assert home.server.pid != server and marked(home.path) == [home.server.pid]
     assert home.services("stop") == "1 processes ended\n"
     assert home.services("stop") == "0 processes ended\n"
-    assert home.addresses()[0] == url
+    assert url in (home.path / "prefect/profiles.toml").read_text(), "where the next one finds its port"
 
 
 @pytest.mark.long
-def test_another_homes_server_is_not_taken_for_ours(home: Home, tmp_path: Path, databases: Path) -> None:
+def test_another_homes_server_is_not_taken_for_ours(home: Home, tmp_path: Path) -> None:
     url, _ = home.addresses()
     (tmp_path / "other").mkdir()
-    other = Home(tmp_path / "other", port=int(url.split(":")[2].removesuffix("/api")), like=databases)
+    other = Home(tmp_path / "other", home.warm, port=int(url.split(":")[2].removesuffix("/api")))
+    (other.path / "prefect").mkdir(parents=True)
     try:
         profiles = home.path / "prefect/profiles.toml"
         shutil.copy(profiles, other.path / "prefect")  # as in a copied home: it names the other's server
@@ -175,7 +162,8 @@ def test_the_services_with_a_worker_that_is_killed(home: Home) -> None:
     assert now["mlflow"] in pages and url.removesuffix("/api") in pages
     worker, _ = now["workers"]
     assert worker["pool"] == "cpu"
-    home.ok("-m", "prefect", "deployment", "run", "sleep/long", PREFECT_API_URL=url)
+    with home.start("-m", "prefect", "deployment", "run", "sleep/long", PREFECT_API_URL=url) as asked:
+        assert asked.wait(timeout=300) == 0
     deadline = time.monotonic() + 120
     while not (runs := psutil.Process(worker["pid"]).children()) and time.monotonic() < deadline:
         time.sleep(0.1)
