@@ -20,7 +20,7 @@ from prefect.exceptions import ParameterTypeError  # noqa: E402
 from prefect.serializers import JSONSerializer  # noqa: E402
 from pydantic import Field  # noqa: E402
 
-from tasks.settings import DATASETS, model_names  # noqa: E402
+from tasks.settings import DATASETS, load, model_names  # noqa: E402
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,9 +75,8 @@ def command(
         kind, flags, default = plain[name], [], parameter.default
         if get_origin(kind) is Sequence:
             kind, flags, default = list[str], [f"--{name.removesuffix('s')}"], []
-        given = {"help": helps[name]}
         is_argument = default is Parameter.empty and name not in options
-        info = typer.Argument(**given) if is_argument else typer.Option(*flags, **given)
+        info = typer.Argument(help=helps[name]) if is_argument else typer.Option(*flags, help=helps[name])
         kind = Annotated[kind, info]
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
 
@@ -86,7 +85,7 @@ def command(
             of.validate_parameters(words)
         except ParameterTypeError as error:
             raise typer.BadParameter(str(error).partition("\n - ")[2]) from None
-        runtime.run(lambda: then(of(**words)))
+        runtime.run(lambda: then(of(**words)), load if "dataset" in words else bool)
 
     about = cleandoc(text.partition("Args:")[0]).split("\n\n")
     main.__doc__ = "\n\n".join(paragraph.replace("\n", " ") for paragraph in about)

@@ -380,7 +380,8 @@ def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None 
             import_parts(settings.imports, imports)
         settings.check(imports is not None)
     except ValidationError as error:
-        first = error.errors()[0]
+        # a misspelt key before the key that is missing for it
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = f"{path}: {'.'.join(map(str, first['loc']))}"
         if first["type"] == "extra_forbidden":
             section: Any = Settings

@@ -66,11 +66,12 @@ def configure() -> None:
     logging.getLogger("EventsWorker").setLevel(logging.ERROR)
 
 
-def run(work: Callable[[], Any]) -> None:
-    """Run a flow as a command, with a Prefect server behind it."""
+def run(work: Callable[[], Any], check: Callable[[], Any] = bool) -> None:
+    """Run a flow as a command, with a Prefect server behind it, which starts after the check."""
     from httpx import TransportError
 
     with exit_on_error():
+        check()
         try:
             with prefect_api():
                 work()

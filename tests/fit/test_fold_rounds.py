@@ -10,11 +10,13 @@ from sklearn.base import clone
 from tests.fit.conftest import numbers, table_of
 from tests.leaks.probes import spoiled_table, training
 from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.evaluation.ranking import number
 from usboost.fit import refit as refits
 from usboost.fit.build import build, fit
 from usboost.fit.bundle import load
 from usboost.fit.evaluate import FitData, WeightedRows
 from usboost.fit.refit import FoldsResult, by_folds, choose_rounds, round_folds
+from usboost.report.members import members_table
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
@@ -112,6 +114,15 @@ def test_scores_and_margins_are_of_all_rows() -> None:
     low, high = fitted.bundle.card.margin or (0, 0)
     assert np.mean((residual >= low) & (residual <= high)) == pytest.approx(0.9, abs=0.02)
     assert len(fitted.bundle.card.history["round"]) >= fitted.best_round
+
+
+def test_members_losses_are_in_the_unit_of_the_fits_that_they_judged() -> None:
+    fitted = fit(numbers_to_predict(), "average", rounds=4, settings={"members__forest__n_trees": 20})
+    model, rmse = fitted.bundle.model, fitted.scores["rmse"]
+    shown = {row["member"]: row["loss"] for row in members_table(model, rmse)[1]}
+    assert fitted.again and shown["blend"] == number(rmse)
+    for name, loss in model.losses_.items():
+        assert shown[name] == number(rmse * (loss / model.blend_loss_) ** 0.5)
 
 
 @pytest.mark.parametrize("unlike", ["refit", "rows", "network", "split"])

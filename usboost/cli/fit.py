@@ -230,7 +230,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
         backbones = (part for part in fitted_model.get_params().values() if hasattr(part, "pretrained"))
         sides = sorted({part.size or card.images.size[0] for part in backbones})
         echo(f"images are read at {listed(map(str, sides))} pixels, as validation rows chose")
-    titles, rows = members.members_table(fitted_model)
+    titles, rows = members.members_table(fitted_model, fitted.scores.get("rmse"))
     widths = {key: max(len(row[key]) for row in (titles, *rows)) for key in titles}
     for row in (titles, *rows) if rows else ():
         shown = (row[k].ljust(n) if k == members.NAME else row[k].rjust(n) for k, n in widths.items())

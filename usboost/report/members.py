@@ -11,10 +11,14 @@ NAME, BLEND = "member", "blend"
 """The first column, and the last row."""
 
 
-def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
+def members_table(model: Any, rmse: float | None) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Return the titles of columns, and a row for each member, those of weight first, and the blend.
 
     Both are empty without members; a column that says nothing of any is left out.
+
+    Parameters
+    ----------
+    rmse : the model's score on the rows that chose its weights, where it predicts a number.
     """
     members: dict[str, Member] = getattr(model, "members_", {})
     if not members:
@@ -31,13 +35,15 @@ def members_table(model: Any) -> tuple[dict[str, str], list[dict[str, str]]]:
         seconds=sum(each.seconds for each in members.values()),
         predicting=sum(each.predicting for each in weighted),
     )
+    # losses are of standardised numbers, by the scale of the fit that they judged and not of the final refit
+    unit = rmse / np.sqrt(model.blend_loss_) if rmse and model.blend_loss_ else None
     sizes = {**model.bytes_, BLEND: sum(model.bytes_.values())}
     rows = [
         {
             NAME: name,
             "weight": f"{each.weight:.2f}" if each.weight else "–",
-            "loss": _loss(model, each.loss),
-            "without": _loss(model, each.without),
+            "loss": _loss(unit, each.loss),
+            "without": _loss(unit, each.without),
             "fits": _fits(each),
             "seconds": f"{each.seconds:,.1f}" if each.seconds else "–",
             "predicting": _seconds(each.predicting) if each.predicting else "–",
@@ -74,12 +80,11 @@ def _fits(member: Member) -> str:
     return f"{member.fits}{whole}{', cut short' if member.cut else ''}"
 
 
-def _loss(model: Any, loss: float | None) -> str:
+def _loss(unit: float | None, loss: float | None) -> str:
+    """Write a log-loss, or in `unit` the root of a mean square."""
     if loss is None:
         return "–"
-    # of numbers it is the mean square of what is left of standardised ones
-    scale = getattr(model, "target_scale_", None)
-    return number(loss if scale is None else scale * float(np.sqrt(loss)))
+    return number(loss if unit is None else unit * float(np.sqrt(loss)))
 
 
 def _seconds(value: float) -> str:
