@@ -303,10 +303,13 @@ def test_without_images_and_with_labels_that_mean_nothing(tmp_path):
     frame = numbers(150)
     frame["kind"] = np.random.default_rng(5).permutation(frame["kind"])
     frame.to_parquet(tmp_path / "table.parquet")
-    result = accepted("compare", tmp_path / "table.parquet", "--label", "kind", "--rounds", 3, "--folds", 3)
+    named = (tmp_path / "table.parquet", "--label", "kind")
+    result = accepted("compare", *named, "--rounds", 3, "--folds", 3)
     lines = [line for line in result.stdout.splitlines() if re.search(r"\d ± \d", line)]
     assert {line.split()[0] for line in lines} == {*catalogue.compared(one_table=True)}
     assert all("not separated by 3 folds" in line for line in lines[1:])
+    fitted = accepted("fit", *named, "--model", "lgbm", "--out", tmp_path / "model")
+    assert re.search("within the luck of|it has learnt nothing", fitted.stdout)
 
 
 def test_rows_are_paired_as_well_as_folds(signs):

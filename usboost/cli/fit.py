@@ -262,6 +262,7 @@ def against_prior(fitted: Fitted) -> str:
     """Say how good the scores are against those of the classes' shares, or of the mean, for every row."""
     import numpy as np
 
+    from usboost.evaluation.metrics import row_losses
     from usboost.evaluation.task import TASKS
 
     card, n = fitted.bundle.card, len(fitted.labels)
@@ -273,4 +274,6 @@ def against_prior(fitted: Fitted) -> str:
     said = f"{loss} {number(mine)} against {number(theirs)} of {who}"
     if mine >= theirs:
         return f"{said}: no better, so it has learnt nothing here"
-    return f"{said}: {1 - mine / theirs:.0%} less"
+    gains = row_losses(fitted.labels, same) - row_losses(fitted.labels, fitted.predicted)
+    luck = f", within the luck of {n:,} rows" * bool(gains.mean() < 1.96 * gains.std() / n**0.5)
+    return f"{said}: {1 - mine / theirs:.0%} less{luck}"
