@@ -166,8 +166,9 @@ def markdown(
 
 
 SLICED = (
-    "Each group's rows scored alone, as the folds of the first repeat predicted them, with 95 % bootstrap "
-    f"intervals over the rows. Of groups of fewer than {FEW} rows, marked few, these are too narrow."
+    "Each group's rows scored alone, as the folds of the first repeat predicted them, with 95 % intervals "
+    "over the rows: of an accuracy Wilson's, else of the bootstrap. "
+    f"Of groups of fewer than {FEW} rows, marked few, these are too narrow."
 )
 
 
