@@ -97,6 +97,7 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path, warm_flows: Warm) -> Iterator[Home]:
     made = Home(tmp_path, warm_flows)
+    warm_flows.wait(made.environment)  # a test may ask twice at once
     yield made
     made.services("stop")
     assert marked(made.path) == []
