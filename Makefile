@@ -39,7 +39,7 @@ install: $(READY) ## create .venv and install everything into it
 
 .PHONY: run
 run: $(READY) ## make what params.yaml says (as dvc repro), the demo at first, in workspace/, and say where to look
-	@echo "making what $(WORKSPACE)/params.yaml says; the demo takes 3 minutes, and seconds again …"
+	@echo "making what $(WORKSPACE)/params.yaml says; the demo takes 2 to 3 minutes, and seconds again …"
 	@python -m flows.local.workspace make $(WORKSPACE)
 	@cd $(WORKSPACE) && python -m flows.local.workspace run || test $$? -eq 130  # Ctrl-C, which it has said
 
