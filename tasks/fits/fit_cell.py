@@ -44,6 +44,7 @@ from usboost.evaluation.intervals import margin_of
 from usboost.fit.bundle import Bundle, bundle_of, example_of
 from usboost.fit.table_fit import TableFit
 from usboost.models.catalogue import model_colour
+from usboost.models.entry import KINDS
 from usboost.models.estimator import ViewsEstimator
 from usboost.models.inspection.inspect import informative_columns
 from usboost.models.methods import bfv_network
@@ -170,8 +171,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         cost = {"rounds": len(rounds), "fit_seconds": seconds}
         log.log_scores(run_id, scores, **cost, folds=len(folds))
         log.log_folds(run_id, rounds, folds)
-        what = f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}"
-        page.log(f"{what}, {seconds:.1f} s")
+        page.log(f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}, {seconds:.1f} s")
         result = {**cost, "best_round": len(rounds), "scores": scores}
     else:
         counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
@@ -181,7 +181,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         rounds = log.history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
         cost, took = {"fit_seconds": seconds}, f"{seconds:.1f} s"
-        if not hasattr(fitted.model, "members_"):  # each of which has a best round of its own
+        if KINDS[cell.entry.kind].rounds:
             cost |= {"rounds": max(len(rounds), best), "best_round": best}
             took = f"best round {best} of {cost['rounds']}, {took}"
         page.log(took)

@@ -179,7 +179,7 @@ def test_a_model_that_is_there_hides_no_misspelt_name(table, tmp_path):
     fit = ("--model", "prior", "--out", model)
     assert "lacks column 'kin'" in refused("fit", table, "--label", "kin", *fit)
     assert "lacks column 'heigt'" in refused("fit", table, "--label", "kind", "--drop", "heigt", *fit)
-    assert "table not found" in refused("fit", tmp_path / "tabel.csv", "--label", "kind", *fit)
+    assert "did you mean t" in refused("fit", tmp_path / f"{table.stem}s.csv", "--label", "kind", *fit)
     assert "has no setting 'alhpa'" in refused("fit", table, "--label", "kind", *fit, "--set", "alhpa=1")
     assert "holds a model" in refused("fit", table, "--label", "kind", *fit)
 

@@ -238,7 +238,8 @@ def echo_result(model: str, fitted: Fitted) -> None:
     for line in members.notes(fitted_model):
         echo(line)
     if card.temperature != 1.0:
-        echo(f"probabilities are calibrated: temperature {card.temperature:.3f}")
+        before = "; the losses in the table are from before that" if rows else ""
+        echo(f"probabilities are calibrated: temperature {card.temperature:.3f}{before}")
     if card.threshold is not None:
         echo(f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
     if card.margin is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from usboost.fit.bundle import Bundle
 
 
-def _loaded(model: Path, table: Path, imports: list[str] | None) -> Bundle:
-    """Load the model, if the table is one."""
-    from usboost.fit import bundle
-    from usboost.table.source import TableFile
-
-    TableFile.open(table)  # refuses what is no table, before the model is loaded
+def _loaded(model: Path, table: Path, columns: Sequence[str], imports: list[str] | None) -> Bundle:
+    """Load the model, if the table is one and has these columns."""
     begin(f"loading {model}")
+    from usboost.fit import bundle
+    from usboost.table.source import TableFile, require
+
+    require(TableFile.open(table), columns)
     import_parts(imports or (), Path())
     return bundle.load(model)
 
@@ -73,7 +74,7 @@ def predict(
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
         options.check_out(out, file=True)
-        loaded = _loaded(model, table, imports)
+        loaded = _loaded(model, table, keep or (), imports)
         from usboost.fit.predict import predict as predict_table
 
         if explain_page is not None:
@@ -127,7 +128,7 @@ def report(
     """Score a model on labelled rows, best on unseen ones, and write a one-page report."""
     with exit_on_error():
         options.check_out(out, file=True)
-        loaded = _loaded(model, table, imports)
+        loaded = _loaded(model, table, [label] if label else (), imports)
         from usboost.report.model_page import write_report
 
         with progress("scoring") as show, progress("covering") as looking:

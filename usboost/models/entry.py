@@ -35,6 +35,7 @@ class Kind:
     views : whether these models read the views U and S, as a user's table has them.
     comparable : whether a limit on rounds means the same for them as for others; LightGBM's trees and a
         boosted network's rounds are no common measure.
+    rounds : whether they are fitted in rounds, of which validation rows choose one.
     images : how they read images: by a "network" of their own, by their "learners", as "embeddings" of a
         frozen one, or as "components" of these; None: they read nothing of a row.
     """
@@ -44,6 +45,7 @@ class Kind:
     settings: Names = ()
     views: bool = True
     comparable: bool = True
+    rounds: bool = True
     images: str | None = "network"
 
 
@@ -70,12 +72,30 @@ KINDS = {
         {"classification": "linear", "regression": "ridge_baseline"},
         ("views",),
         comparable=False,
+        rounds=False,
         images="embeddings",
     ),
-    "forest": Kind("a random forest", _pair("forest"), ("views",), comparable=False, images="components"),
-    "prior": Kind("the same answer for every row", _pair("prior"), comparable=False, images=None),
-    "ensemble": Kind("an ensemble", _pair("ensemble"), ("members", "folds", "optional"), images="embeddings"),
-    "average": Kind("an average", _pair("average"), ("members", "most_rows"), images="embeddings"),
+    "forest": Kind(
+        "a random forest",
+        _pair("forest"),
+        ("views",),
+        comparable=False,
+        rounds=False,
+        images="components",
+    ),
+    "prior": Kind(
+        "the same answer for every row", _pair("prior"), comparable=False, rounds=False, images=None
+    ),
+    "ensemble": Kind(
+        "an ensemble",
+        _pair("ensemble"),
+        ("members", "folds", "optional"),
+        rounds=False,
+        images="embeddings",
+    ),
+    "average": Kind(
+        "an average", _pair("average"), ("members", "most_rows"), rounds=False, images="embeddings"
+    ),
     "boosted_network": Kind("boosted neural networks", _pair("boosted_network"), views=False),
     "earlyboost": Kind("an early classifier of sequences", {"classification": "earlyboost"}, views=False),
 }

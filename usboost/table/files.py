@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -310,7 +311,11 @@ def open_content(path: Path) -> Content:
         if path.is_dir() or is_pattern(path):
             content: Content = Parquet.open(path)
         elif not path.is_file():
-            raise UsboostError(f"table not found: {path}")
+            others = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+            near = get_close_matches(path.name, others, 1)
+            raise UsboostError(
+                f"table not found: {path}" + "".join(f"; did you mean {each}?" for each in near)
+            )
         else:
             kind, packed = kind_of_file(path)
             if kind not in READERS:

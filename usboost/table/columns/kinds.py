@@ -244,12 +244,13 @@ def check_form(column: Column, form: Format | None) -> None:
 
 
 def _other(column: Column, good: pd.Series, what: str) -> UsboostError:
-    """Return the refusal of the first value that is not what others are."""
+    """Return the refusal of the values that are not what others are; it names the first one's row."""
     k = int(good.index[~good][0])
-    value = column.plain().iloc[k]
+    value, *others = map(repr, column.plain()[good.index[~good]].unique())
+    more = f", in other rows {', '.join(others[:3])}{', …' * (len(others) > 3)}" if others else ""
     return UsboostError(
-        f"{column.row(k)}: column {column.name!r} holds {what}, but here {value!r}; count that value as "
-        f"missing with `missing={value!r}`, or take the column as categories with "
+        f"{column.row(k)}: column {column.name!r} holds {what}, but here {value}{more}; count that value as "
+        f"missing with `missing={value}`, or take the column as categories with "
         f"`categorical={column.name!r}`"
     )
 
