@@ -104,7 +104,7 @@ kill: $(READY) ## SIGKILL training processes 250 times and compare what they end
 	python -m benchmarks.robustness.kill --kills 200 --ranks 50
 
 .PHONY: mutants
-mutants: $(READY) ## break the code on purpose in some 140 places: which test notices (minutes)
+mutants: $(READY) ## break the code on purpose: which test notices (minutes)
 	OMP_NUM_THREADS=1 nice -n 10 python -m benchmarks.mutants
 
 .PHONY: size
