@@ -88,10 +88,8 @@ def test_links_and_anchors_lead_somewhere(site: Site) -> None:
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Site) -> None:
     for path, page in site.pages.items():
-        assert page.loads
-        assert [name for name in page.loads if urlsplit(name).scheme or urlsplit(name).netloc] == [], (
-            path.name
-        )
+        elsewhere = [name for name in page.loads if urlsplit(name).scheme or urlsplit(name).netloc]
+        assert page.loads and elsewhere == [], path.name
     for path in site.folder.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", path.read_text()), path.name
 
@@ -100,6 +98,9 @@ def test_nothing_is_loaded_from_elsewhere(site: Site) -> None:
 def test_every_public_name_is_in_the_reference(site: Site) -> None:
     anchors = set().union(*(page.anchors for page in site.pages.values()))
     assert {f"usboost.{name}" for name in usboost.__all__ if name != "__version__"} <= anchors
+    for path in site.folder.glob("reference/*.html"):
+        there = re.findall(r'id="usboost[^"]*"', path.read_text())
+        assert sorted(there) == sorted(set(there)), f"{path.name} says something twice"
 
 
 @pytest.mark.slow
@@ -109,9 +110,7 @@ def test_every_option_of_the_command_is_in_the_reference(site: Site) -> None:
     assert set(commands) == {"fit", "compare", "tune", "predict", "report", "export", "demo", "check"}
     for name, command in commands.items():
         assert f'id="usboost-{name}"' in text
-        options = [
-            each for one in command.params if not one.hidden for each in one.opts if each.startswith("--")
-        ]
+        options = [o for each in command.params if not each.hidden for o in each.opts if o.startswith("--")]
         assert [option for option in options if f"<code>{option}" not in text] == []
 
 
