@@ -6,12 +6,12 @@ file whose images are bytes. The server listens on loopback and ends with the sc
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -77,5 +77,8 @@ def run(model: Path, rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    table = pd.DataFrame(run(Path(sys.argv[1]), pd.read_parquet(sys.argv[2])))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("rows", type=pd.read_parquet)
+    table = pd.DataFrame(run(**vars(parser.parse_args())))
     print(table.round(1).to_markdown(index=False))

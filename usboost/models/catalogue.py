@@ -33,7 +33,7 @@ _MEMBERS = _FOREST | {
     "members__lgbm__num_leaves": 64,
 }
 """Set members of an ensemble otherwise than alone: the first three help on all tables tried, the others where
-there are many rows, see docs/results.md."""
+there are many rows, see docs/results/decisions.md."""
 
 _ENTRIES = (
     _other("baseline", "Baseline", "two-branch network", "two_branch", line=LineStyle("#7a828e", "s")),
@@ -123,7 +123,7 @@ _ENTRIES = (
     _other(
         "prior", "Prior", "the training rows' shares of the classes, or their mean, for every row", "prior"
     ),
-    # ours; see docs/methods.md and docs/results.md
+    # ours; see docs/methods.md and docs/results/decisions.md
     Entry(
         "2wl_newton",
         "2WL-Newton",

@@ -20,7 +20,7 @@ TASKS = ("classification", "regression")
 """Tasks of a model: classes, or numbers."""
 
 COMPONENTS = 64
-"""Principal components of an image's embedding that trees read; see docs/results.md."""
+"""Principal components of an image's embedding that trees read; see docs/results/decisions.md."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def fit_sharded(model: Model, rows: Callable[[int], Mapping[str, Any]], shards: 
 
     Parameters
     ----------
-    model : a `TwoWeakLearnerClassifier` or `BoostedNetworkClassifier` of networks and trees
+    model : boosted networks and trees, of classes or numbers, or a mean of such models
     rows : called with a shard's number, 0 to `shards` − 1, by the process that holds it: arguments of
         ``model.fit``, "X", "y" and maybe "validation" and "sample_weight"; a shard may have no rows.
     shards : as many as there are processes at least

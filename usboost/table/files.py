@@ -312,7 +312,7 @@ def open_content(path: Path) -> Content:
             content: Content = Parquet.open(path)
         elif not path.is_file():
             others = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-            near = get_close_matches(path.name, others, 1)
+            near = get_close_matches(path.name, others, 1, 0.75)
             raise UsboostError(
                 f"table not found: {path}" + "".join(f"; did you mean {each}?" for each in near)
             )

@@ -12,7 +12,7 @@ from usboost.errors import UsboostError
 
 SIZE, LARGE = 160, 224
 """Side of a user's images in pixels, when nothing else is asked for, and where "auto" is; see
-docs/results.md."""
+docs/results/decisions.md."""
 
 Names = tuple[str, ...]
 
