@@ -169,15 +169,15 @@ def kept() -> list[dict[str, Any]]:
 
 
 def table() -> pd.DataFrame:
-    """Return a line a case, made of its fits. Raises ValueError if a model's are of several versions.
+    """Return a line a case, made of its fits. Raises ValueError if they are of several versions of the code.
 
     Log-losses are means over the seeds. `rival` is the other package's model with the lowest, which favours
     it; `gap` is the default's log-loss less the rival's, `half` half its 95 % interval over the test rows,
     and `clear` whether that excludes zero by Holm's method over the cases.
     """
     scores = pd.DataFrame(kept())
-    if scores.groupby("model")["code"].nunique().gt(1).any():
-        raise ValueError(f"{KEPT} has a model's cells of several versions of the code; fit it again")
+    if scores["code"].nunique() > 1:
+        raise ValueError(f"{KEPT} has cells of several versions of the code; empty it and fit all again")
     found = []
     models = scores.groupby("case")["model"].agg(set)
     for case in [each for each in CASES if models.get(each, set()) >= {*MODELS} - MAY_LACK]:
