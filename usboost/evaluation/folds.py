@@ -205,8 +205,7 @@ def _nearest(starts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return of each position the nearest of the starts, the first of equals; none without a start."""
     if not len(starts):
         return starts
-    at: np.ndarray = starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
-    return at
+    return starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
 
 
 def _lacking(y: np.ndarray, rows: np.ndarray) -> np.ndarray:

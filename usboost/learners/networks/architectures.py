@@ -194,8 +194,7 @@ class _Tokens(nn.Module):
         (whole,) = self.whole
         tokens = whole._pos_embed(self.patch_embed(images))
         tokens = self.norm_pre(self.patch_drop(tokens))
-        out: torch.Tensor = self.first(tokens)
-        return out
+        return self.first(tokens)
 
 
 class _LastBlocks(nn.Module):
@@ -211,8 +210,7 @@ class _LastBlocks(nn.Module):
 
         tokens = self.norm(self.blocks(tokens))
         pooled = global_pool_nlc(tokens, pool_type=self.pool_type, num_prefix_tokens=self.prefix)
-        out: torch.Tensor = self.fc_norm(pooled)
-        return out
+        return self.fc_norm(pooled)
 
 
 def weights_file(name: str) -> tuple[Path, str]:

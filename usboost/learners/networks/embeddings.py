@@ -90,8 +90,7 @@ def cache_folder(chosen: str | bool | None) -> Path | None:
 def image_digests(view: Any) -> np.ndarray:
     """Return what each image is, whatever row it stands in: uint8 (n, 16)."""
     if hasattr(view, "digests"):
-        digests: np.ndarray = view.digests()
-        return digests
+        return view.digests()
     shape = f"{view.channels} {view.height} {view.width} ".encode()
     out = np.empty((len(view), 16), dtype=np.uint8)
     for row in range(len(view)):

@@ -373,8 +373,7 @@ class LinearBaseline(Classifier):
 
     def losses(self, scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the log-loss of each row, in nats, float64 (n,), by scores as `out_of_fold` gives them."""
-        losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(codes)), codes]
-        return losses
+        return -log_softmax(scores, axis=1)[np.arange(len(codes)), codes]
 
     def scores(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Return the scores of each class, float64 (n, M), each row's sum 0."""

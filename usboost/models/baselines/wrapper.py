@@ -259,8 +259,7 @@ class Wrapper(ViewsEstimator):
     @property
     def space(self) -> Space:
         """Return what may be chosen of it."""
-        space: Space = self._entry.space
-        return space
+        return self._entry.space
 
     @property
     def n_rounds(self) -> int:
@@ -355,8 +354,7 @@ class Wrapper(ViewsEstimator):
     def _outputs(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict probabilities, or standardised numbers (n, 1)."""
         self._check_fitted()
-        outputs: np.ndarray = self._entry.predict(self, self._rows(as_views(X)))
-        return outputs
+        return self._entry.predict(self, self._rows(as_views(X)))
 
     def _nodes(self, views: Mapping[str, ViewNodes]) -> TableNodes:
         """Return in the views' graph what the package reads of them, as `_rows` does of rows."""

@@ -117,8 +117,7 @@ class _OnBoostedFeatures(ViewsEstimator):
 
     def _features(self, views: Views) -> Table | CodedTable:
         if BFV in views.names:
-            given: Table | CodedTable = views[BFV]
-            return given
+            return views[BFV]
         return self.gbm_.coded(views[self.structured])
 
     def _read_views(self, views: Views, features: Table | CodedTable | None = None) -> Views:
@@ -137,8 +136,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         values = tree_sum(table, trees, outputs=range(len(trees))).cast(np.float32)
         scaled = (values - self.mean_[None]) * self.scale_[None]
         features = TableNodes(scaled, None, len(trees))
-        output: Value = self.network_._to_onnx({**views, BFV: features})
-        return output
+        return self.network_._to_onnx({**views, BFV: features})
 
     def _write(self, folder: Path) -> dict[str, Any]:
         network = self.network_.network_
