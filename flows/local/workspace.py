@@ -294,8 +294,7 @@ def run() -> None:
             wait(running)
             if failed := [half.exitcode for half in halves if half.exitcode]:
                 own = [half.pid for half in halves] + [each.pid for _, each in servers.ours()]
-                below = psutil.Process().children(recursive=True)
-                servers.end(each for each in below if each.pid not in own)
+                servers.end(each for each in psutil.Process().children(recursive=True) if each.pid not in own)
                 raise KeyboardInterrupt if 130 in failed else SystemExit(1)
     finally:
         for half in halves:

@@ -197,8 +197,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             if first:
                 log.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
         if cell.seed == 0:
-            predicted = fitted.predicted["val"][1]
-            write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
+            write_inspection(fitted.model, cell.dataset, fitted.validation, fitted.predicted["val"][1], out)
         result = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
             result["margin"] = margin

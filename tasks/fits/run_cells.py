@@ -203,8 +203,7 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
 
 def _submit(cell: Cell, chosen: FitsSection) -> UUID:
     of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed, "expected": cell.fingerprint}
-    tags = [f"fits:{cell.dataset}"]
-    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=tags)
+    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=[f"fits:{cell.dataset}"])
     return UUID(str(run.id))
 
 
@@ -214,6 +213,5 @@ def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
     live = FlowRunFilter.model_validate(wanted)
     while left := client.read_flow_runs(flow_run_filter=live):
         for run in left:
-            state: Any = Cancelled(message="the fits were started anew")
-            client.set_flow_run_state(run.id, state, force=True)
+            client.set_flow_run_state(run.id, Cancelled(message="the fits were started anew"), force=True)
             _supersede(dataset, run.id)

@@ -140,8 +140,7 @@ class Related:
             order, starts = by_time(self.times)
             n = len(order)
             cuts = np.unique(_nearest(starts[1:], n * (0.5 + np.arange(most) / (2 * most)))).tolist()
-            ends = [*cuts[1:], n]
-            stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, ends)]
+            stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, [*cuts[1:], n])]
             splits = [each for each in reversed(stretches) if not len(_lacking(y, each[0]))]
             if not splits:
                 raise UsboostError(

@@ -1,7 +1,7 @@
 """Evaluate a model on a fold of a table: fit it, predict and score the rows that judge it, and time it."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -260,8 +260,7 @@ def in_threads(
         waiting: dict[Future[Result], int] = {pool.submit(function, each): k for k, each in enumerate(work)}
         try:
             while waiting:
-                done: Iterable[Future[Result]] = wait(waiting, return_when=FIRST_COMPLETED).done
-                for future in done:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future.result()
         finally:  # an interruption waits for no fit
             pool.shutdown(wait=False, cancel_futures=True)

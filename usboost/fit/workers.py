@@ -258,8 +258,7 @@ def _signals_later() -> Iterator[None]:
         yield
         return
     arrived: list[Any] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {each: signal.getsignal(each) for each in numbers}
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     before = {each: handler for each, handler in handlers.items() if callable(handler)}
     for each in before:
         signal.signal(each, lambda *given: arrived.append(given))

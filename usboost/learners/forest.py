@@ -172,8 +172,7 @@ class FittedTrees:
         cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], prepared: "PreparedTable"
     ) -> np.ndarray:
         """Σ_k step_k · trees_k(x), float64 (n, D): all trees on one block of rows after another."""
-        counts = {len(learner.trees) for learner in learners}
-        if len(counts) > 1:
+        if len({len(learner.trees) for learner in learners}) > 1:
             return sum_one_by_one(learners, steps, prepared)
         outputs = zip(*(learner.trees for learner in learners))
         weights = np.asarray(steps, dtype=np.float64)

@@ -170,8 +170,7 @@ def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any
     wrapped = MODELS["package" if task == "classification" else "package_regressor"]
     for name in installed():
         if name in entry.changes.get("optional", ()):
-            views = _views(("U", "S"), parts)
-            members[name] = wrapped(name, views, **parts.of("package"), random_state=seed)
+            members[name] = wrapped(name, _views(("U", "S"), parts), **parts.of("package"), random_state=seed)
     return {"members": members, "folds": entry.changes["folds"]}
 
 

@@ -238,8 +238,7 @@ class FrameRows(Source):
                 return pa.array(values, from_pandas=True)
             except pa.ArrowException:
                 if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
-                    texts = values.map(canonical, na_action="ignore")
-                    return pa.array(texts, pa.string(), from_pandas=True)
+                    return pa.array(values.map(canonical, na_action="ignore"), pa.string(), from_pandas=True)
                 if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
                     raise
                 named = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]

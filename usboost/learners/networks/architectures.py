@@ -135,8 +135,7 @@ def build(name: str, channels: int) -> tuple[nn.Module, int]:
             features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"])
             return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
         if name == "resnet50":
-            resnet = torchvision.models.resnet50()
-            return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
+            return nn.Sequential(*list(torchvision.models.resnet50().children())[:-1], nn.Flatten()), 2048
         network: Any = timm.create_model(name, pretrained=False, num_classes=0)
         return network, int(getattr(network, "head_hidden_size", None) or network.num_features)
 

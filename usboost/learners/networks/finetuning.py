@@ -151,8 +151,7 @@ def tuned(backbone: Backbone, train: TuningTarget, val: TuningTarget, device: to
             best = _Tuning(backbone, train, val, device).run(folder / f"{key}-epoch.safetensors")
             write_atomically(path, save(best))
             (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
-    frozen: Backbone = clone(backbone)
-    return frozen.set_params(pretrained=str(path), finetune="none")
+    return clone(backbone).set_params(pretrained=str(path), finetune="none")
 
 
 def half_way(tuned: Backbone, start: Backbone) -> Backbone:
@@ -170,8 +169,7 @@ def half_way(tuned: Backbone, start: Backbone) -> Backbone:
                 if tensor.is_floating_point():
                     mean[name] = torch.lerp(tensor, other[name], 0.5).contiguous()
             write_atomically(half, save(mean))
-    frozen: Backbone = clone(tuned)
-    return frozen.set_params(pretrained=str(half))
+    return clone(tuned).set_params(pretrained=str(half))
 
 
 _until_the_end = cache(lambda: tempfile.TemporaryDirectory(prefix="usboost-tuned-"))

@@ -240,8 +240,7 @@ class Logistic(Linear):
     def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         if "factors" not in rows.shared:
             rows.shared["factors"] = Multinomial(rows.x, rows.weights)
-        fits: Multinomial = rows.shared["factors"]
-        fitted = fits.fit(rows.y, model.n_outputs, choice, max_iter=model.max_iter)
+        fitted = rows.shared["factors"].fit(rows.y, model.n_outputs, choice, max_iter=model.max_iter)
         names = ("coefficients_", "intercepts_")
         return {**dict(zip(names, fitted)), "penalty_": choice}, {"penalty": choice}
 

@@ -124,8 +124,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         """Return the views as the network takes them."""
         features = self._features(views) if features is None else features
         if isinstance(features, Table):
-            standardised = (features.numeric - self.mean_) * self.scale_
-            return views.with_view(BFV, Table.from_numeric(standardised))
+            return views.with_view(BFV, Table.from_numeric((features.numeric - self.mean_) * self.scale_))
         return views.with_view(
             BFV, features.changed(lambda values, column: (values - self.mean_[column]) * self.scale_[column])
         )
@@ -134,8 +133,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         table: Any = views[self.structured]
         trees = self.gbm_.trees
         values = tree_sum(table, trees, outputs=range(len(trees))).cast(np.float32)
-        scaled = (values - self.mean_[None]) * self.scale_[None]
-        features = TableNodes(scaled, None, len(trees))
+        features = TableNodes((values - self.mean_[None]) * self.scale_[None], None, len(trees))
         return self.network_._to_onnx({**views, BFV: features})
 
     def _write(self, folder: Path) -> dict[str, Any]:

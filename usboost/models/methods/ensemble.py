@@ -85,8 +85,7 @@ class Ensemble(Blend):
         for fold, split in enumerate(splits):
             for name, seconds in in_time(fold_fits, fold, left_for_folds):
                 try:
-                    place = f"m{places.index(name)}-{fold}"
-                    fold_fits[name].grow(samples, split, inner, place, seconds)
+                    fold_fits[name].grow(samples, split, inner, f"m{places.index(name)}-{fold}", seconds)
                 except Unsuited as error:
                     fold_fits[name].left_out = str(error)
             seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if not fold and each.fits}
