@@ -39,7 +39,7 @@ def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
 
 @task(cache_policy=NO_CACHE)
 def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
-    """Make the prepared form of a dataset's raw files, unless what is there comes from the same; its card."""
+    """Make the prepared form of a dataset's raw files, unless they come from the same; return its card."""
     raw, folder, work = raw_folder(dataset), prepared_folder(dataset), work_folder(dataset)
     # next to the output, not in it: an edit of the code that changes no number leaves the output as it is
     stored, card = work / "fingerprint.json", folder / "card.json"

@@ -222,7 +222,7 @@ class MLflowCallback(Callback):
 def log_model(
     run_id: str, bundle: Path, card: Card, example: pd.DataFrame | None, name: str, tags: Mapping[str, str]
 ) -> str:
-    """Log the fitted model as a pyfunc that takes raw rows; its URI.
+    """Log the fitted model as a pyfunc that takes raw rows; return its URI.
 
     The folder of the bundle goes as an artifact, the library's code with it, so that
     ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled. ``usboost predict`` reads the

@@ -30,7 +30,7 @@ ROWS = 32_768
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
 def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) -> Path:
-    """Make the BFVs of a dataset unless those that are there come from the same; their folder.
+    """Make the BFVs of a dataset unless those that are there come from the same.
 
     It holds the GBM in ``gbm/``, its features in ``<split>.parquet``, its scores alone in ``scores.json``,
     and the `fingerprint` (see `tasks.fits.models.features_fingerprint`). Others that want the same wait.

@@ -64,7 +64,7 @@ INSPECTED, INSPECTED_IMAGES = 2000, 400  # samples on which views are shuffled
     retry_condition_fn=machine.worth_retrying,
 )
 def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
-    """Fit one cell in an MLflow run, and write its record, which the run has as artifacts; the run's id.
+    """Fit a cell in an MLflow run, write its record, the run's artifacts, and return the run's id.
 
     Raises `UsboostError` if the fit fails, or MLflow does not take what is logged.
     """
@@ -295,7 +295,7 @@ def write_inspection(
     predicted: np.ndarray,
     out: Path,
 ) -> None:
-    """Inspect a model on the validation split; writes ``<out>/inspection``, which is logged with the record.
+    """Inspect a model on the validation split; write ``<out>/inspection``, which is logged with the record.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def download(cell: Cell, run: Run) -> bool:
 def run_locally(
     cells: Sequence[Cell], chosen: FitsSection, on_end: Callable[[Cell], None]
 ) -> dict[Cell, str]:
-    """Fit the cells; why those failed that failed, each in a sentence.
+    """Fit the cells; return the reasons of those that failed, a sentence each.
 
     A cell that raises is retried by Prefect. One whose process died took its pool with it, and others that
     were in it: they are tried again in a new one.
@@ -116,7 +116,7 @@ def run_on_workers(
     on_end: Callable[[Cell], None],
     tell: Callable[[str], None],
 ) -> dict[Cell, str]:
-    """Submit the cells and wait for them; why those failed that failed, each in a sentence.
+    """Submit the cells and wait for them; return the reasons of those that failed, a sentence each.
 
     A cell whose flow run is Crashed, by itself or by an automation of `LOST`, is submitted again, `retries`
     times at most.

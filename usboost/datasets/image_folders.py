@@ -258,7 +258,7 @@ def _stem(name: str) -> str:
 
 
 def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
-    """Read the synset of each validation image by name without ending; the file that has it, too."""
+    """Return the synset of each validation image by name without ending, and the file that has it."""
     if (text := tree.text(f"val/{ANNOTATIONS}")) is not None:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS

@@ -40,7 +40,7 @@ class Related:
 
     @classmethod
     def of(cls, groups: Any, times: Any, n: int) -> "Related | None":
-        """From what a user gives of n rows; None where that is nothing.
+        """Make it of what a user gives of n rows; return None where that is nothing.
 
         Raises UsboostError if both are given, or there is not one for each row.
         """
@@ -355,7 +355,7 @@ def stratified_order(labels: ArrayLike, seed: int) -> np.ndarray:
 
 
 def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int) -> list[np.ndarray]:
-    """Random parts of about the given shares, each with the classes' shares and its rows in order.
+    """Draw parts of about the given shares, each with the classes' shares and its rows in order.
 
     The last part gets what rounding leaves.
     """

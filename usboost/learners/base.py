@@ -245,7 +245,7 @@ class PresentRows:
 
 
 def prepare(learner: Learner, view: View) -> Any:
-    """Prepare the view for its learner; the rows that have it, where some lack it."""
+    """Prepare the view for its learner; return it and the rows that have it, where some lack it."""
     absent = getattr(view, "absent", None)
     if absent is None or not absent.any():
         return learner.prepare(view)

@@ -88,7 +88,7 @@ class Forest:
         return out
 
     def weighted_sum(self, matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_t weight_t · tree_t(x): float64 (n, k) from weights (T,)."""
+        """Return Σ_t weight_t · tree_t(x): float64 (n, k) from weights (T,)."""
         n_outputs = self._values[0].shape[1] if self._values else 1
         total = np.zeros((len(matrix), n_outputs))
         scaled = [float(weight) * value.astype(np.float64) for weight, value in zip(weights, self._values)]

@@ -41,7 +41,7 @@ class FittedRidge:
     kind: ClassVar[str] = "ridge"
 
     def predict(self, prepared: Design) -> np.ndarray:
-        """float32 (n, D)."""
+        """Return the outputs, float32 (n, D)."""
         return _product(prepared, self.coefficients) + self.intercept
 
     @classmethod
@@ -139,7 +139,7 @@ class RidgeLearner(BaseEstimator):
     reads: tuple[str, ...] | None = None
 
     def prepare(self, view: View) -> Design:
-        """Takes a `Table`; a category that training did not hold (code 0) is 0 in all its columns."""
+        """Encode a `Table`; a category that training did not have (code 0) is 0 in all its columns."""
         if not isinstance(view, Table):
             raise UsboostError(
                 f"a ridge regression reads tables, not {type(view).__name__}; give this view a network"

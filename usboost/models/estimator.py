@@ -332,7 +332,7 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
     def _set_aside(
         self, samples: Samples, validation: tuple[Any, ...] | None
     ) -> tuple[Samples, Samples | None]:
-        """Divide into training and validation samples; the latter given, drawn, or none."""
+        """Return training and validation samples; the latter are given, drawn, or none."""
         if validation is not None:
             views, y, *weights = validation
             what, labels = "the weight in validation", self._encode(np.asarray(y))

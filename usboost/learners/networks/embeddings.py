@@ -63,7 +63,7 @@ def _within(variable: ContextVar[bool], value: bool) -> Iterator[None]:
 
 
 def without_writing() -> AbstractContextManager[None]:
-    """Write nothing to disk within it, of images that are made for one question, say; the cache is read."""
+    """Write nothing to disk in the block, for images that are made once; the cache is still read."""
     return _within(_writing, False)
 
 
@@ -267,7 +267,7 @@ def forget() -> None:
 
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Keys and values of a shard; None if it is damaged or gone, and it is removed."""
+    """Read keys and values of a shard; return None if it is damaged or gone, and remove it."""
     try:
         shard = load_file(path)
         keys, values, check = shard["keys"], shard["values"], shard["check"]

@@ -309,7 +309,7 @@ class Wrapper(ViewsEstimator):
         return {"n_trees": max(1, self.best_round_)}
 
     def _given(self, views: Views, y: np.ndarray, context: FitContext) -> FitRows:
-        """Learn from the training rows how they are read and scaled; the rows as the package takes them."""
+        """Learn from the training rows how to read and scale them; return them as the package takes them."""
         weights, reads = context.weights, self._entry.reads
         self.reading_ = self._reading()
         table = self.reading_.fit(views, weights)[NAME]

@@ -126,7 +126,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         return [self._from_scores(scores), *val]
 
     def _start_f(self, views: Views) -> np.ndarray:
-        """f⁰, float64 (n, D)."""
+        """Return f⁰, float64 (n, D)."""
         if self.start_ is None:
             return np.zeros((len(views), self._n_outputs()))
         return self._from_scores(self.start_.scores(views))

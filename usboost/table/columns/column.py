@@ -353,7 +353,7 @@ _SIGNS = str.maketrans("٫٬．，－＋", ".,.,-+")
 
 
 def _named(texts: pd.Series) -> pd.Series:
-    """Strings as `canonical` has them; few are rewritten."""
+    """Return strings as `canonical` writes them; few are rewritten."""
     rewritten = texts.str.contains(rf"^(?:{REWRITTEN})$|[^\x00-\x7f]").fillna(False).astype(bool)
     if not rewritten.any():
         return texts

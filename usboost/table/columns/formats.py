@@ -355,7 +355,7 @@ def format_here(
 
 
 def shapes_of(values: pd.Series) -> pd.Series:
-    """Strings with 1 for each digit, but a 0 that is the first: a column of numbers has few of them."""
+    """Return strings with 1 for each digit but a leading 0: a column of numbers has few of them."""
     marked = values.str.replace(r"^([^0-9]*)0", "\\1\ue000", regex=True)
     return marked.str.replace("[0-9]", "1", regex=True).str.replace("\ue000", "0", regex=False)
 
@@ -400,7 +400,7 @@ def plain_numbers(values: pd.Series) -> pd.Series:
 
 
 def _split(text: str) -> tuple[str, str] | None:
-    """Digits and unit of what may be a number."""
+    """Return digits and unit of what may be a number."""
     if len(text) > _LONGEST:
         return None
     for mark, alike in _ALIKE.items():
