@@ -196,8 +196,7 @@ class MLflowCallback(Callback):
                 values[f"seconds_{part}"] = seconds
         if rows := round_.rows:
             values |= {"ranks_number": len(rows), "ranks_rows_least": min(rows), "ranks_rows_most": max(rows)}
-        metrics = [metric(of_round(name), value, round_.index) for name, value in values.items()]
-        self._rounds.append(metrics)
+        self._rounds.append([metric(of_round(name), value, round_.index) for name, value in values.items()])
 
     def _flush_metrics(self) -> None:
         while self._rounds:

@@ -80,8 +80,7 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     # the tables' order, in which the report takes the first of those that are level
     fits.sort(key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
     validated = [(run, scores_of(run, "val")) for run in fits]
-    candidate = ranking.best(validated, metric)
-    if candidate is None:
+    if (candidate := ranking.best(validated, metric)) is None:
         raise UsboostError(
             f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
         )

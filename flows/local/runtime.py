@@ -1,4 +1,4 @@
-"""How a command is run: quiet and offline settings, Prefect's own server behind it, one-sentence errors.
+"""Run a command with quiet and offline settings, Prefect's own server behind it, and one-sentence errors.
 
 Imported before prefect and mlflow, because both read their settings when imported.
 """

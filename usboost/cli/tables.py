@@ -1,4 +1,4 @@
-"""How the commands read a user's table.
+"""Read a user's table for the commands, and show what it was read as.
 
 torch is not imported here, so that mistakes in a table are reported at once.
 """

@@ -36,7 +36,7 @@ LARGEST_FILE = 1 << 28
 
 
 Aspect = Literal["crop", "pad", "stretch"]
-"""How an image of any proportions becomes a square."""
+"""The way that an image of any proportions becomes a square."""
 
 PADDING = 127
 """The grey around a padded image."""

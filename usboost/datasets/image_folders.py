@@ -234,8 +234,7 @@ def validation(tree: ImageTree, root: Path, wnids: Mapping[str, object]) -> list
     if _synsets(tree, "val"):
         return of_synsets(tree, "val", wnids)
     folder = "val/images" if "images" in tree.folders("val") else "val"
-    names = _images(tree, folder)
-    if not names:
+    if not (names := _images(tree, folder)):
         raise UsboostError(f"{tree.path} has no images in {folder}; the validation set is needed too")
     labels, file = _flat_labels(tree, root)
     if unknown := [name for name in names if _stem(name) not in labels]:

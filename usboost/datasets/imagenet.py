@@ -46,7 +46,7 @@ SIDE = 32
 """Height and width of a demo's image in pixels: the digits' 8 x 8, each a block of 4 x 4."""
 
 NUMBERS = 500
-"""How many numbers x_S has."""
+"""The numbers in x_S."""
 
 COLUMNS = tuple(f"s{j:03d}" for j in range(NUMBERS))
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, TypeVar
@@ -237,11 +237,9 @@ class Embedded:
                 if not backbone.is_frozen or repr(backbone) in self._done:
                     continue
                 self._done.add(repr(backbone))
-                try:
+                with suppress(UsboostError):  # the fit raises it again
                     for view in self._table.images.values():
                         embedded(view, backbone, pick_device("auto"))
-                except UsboostError:
-                    continue  # the fit will say it
 
 
 Work = TypeVar("Work")

@@ -223,8 +223,7 @@ def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) ->
 
     The matrix is float32 (n, p).
     """
-    leaves = target.leaf_values
-    if leaves is None:
+    if (leaves := target.leaf_values) is None:
         return fitted
     weights = target.fit_weights
     seen: np.ndarray = np.ones(len(matrix), dtype=bool)

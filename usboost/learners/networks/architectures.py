@@ -341,8 +341,7 @@ def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging
 
-    repository = published(name).repository
-    if repository is None:
+    if (repository := published(name).repository) is None:
         raise UsboostError(f"timm publishes no weights of {name} as safetensors; give a file as pretrained")
     level = logging.get_verbosity()
     try:

@@ -34,7 +34,7 @@ from usboost.learners.networks.image_network import ImageNetwork, keep_statistic
 from usboost.learners.networks.train import Adam
 
 BLOCKS = 2
-"""Of a backbone that are trained with `Backbone.finetune` "last"."""
+"""Last blocks of a backbone that `Backbone.finetune` "last" trains."""
 
 FEWEST, MOST = 300, 10_000
 """Training images from which, and up to which, "auto" tunes: fewer say too little of the target, more take a

@@ -65,8 +65,7 @@ class FittedNetwork:
         if any(learner.spec != learners[0].spec for learner in learners):
             return sum_one_by_one(learners, steps, prepared)
         network = learners[0].module(prepared.device)
-        fast = by_hand.written_out(network, prepared.rows)
-        if fast:
+        if fast := by_hand.written_out(network, prepared.rows):
             return by_hand.weighted_sum([learner.weights for learner in learners], steps, fast[1])
         # one network for all: to build a large one takes longer than to run it
         total: Any = 0.0

@@ -277,8 +277,7 @@ class Wrapper(ViewsEstimator):
         package, watch = self._entry, context.watch()
         choices: Sequence[Any] = (None,)
         if package.chosen:
-            choices = getattr(self, package.chosen)
-            if not choices:
+            if not (choices := getattr(self, package.chosen)):
                 raise UsboostError(f"{package.chosen} is empty; give one or more")
             if context.validation is None:
                 choices = (choices[len(choices) // 2 if package.middle else 0],)

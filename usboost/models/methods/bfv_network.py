@@ -116,9 +116,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
 
     def _features(self, views: Views) -> Table | CodedTable:
-        if BFV in views.names:
-            return views[BFV]
-        return self.gbm_.coded(views[self.structured])
+        return views[BFV] if BFV in views.names else self.gbm_.coded(views[self.structured])
 
     def _read_views(self, views: Views, features: Table | CodedTable | None = None) -> Views:
         """Return the views as the network takes them."""

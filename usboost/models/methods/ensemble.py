@@ -28,7 +28,7 @@ from usboost.models.methods.fold_fits import (
 )
 
 SPARE = 0.1
-"""Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""
+"""Share of the fits' time that further fits to all rows leave, in which the model is written."""
 LEAST, ENOUGH, PLENTY = 3, 2000, 10_000
 """Folds, and rows that they hold out together, that say well enough what each member is worth; rows of the
 first fold that say it alone."""
@@ -127,8 +127,7 @@ class Ensemble(Blend):
         X, y, sample_weight : as of ``fit``
         always : whether callbacks that limit the time are left out
         """
-        before = getattr(self, "_before", None)
-        if before is None:
+        if (before := getattr(self, "_before", None)) is None:
             raise UsboostError(
                 "members are fitted to all rows already; fit the ensemble with refit_full=False"
             )

@@ -255,8 +255,7 @@ class NumberFormat:
 
     def fits(self, text: str) -> bool:
         """Return whether a string is a number in this format."""
-        parts = _split(text)
-        if parts is None:
+        if (parts := _split(text)) is None:
             return False
         body, unit = parts
         return bool((unit == self.unit or (self.is_money and not unit)) and self.body.fullmatch(body))
@@ -405,8 +404,7 @@ def _split(text: str) -> tuple[str, str] | None:
         return None
     for mark, alike in _ALIKE.items():
         text = re.sub(alike, mark, text)
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None:
+    if (match := _NUMBER.fullmatch(text.strip())) is None:
         return None
     units = [unit.strip() for unit in match.group("before", "unit", "after", "measure") if unit]
     return None if len(units) > 1 else (match["body"].strip(), units[0] if units else "")
