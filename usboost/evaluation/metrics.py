@@ -17,7 +17,7 @@ SMALLEST = 1e-12
 def confusion(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """Count, or weigh, rows: shape (M, M): row = true class, column = predicted."""
+    """Count rows, or sum their weights, by true class (row) and predicted class (column): (M, M)."""
     counts = np.bincount(y * n_classes + predicted, weight, n_classes**2)
     return np.asarray(world().sum(counts)).reshape(n_classes, n_classes)
 

@@ -193,8 +193,7 @@ def check_writable(name: str, learner: Any) -> None:
             f"learner {name!r}, a {type(learner).__name__}, is not registered, so that what it fits cannot "
             "be written; register it with usboost.learners.base.LEARNERS.register, or do not save it"
         )
-    own = getattr(learner, "check_writable", None)
-    if own is not None:
+    if own := getattr(learner, "check_writable", None):
         own()
 
 

@@ -48,7 +48,7 @@ class FittedRidge:
     def weighted_sum(
         cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], prepared: Design
     ) -> np.ndarray:
-        """Σ_k step_k · ridge_k(x), float64 (n, D): one product, with the sum of the coefficients."""
+        """Return Σ_k step_k · ridge_k(x), float64 (n, D): one product, with the sum of the coefficients."""
         coefficients, intercept = np.zeros(learners[0].coefficients.shape), np.zeros(())
         for learner, step in zip(learners, steps):
             coefficients += np.float64(step) * learner.coefficients
@@ -61,7 +61,7 @@ class FittedRidge:
 
     @classmethod
     def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: TableNodes) -> Value:
-        """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
+        """Return Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
         intercept = sum(np.float64(step) * each.intercept for each, step in zip(learners, steps))
         return view.linear(np.asarray(coefficients), np.asarray(intercept), first=1)

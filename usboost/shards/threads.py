@@ -49,7 +49,7 @@ class Link:
         """Tell the other processes that this one cannot go on."""
 
     def close(self) -> None:
-        """After the fit, or its failure."""
+        """End the link after the fit, or its failure."""
 
 
 def added(values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ class FittedNetwork:
     def weighted_sum(
         cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], prepared: PreparedView
     ) -> np.ndarray:
-        """Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
+        """Return Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
         if any(learner.spec != learners[0].spec for learner in learners):
             return sum_one_by_one(learners, steps, prepared)
         network = learners[0].module(prepared.device)
@@ -76,7 +76,7 @@ class FittedNetwork:
 
     @classmethod
     def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: Any) -> Value:
-        """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
+        """Return Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
         networks, spec = [each.module(torch.device("cpu")) for each in learners], learners[0].spec
         alike = isinstance(view, TableNodes) and all(each.spec == spec for each in learners)
         at_once, parts = max(1, nodes.WIDTH // spec["widths"][0]) if alike else 1, []

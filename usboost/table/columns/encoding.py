@@ -74,7 +74,7 @@ class DateParts:
         return [f"{column}_{part}" for part in self.parts]
 
     def expand(self, column: str, dates: pd.Series) -> dict[str, pd.Series]:
-        """float64 numbers by name, NaN where the date is missing. `dates`: datetime64 of n rows."""
+        """Return float64 numbers by name, NaN where the date is missing. `dates`: datetime64 of n rows."""
         of = dates.dt
         numbers = {
             "year": lambda: of.year,

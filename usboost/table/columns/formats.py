@@ -261,7 +261,7 @@ class NumberFormat:
         return bool((unit == self.unit or (self.is_money and not unit)) and self.body.fullmatch(body))
 
     def numbers(self, values: pd.Series) -> pd.Series:
-        """float64 of each string, NaN where it is missing or no number in this format."""
+        """Parse each string as float64, NaN where it is missing or no number in this format."""
         shapes = shapes_of(values)
         fitting = [shape for shape in shapes.dropna().unique() if self.fits(shape)]
         plain = values.where(shapes.isin(fitting))
@@ -394,7 +394,7 @@ def plain_form(form: Format) -> dict[str, str]:
 
 
 def plain_numbers(values: pd.Series) -> pd.Series:
-    """float64 of each string, NaN where it is missing or no number as programs write it."""
+    """Parse each string as float64, NaN where it is missing or no number as programs write it."""
     return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
