@@ -91,7 +91,7 @@ def fit(
 
 @flow(name="fit-one", flow_run_name="fit-{dataset}-{model}-seed{seed}")
 def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 0, expected: str = "") -> str:
-    """Fit one model with one seed, unless that has been done; the id of its MLflow run.
+    """Fit one model with one seed, unless that has been done; return the id of its MLflow run.
 
     The flow `fit` starts these on the workers of a pool, and gathers their folders.
 

@@ -25,7 +25,7 @@ def fit_sharded(
     node: Annotated[int, Field(ge=0)] = 0,
     meet: str = "",
 ) -> str:
-    """Fit one model in many processes, `usboost fit` under torchrun; the id of its MLflow run.
+    """Fit one model in many processes, `usboost fit` under torchrun; return the id of its MLflow run.
 
     The same model comes of any number of processes. Run again after a failure, also with another number of
     them, it goes on from its last round. Of several machines each has a flow run, with a node of its own.

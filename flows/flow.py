@@ -48,12 +48,11 @@ def flow(**settings: Any) -> Callable[[Callable[P, R]], prefect.Flow[P, R]]:
     Prefect writes the exception of a failed flow to its result storage whatever `persist_result` says, and
     pickles it by default. A task uses the serializer of its flow. What is read is never made an object.
     """
-    made: Callable[[Callable[P, R]], prefect.Flow[P, R]] = prefect.flow(
+    return prefect.flow(
         persist_result=False,  # a serializer alone would have Prefect keep what flows return
         result_serializer=JSONSerializer(object_encoder="flows.flow.as_sentence", object_decoder=None),
         **settings,
     )
-    return made
 
 
 def command(

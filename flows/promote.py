@@ -13,7 +13,7 @@ Metric = Literal["auto", "f1", "accuracy", "auc", "log_loss", "roc_auc", "neg_lo
 
 @flow(name="promote", flow_run_name="promote-{dataset}")
 def promote(dataset: Dataset, model: Model | None = None, metric: Metric = "auto") -> str:
-    """Register the best fit under the alias `champion` if it beats the one that has it; the model's URI.
+    """Register the best fit under the alias `champion` if it beats the one that has it; return its URI.
 
     Args:
         dataset: prepared dataset, e.g. ci_a

@@ -155,7 +155,7 @@ def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | 
 
 
 def _bundled(folder: Path, *arguments: object, **settings: object) -> None:
-    """Nothing to obtain: scikit-learn brings the data."""
+    """Write a note in place of raw files: scikit-learn has the data."""
     (folder / "bundled.txt").write_text("bundled with scikit-learn\n")
 
 

@@ -24,7 +24,7 @@ from usboost.files.arrays import key_of
 
 # each try of it downloads three times, with pauses
 @task(cache_policy=NO_CACHE, retries=1, retry_delay_seconds=10, retry_condition_fn=worth_retrying)
-def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
+def obtain_raw(dataset: str, settings: Settings, cache: Path) -> None:
     """Put the raw files of a dataset into data/raw: generated (demo), or found or downloaded (paper)."""
     sizes = settings.data_of(dataset)  # which refuses a name that there is not
     source = DATASETS[dataset]
@@ -34,12 +34,11 @@ def obtain_raw(dataset: str, settings: Settings, cache: Path) -> Path:
             source.write_demo(fresh, **rows, seed=settings.seed)
         else:
             source.obtain(fresh, settings, cache)
-    return raw_folder(dataset)
 
 
 @task(cache_policy=NO_CACHE)
 def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
-    """Make the prepared form of a dataset's raw files, unless what is there comes from the same; its card."""
+    """Make the prepared form of a dataset's raw files, unless they come from the same; return its card."""
     raw, folder, work = raw_folder(dataset), prepared_folder(dataset), work_folder(dataset)
     # next to the output, not in it: an edit of the code that changes no number leaves the output as it is
     stored, card = work / "fingerprint.json", folder / "card.json"

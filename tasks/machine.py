@@ -61,7 +61,7 @@ def on_gpu(devices: set[str]) -> bool:
 
 @contextmanager
 def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
-    """Hold one of the GPU's slots in the block; nothing is held where the model runs on the CPU.
+    """Take one of the GPU's slots for the block; none where the model runs on the CPU.
 
     The slots are a global concurrency limit of the Prefect server, so all workers and commands on
     this host that ask the same server share them. It is a lease: a killed holder loses it by itself.
@@ -85,9 +85,9 @@ def gpu_slot(devices: set[str], slots: int) -> Iterator[None]:
 
 @contextmanager
 def locked(lock: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold the file `lock` in the block; whether it is held.
+    """Lock the file `lock` in the block; yield whether it is locked.
 
-    While another process or thread holds it: wait, or go on without it.
+    While another process or thread has it: wait, or go on without it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as file:
@@ -100,6 +100,6 @@ def locked(lock: Path, *, wait: bool) -> Iterator[bool]:
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Prefect's `retry_condition_fn`: a network may come back; a user's mistake stays one."""
+    """Return whether Prefect retries a task: a network may come back; a user's mistake stays one."""
     error = state.result(raise_on_failure=False)
     return not isinstance(error, UsboostError) or isinstance(error.__cause__, OSError)

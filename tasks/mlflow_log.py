@@ -196,8 +196,7 @@ class MLflowCallback(Callback):
                 values[f"seconds_{part}"] = seconds
         if rows := round_.rows:
             values |= {"ranks_number": len(rows), "ranks_rows_least": min(rows), "ranks_rows_most": max(rows)}
-        metrics = [metric(of_round(name), value, round_.index) for name, value in values.items()]
-        self._rounds.append(metrics)
+        self._rounds.append([metric(of_round(name), value, round_.index) for name, value in values.items()])
 
     def _flush_metrics(self) -> None:
         while self._rounds:
@@ -222,7 +221,7 @@ class MLflowCallback(Callback):
 def log_model(
     run_id: str, bundle: Path, card: Card, example: pd.DataFrame | None, name: str, tags: Mapping[str, str]
 ) -> str:
-    """Log the fitted model as a pyfunc that takes raw rows; its URI.
+    """Log the fitted model as a pyfunc that takes raw rows; return its URI.
 
     The folder of the bundle goes as an artifact, the library's code with it, so that
     ``mlflow.pyfunc.load_model`` works in any process and nothing is pickled. ``usboost predict`` reads the

@@ -41,7 +41,7 @@ class Superseded(UsboostError):
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Raise `Unlogged` where MLflow does not do what it is asked for in the block."""
+    """Raise `Unlogged` where a request to MLflow fails in the block."""
     try:
         yield
     except MlflowException as error:
@@ -98,7 +98,7 @@ def first_page(store: str, profile: str) -> str:
 def tracked_run(
     experiment: str, name: str, tags: Mapping[str, str], named: Path | None = None
 ) -> Iterator[str]:
-    """Open an MLflow run: its id; FAILED with the error's sentence when the block raises.
+    """Open an MLflow run and yield its id; FAILED with the error's sentence when the block raises.
 
     Raises `Unlogged` if MLflow does not answer.
 
@@ -128,7 +128,7 @@ def tracked_run(
 
 
 def _resumed(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> bool:
-    """Set a run RUNNING again; whether MLflow still knows it as one that counts."""
+    """Set a run RUNNING again; return whether MLflow still has it as one that counts."""
     try:
         run = client.get_run(run_id)
     except MlflowException as error:

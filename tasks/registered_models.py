@@ -80,8 +80,7 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     # the tables' order, in which the report takes the first of those that are level
     fits.sort(key=lambda run: (order.index(run.data.tags["model"]), int(run.data.tags["seed"])))
     validated = [(run, scores_of(run, "val")) for run in fits]
-    candidate = ranking.best(validated, metric)
-    if candidate is None:
+    if (candidate := ranking.best(validated, metric)) is None:
         raise UsboostError(
             f"no fit of {dataset} has a {metric} on the validation split; choose another with --metric"
         )
@@ -132,7 +131,7 @@ _LONGEST = 200  # characters of a model's name: MLflow's databases, and folders 
 
 
 def register(folder: Path, name: str) -> str:
-    """Log a saved model as an MLflow run, register it and give it the alias; its URI.
+    """Log a saved model as an MLflow run, register it, give it the alias, and return its URI.
 
     Raises `UsboostError` if there is no model in the folder, or MLflow does not take the name.
 
@@ -158,7 +157,7 @@ def register(folder: Path, name: str) -> str:
 
 
 def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[str, str]) -> str:
-    """Log a saved model, and its scores on the validation rows; its URI."""
+    """Log a saved model, and its scores on the validation rows; return its URI."""
     scores = {mlflow_log.of_score("val", key): each for key, each in card.scores.items() if each is not None}
     mlflow_log.log_metrics(run_id, (), **scores)
     return mlflow_log.log_model(run_id, folder, card, None, name, tags)

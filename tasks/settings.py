@@ -326,7 +326,7 @@ class Settings(ParamsSection):
         return self.run.models_of.get(dataset, self.run.models)
 
     def generated(self, dataset: str) -> bool:
-        """Return whether a dataset's raw files are generated: in the demo, unless a library brings them."""
+        """Return whether a dataset's raw files are generated: in the demo, unless a library has them."""
         return self.profile == "demo" and dataset not in BUNDLED
 
     def data_of(self, dataset: str) -> DataSizes:
@@ -373,7 +373,7 @@ def model_names(path: Path) -> list[str]:
 
 
 def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
-    """Check the parsed YAML; its settings. The modules that it names are imported from `imports`, if any."""
+    """Return the settings of parsed YAML, checked; its modules are imported from `imports`, if any."""
     try:
         settings = Settings.model_validate(document)
         if imports is not None:

@@ -141,8 +141,7 @@ def _task(
 ) -> tuple[SearchTask, dict[str, Any]]:
     built = {}
     for name in names:
-        entry = models.entry_of(name, dataset, settings)
-        if entry.needs_features:
+        if models.entry_of(name, dataset, settings).needs_features:
             raise UsboostError(
                 f"{name} reads features that are fitted before it, so its settings are not all its own; "
                 "tune a model `like` it with `features: in_sample`"

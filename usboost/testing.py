@@ -66,8 +66,7 @@ def check_learner(learner: Any, view: View | None = None, *, weighted: bool = Tr
     assert kind is not None, f"register {type(learner).__name__} with LEARNERS.register"
     assert base.LEARNERS[kind] is type(learner)
     assert isinstance(getattr(type(learner), "fitted", None), type), "the class needs an attribute `fitted`"
-    copied = clone(learner)
-    assert copied.get_params().keys() == learner.get_params().keys()
+    assert clone(learner).get_params().keys() == learner.get_params().keys()
     json.dumps({key: str(value) for key, value in learner.get_params(deep=False).items()})
     _check_trainer(learner, view, weighted)
     _check_files(learner, view)
@@ -113,8 +112,7 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
 
 def _check_files(learner: Any, view: View) -> None:
     prepared = learner.prepare(view)
-    target = _targets(len(view), 2, False)[0]
-    fitted = learner.trainer(prepared, 2).fit(target, seed=0, start=None)
+    fitted = learner.trainer(prepared, 2).fit(_targets(len(view), 2, False)[0], seed=0, start=None)
     (arrays, meta), read = fitted.to_arrays(), partial(base.read_learner, base.kind_of(fitted))
     meta = json.loads(json.dumps(meta))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""How a command is run: quiet and offline settings, Prefect's own server behind it, one-sentence errors.
+"""Run a command with quiet and offline settings, Prefect's own server behind it, and one-sentence errors.
 
 Imported before prefect and mlflow, because both read their settings when imported.
 """
@@ -25,7 +25,7 @@ _FINISHED: list[bool] = []
 
 @contextmanager
 def alone(lock: Path, sentence: str) -> Iterator[None]:
-    """Hold the file `lock`, or refuse with `sentence` while another process holds it."""
+    """Lock the file `lock` for the block, or refuse with `sentence` while another process has it."""
     with locked(lock, wait=False) as free:
         if not free:
             raise UsboostError(sentence)

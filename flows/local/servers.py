@@ -91,7 +91,7 @@ def answers(url: str) -> bool:
 
 
 def wait_for(name: str, ready: Callable[[], Any] | None = None) -> str:
-    """Wait until a detached process is ready, a server until it answers; the server's address.
+    """Wait until a detached process is ready, a server until it answers; return the server's address.
 
     Raises `UsboostError` if it ends before, or it takes longer than `START_SECONDS`.
     """
@@ -104,7 +104,7 @@ def wait_for(name: str, ready: Callable[[], Any] | None = None) -> str:
 
 
 def end(processes: Iterable[psutil.Process]) -> int:
-    """End processes, by force those that do not end by themselves; their number."""
+    """End processes, by force those that do not end by themselves; return their number."""
     left = given = list(processes)
     for stop in (psutil.Process.terminate, psutil.Process.kill):
         for each in left:

@@ -173,7 +173,7 @@ def _call(folder: Path, *words: str, check: bool = True) -> subprocess.Completed
 
 
 def changes_for(table: Path, spec: TableSpec, *, with_classes: bool = False) -> dict[str, Any]:
-    """Values by dotted key: the table, and the models that `usboost compare` offers for one like it.
+    """Return values by dotted key: the table, and the models that `usboost compare` offers for one like it.
 
     Raises `UsboostError` if there is no such file, or it has no such label.
 
@@ -218,7 +218,7 @@ def differences(folder: Path) -> list[str]:
 
 
 def _changes(given: list[str]) -> dict[str, Any]:
-    """``["boosting.patience=60"]`` as a mapping; values are YAML."""
+    """Parse ``["boosting.patience=60"]`` into a mapping; values are YAML."""
     pairs = [change.partition("=") for change in given]
     if bad := [key for key, equals, _ in pairs if not equals]:
         raise UsboostError(f"--set {bad[0]} gives no value; write --set key=value")
@@ -294,8 +294,7 @@ def run() -> None:
             wait(running)
             if failed := [half.exitcode for half in halves if half.exitcode]:
                 own = [half.pid for half in halves] + [each.pid for _, each in servers.ours()]
-                below = psutil.Process().children(recursive=True)
-                servers.end(each for each in below if each.pid not in own)
+                servers.end(each for each in psutil.Process().children(recursive=True) if each.pid not in own)
                 raise KeyboardInterrupt if 130 in failed else SystemExit(1)
     finally:
         for half in halves:

@@ -29,8 +29,8 @@ ROWS = 32_768
 
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
-def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) -> Path:
-    """Make the BFVs of a dataset unless those that are there come from the same; their folder.
+def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) -> None:
+    """Make the BFVs of a dataset unless those that are there come from the same.
 
     It holds the GBM in ``gbm/``, its features in ``<split>.parquet``, its scores alone in ``scores.json``,
     and the `fingerprint` (see `tasks.fits.models.features_fingerprint`). Others that want the same wait.
@@ -46,7 +46,6 @@ def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) 
             rows = [{"split": split, **values} for split, values in scores.items()]
             about = f"The GBM on {dataset} whose features these are"
             page.show_table(page.key("gbm", dataset, "seed", seed), rows, about)
-    return folder
 
 
 def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) -> dict[str, Any]:

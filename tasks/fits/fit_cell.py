@@ -64,7 +64,7 @@ INSPECTED, INSPECTED_IMAGES = 2000, 400  # samples on which views are shuffled
     retry_condition_fn=machine.worth_retrying,
 )
 def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
-    """Fit one cell in an MLflow run, and write its record, which the run has as artifacts; the run's id.
+    """Fit a cell in an MLflow run, write its record, the run's artifacts, and return the run's id.
 
     Raises `UsboostError` if the fit fails, or MLflow does not take what is logged.
     """
@@ -152,16 +152,15 @@ class FittedCell:
 
 
 def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, Any]:
-    """Fit and score inside the MLflow run `run_id`; its record. `out` gets the files of `tasks.folders`.
+    """Fit and score in the MLflow run `run_id`; return the record. `out` gets the files of `tasks.folders`.
 
     Rounds are written to the checkpoint `resumable` and resumed from it.
     """
-    card = store.read_card(prepared_folder(cell.dataset))
+    folder = prepared_folder(cell.dataset)
+    card = store.read_card(folder)
     of: dict[str, Any] = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
-    result: dict[str, Any]
     log.log_estimator(run_id, cell.estimator, **of)
     if card.get("folds"):
-        folder = prepared_folder(cell.dataset)
         folds, history, seconds = scores_of.fit_folds(cell.task, cell.estimator, folder, cell.seed)
         # the mean of the folds is the seed's score, and that of their rounds its rounds
         scores = {"test": {name: float(np.mean([fold[name] for fold in folds])) for name in folds[0]}}
@@ -172,7 +171,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         log.log_scores(run_id, scores, **cost, folds=len(folds))
         log.log_folds(run_id, rounds, folds)
         page.log(f"{cell.entry.title} on folds of {cell.dataset}, repetition {cell.seed}, {seconds:.1f} s")
-        result = {**cost, "best_round": len(rounds), "scores": scores}
+        result: dict[str, Any] = {**cost, "best_round": len(rounds), "scores": scores}
     else:
         counts = ", ".join(f"{card['splits'].get(split, {}).get('rows', 0):,} {split}" for split in SPLITS)
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
@@ -190,15 +189,14 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             if first:
                 bundle, saved = fitted.bundle, Path(place) / "bundle"
                 bundle.save(saved)
-                example = example_of(bundle.card, prepared_folder(cell.dataset))
+                example = example_of(bundle.card, folder)
                 tags = {name: str(value) for name, value in of.items()}
                 log.log_model(run_id, saved, bundle.card, example, cell.title, tags)
         with log.once(run_id, "scored") as first:
             if first:
                 log.log_scores(run_id, fitted.scores, **cost, logging_seconds=logging)
         if cell.seed == 0:
-            predicted = fitted.predicted["val"][1]
-            write_inspection(fitted.model, cell.dataset, fitted.validation, predicted, out)
+            write_inspection(fitted.model, cell.dataset, fitted.validation, fitted.predicted["val"][1], out)
         result = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
             result["margin"] = margin
@@ -296,7 +294,7 @@ def write_inspection(
     predicted: np.ndarray,
     out: Path,
 ) -> None:
-    """Inspect a model on the validation split; writes ``<out>/inspection``, which is logged with the record.
+    """Inspect a model on the validation split; write ``<out>/inspection``, which is logged with the record.
 
     Parameters
     ----------

@@ -214,7 +214,7 @@ class FromParams(Parts):
         return with_images(names, self._image_views) if several else super().views(names)
 
     def learner(self, spec: LearnerSpec, reads: tuple[str, ...]) -> dict[str, Any]:
-        """Table 2's network and tree, with what the profile and `boosting` say; others as they are."""
+        """Return Table 2's network and tree, changed by the profile and `boosting`; others unchanged."""
         table, chosen = self.settings.boosting_of(self.dataset), self.settings.boosting
         sizes = self.settings.sizes.boosting
         if spec.kind == "network":
@@ -249,7 +249,7 @@ class FromParams(Parts):
         }
 
     def two_branch(self) -> dict[str, Any]:
-        """Table 1: the baseline has S itself as the second branch's input, BFV+DNN its features."""
+        """Return Table 1: the second branch of the baseline reads S itself, that of BFV+DNN its features."""
         table, sizes = self.settings.networks_of(self.dataset), self.settings.sizes.networks
         several = {"views": (*self._image_views, "S")} if len(self._image_views) > 1 else {}
         return {
@@ -292,7 +292,7 @@ class FromParams(Parts):
         return self.settings.earlyboost.model_dump(include={"estimator", "max_depth"})
 
     def _training(self, table: TrainingSection, sizes: TrainingSizes) -> dict[str, Any]:
-        """Return how a table's networks are trained, with what the profile says."""
+        """Return how a table's networks are trained, changed by the profile."""
         return {
             "optimizer": sizes.optimizer or table.optimizer,
             "learning_rate": sizes.learning_rate or table.learning_rate,
@@ -312,7 +312,7 @@ class FromParams(Parts):
 
 @dataclass(frozen=True)
 class OwnImages(OneComputer):
-    """The command line's parts, whose backbone has what `images` says besides."""
+    """The command line's parts, with a backbone by the section `images`."""
 
     settings: Settings = field(kw_only=True)
 
@@ -322,7 +322,7 @@ class OwnImages(OneComputer):
 
 
 def backbone(name: str, pretrained: bool, finetune: str, settings: Settings) -> Backbone:
-    """Make a backbone with what the section `images` says."""
+    """Make a backbone by the section `images`."""
     images = settings.images
     chosen = pretrained if images.pretrained is None else images.pretrained
     untrained = name == "small_cnn" and not isinstance(chosen, str)

@@ -73,7 +73,7 @@ def download(cell: Cell, run: Run) -> bool:
 def run_locally(
     cells: Sequence[Cell], chosen: FitsSection, on_end: Callable[[Cell], None]
 ) -> dict[Cell, str]:
-    """Fit the cells; why those failed that failed, each in a sentence.
+    """Fit the cells; return the reasons of those that failed, a sentence each.
 
     A cell that raises is retried by Prefect. One whose process died took its pool with it, and others that
     were in it: they are tried again in a new one.
@@ -116,7 +116,7 @@ def run_on_workers(
     on_end: Callable[[Cell], None],
     tell: Callable[[str], None],
 ) -> dict[Cell, str]:
-    """Submit the cells and wait for them; why those failed that failed, each in a sentence.
+    """Submit the cells and wait for them; return the reasons of those that failed, a sentence each.
 
     A cell whose flow run is Crashed, by itself or by an automation of `LOST`, is submitted again, `retries`
     times at most.
@@ -203,8 +203,7 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
 
 def _submit(cell: Cell, chosen: FitsSection) -> UUID:
     of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed, "expected": cell.fingerprint}
-    tags = [f"fits:{cell.dataset}"]
-    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=tags)
+    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=[f"fits:{cell.dataset}"])
     return UUID(str(run.id))
 
 
@@ -214,6 +213,5 @@ def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
     live = FlowRunFilter.model_validate(wanted)
     while left := client.read_flow_runs(flow_run_filter=live):
         for run in left:
-            state: Any = Cancelled(message="the fits were started anew")
-            client.set_flow_run_state(run.id, state, force=True)
+            client.set_flow_run_state(run.id, Cancelled(message="the fits were started anew"), force=True)
             _supersede(dataset, run.id)

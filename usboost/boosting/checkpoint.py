@@ -107,7 +107,7 @@ class Checkpoint:
         return [self._read_round(index) for index in range(1, 1 + int(count))]
 
     def round_at(self, index: int) -> Round | None:
-        """Round `index`, from 1, of a fit that another process makes; None if it is not there."""
+        """Read round `index`, from 1, of a fit that another process makes; None if it is not there."""
         return self._read_round(index) if self._file(index).exists() else None
 
     def keep(self, round_: Round) -> None:
@@ -134,7 +134,7 @@ class Checkpoint:
         return world().count == 1 and time.monotonic() - self._written >= STATE_SECONDS
 
     def keep_state(self, index: int, arrays: Arrays, more: Mapping[str, Any] | None = None) -> None:
-        """Replace the state by that after round `index`."""
+        """Replace the stored state by the one after round `index`."""
         self._write(self.folder / "state.safetensors", arrays, {"index": index, "more": more or {}})
         self._written = time.monotonic()
 

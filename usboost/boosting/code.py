@@ -66,9 +66,7 @@ def _inside(part: Any) -> Iterable[Any]:
         return part.values()
     if isinstance(part, (list, tuple, set, frozenset)):
         return part
-    if is_dataclass(part):
-        return [getattr(part, field.name) for field in fields(part)]
-    return ()
+    return [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else ()
 
 
 def closure(

@@ -132,7 +132,7 @@ def stage_of(arrays: Arrays, document: Mapping[str, Any]) -> Stage:
 
 
 def write_stages(stages: Sequence[Stage], folder: Path, start: int = 0) -> list[dict[str, Any]]:
-    """Write stages as shards; what `read_stages` needs besides them, as JSON."""
+    """Write stages as shards; return what `read_stages` needs besides them, as JSON."""
     described: list[dict[str, Any]] = []
     shard: Arrays = {}
     for index, stage in enumerate(stages, start):
@@ -173,7 +173,7 @@ class StagewiseModel:
         return len(self.stages_)
 
     def _n_outputs(self) -> int:
-        """D, the coordinates of f."""
+        """Return D, the number of coordinates of f."""
         return int(self._loss().n_outputs)
 
     def _columns_of(self, name: str) -> int | None:

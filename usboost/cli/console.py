@@ -38,7 +38,7 @@ def _lines(text: str, err: bool) -> str:
 
 
 silent: ContextVar[bool] = ContextVar("silent", default=False)
-"""Whether this is one of several shards of a fit of which another one speaks."""
+"""True in a shard of a fit for which another shard prints."""
 
 
 def echo(text: str) -> None:
@@ -65,7 +65,7 @@ def note(text: str) -> None:
 
 
 def begin(text: str) -> None:
-    """Say on a terminal what is begun, before what takes seconds to import or to read."""
+    """Print on a terminal what begins, before an import or a read that takes seconds."""
     if not silent.get() and sys.stderr.isatty():
         typer.echo(f"{text} …", err=True)
 
@@ -90,7 +90,7 @@ def exit_on_error() -> Iterator[None]:
 
 
 class Bar:
-    """A progress bar: called with (done, in all), and told in words what is going on."""
+    """A progress bar: called with (done, in all); `running` shows in words what runs."""
 
     def __init__(self, bars: Bars, what: str, *, inner: bool) -> None:
         self._bars, self._what, self._inner = bars, what, inner

@@ -153,7 +153,7 @@ class _Fit:
         refuse(*self.unfitted(self.spec.task or catalogue.find(name).tasks[0]))
 
     def run(self) -> None:
-        """Read, fit, save and tell; in a fit on shards, the rows of one."""
+        """Read, fit, save and print the result; in a fit on shards, of the rows of one."""
         from usboost.shards.collective import world
 
         own = tables.read(self.table, self.spec)
@@ -201,7 +201,7 @@ class _Fit:
 
 
 def echo_result(model: str, fitted: Fitted) -> None:
-    """Say how well a model predicts the validation rows, and what is kept of it."""
+    """Print how well a model predicts the validation rows, and what is saved of it."""
     from usboost.models.inspection.attribution import left_out
     from usboost.models.tuned_images import images_tuned
     from usboost.report import members
@@ -260,7 +260,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
 
 
 def against_prior(fitted: Fitted) -> str:
-    """Say how good the scores are against those of the classes' shares, or of the mean, for every row."""
+    """Return how good the scores are against those of the classes' shares, or of the mean, for every row."""
     import numpy as np
 
     from usboost.evaluation.metrics import row_losses

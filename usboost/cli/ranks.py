@@ -23,7 +23,7 @@ def ranks() -> int:
 
 
 def in_each_shard(work: Callable[[], None], shards: int | None, check: Callable[[], None]) -> None:
-    """Do something once, or in a fit on shards, in each shard of this process; only the first shard speaks.
+    """Call `work` once, or in a fit on shards, in each shard of this process; only the first shard prints.
 
     `shards` is None for those of ranks, if there are any; `check` is of a fit on several shards, called
     before processes meet. Raises UsboostError if not all ranks come, there are more than shards or one fails.
@@ -82,7 +82,7 @@ def _joined() -> Iterator[None]:
 
 
 def _not_met(error: Exception | None = None) -> UsboostError:
-    """Say why the processes have not met; `error` is this one's, if it has not only waited."""
+    """Return why the processes have not met; `error` is this one's, if it has not only waited."""
     if isinstance(error, UsboostError):
         return error
     at, text = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}", str(error)

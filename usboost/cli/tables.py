@@ -1,4 +1,4 @@
-"""How the commands read a user's table.
+"""Read a user's table for the commands, and show what it was read as.
 
 torch is not imported here, so that mistakes in a table are reported at once.
 """
@@ -89,7 +89,7 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
 
 
 def note_rows(tally: Tally, rows: int, without: Mapping[str, int]) -> None:
-    """Note what was found in rows to predict; how many that were counted have no image, by column."""
+    """Print the notes on rows to predict; `without` counts those without an image, by column."""
     from usboost.table.notes import notes_of_images, notes_of_rows
 
     for each in (*notes_of_images(rows, without), *notes_of_rows(tally)):

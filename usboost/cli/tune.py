@@ -120,7 +120,7 @@ def tune(
 
 
 def echo_search(result: SearchResult, score: str, folds: int, out: Path) -> str:
-    """Show what was found; the best model, "" where a search that was interrupted has none yet."""
+    """Show the results; return the best model, "" where an interrupted search has none yet."""
     from usboost.fit import tune as tuned
 
     console().print(tuned.rendered(result.models, score))

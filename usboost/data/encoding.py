@@ -65,9 +65,7 @@ class Numeric:
         ends = world().highest(np.array([-values.min(initial=np.inf), values.max(initial=-np.inf)]))
         constant = -ends[0] == ends[1]
         scaling = cls(name, log, centre, 0.0 if constant else scale)
-        every = np.concatenate(
-            world().gather(raw[world().sample(len(raw))])
-        )  # all, or a sample of all shards
+        every = np.concatenate(world().gather(raw[world().sample(len(raw))]))  # a sample on several shards
         if constant or (scale > 0 and not _crowds(scaling, every)):
             return scaling
         distinct, counts = np.unique(every, return_counts=True)

@@ -164,8 +164,7 @@ class EncodedImages(_ImageRows):
 
     def encoded(self, row: int) -> bytes:
         """Return the PNG or JPEG bytes of one row, none of them where it has no image."""
-        data: bytes = self._content(int(self._positions()[row]))[0]
-        return data
+        return self._content(int(self._positions()[row]))[0]
 
     def _content(self, position: int) -> list[Any]:
         return [self._column[position].as_py() or b""]

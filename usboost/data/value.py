@@ -50,9 +50,7 @@ def canonical(value: object) -> str:
     if isinstance(value, Real):
         number = float(value)
         return str(int(number)) if number.is_integer() else str(value)
-    if isinstance(value, (Decimal, datetime.datetime)):
-        return canonical(str(value))
-    return str(value)
+    return canonical(str(value)) if isinstance(value, (Decimal, datetime.datetime)) else str(value)
 
 
 def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None, T]:

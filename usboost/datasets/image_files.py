@@ -36,7 +36,7 @@ LARGEST_FILE = 1 << 28
 
 
 Aspect = Literal["crop", "pad", "stretch"]
-"""How an image of any proportions becomes a square."""
+"""The way that an image of any proportions becomes a square."""
 
 PADDING = 127
 """The grey around a padded image."""
@@ -323,5 +323,4 @@ def sized(image: Image.Image, size: int, aspect: Aspect) -> Image.Image:
     side = min(image.size)
     left, top = (image.width - side) / 2, (image.height - side) / 2
     # Cropping and scaling at once: a thin strip scaled whole would be enormous.
-    box = (left, top, left + side, top + side)
-    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))

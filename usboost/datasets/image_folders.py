@@ -234,8 +234,7 @@ def validation(tree: ImageTree, root: Path, wnids: Mapping[str, object]) -> list
     if _synsets(tree, "val"):
         return of_synsets(tree, "val", wnids)
     folder = "val/images" if "images" in tree.folders("val") else "val"
-    names = _images(tree, folder)
-    if not names:
+    if not (names := _images(tree, folder)):
         raise UsboostError(f"{tree.path} has no images in {folder}; the validation set is needed too")
     labels, file = _flat_labels(tree, root)
     if unknown := [name for name in names if _stem(name) not in labels]:
@@ -258,7 +257,7 @@ def _stem(name: str) -> str:
 
 
 def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
-    """Read the synset of each validation image by name without ending; the file that has it, too."""
+    """Return the synset of each validation image by name without ending, and the file that has it."""
     if (text := tree.text(f"val/{ANNOTATIONS}")) is not None:
         fields = [line.split("\t") for line in text.splitlines() if line.strip()]
         return {_stem(row[0]): row[1] for row in fields if len(row) > 1}, ANNOTATIONS

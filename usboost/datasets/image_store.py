@@ -88,8 +88,7 @@ def place(images: Path, about: Mapping[str, Any], rows: Mapping[str, int], folde
     every = {part: n for split, n in rows.items() for part in parts(split, about)}
     for split, n in every.items():
         source, target = Path(images) / split, folder / FOLDER / split
-        paths = sorted(source.glob("images-*.parquet"))
-        if not paths:
+        if not (paths := sorted(source.glob("images-*.parquet"))):
             raise UsboostError(f"{source} holds no images; make them before writing the dataset")
         target.mkdir(parents=True)
         shards: list[dict[str, Any]] = []

@@ -46,7 +46,7 @@ SIDE = 32
 """Height and width of a demo's image in pixels: the digits' 8 x 8, each a block of 4 x 4."""
 
 NUMBERS = 500
-"""How many numbers x_S has."""
+"""The numbers in x_S."""
 
 COLUMNS = tuple(f"s{j:03d}" for j in range(NUMBERS))
 
@@ -152,7 +152,7 @@ def _choose(
     limits: Mapping[str, int],
     seed: int,
 ) -> Any:
-    """Leave out images by the share of class 0 and the limits; the card's entry on that share.
+    """Leave out images by the share of class 0 and the limits; return the card's entry on that share, too.
 
     Raises `UsboostError` if a class is then without images, the share is none, or a limit is of no split.
     """
@@ -223,7 +223,7 @@ def structured(y: ArrayLike, w: np.ndarray, seed: int) -> np.ndarray:
     """
 
     def products(x: np.ndarray) -> np.ndarray:
-        """wᵀx of each row in float64, a block at a time."""
+        """Return wᵀx of each row in float64, a block at a time."""
         return np.concatenate([x[k : k + 8192].astype(np.float64) @ w for k in range(0, len(x), 8192)])
 
     side = np.where(np.asarray(y) == 0, 1, -1).astype(np.float32)

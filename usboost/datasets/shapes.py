@@ -111,7 +111,7 @@ def draw(label: int, rng: np.random.Generator, size: int = 128, n_shapes: int | 
 
 
 def _layout(kinds: list[str], smallest: int, size: int, u: Iterator[float]) -> list[_Shape] | None:
-    """Place the shapes one after the other, or None once one of them finds no room in 100 trials."""
+    """Place the shapes one after the other; return None once one of them finds no room in 100 trials."""
     placed: list[_Shape] = []
     for kind in kinds:
         for _ in range(_TRIALS):

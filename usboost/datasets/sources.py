@@ -19,7 +19,7 @@ import requests
 from usboost.errors import UsboostError
 
 ATTEMPTS = 3
-"""How often a download is tried when the connection fails."""
+"""Tries of a download whose connection fails."""
 
 LARGEST = 1 << 29
 """Bytes that a raw text file may hold; the published ones hold a fifth of it."""

@@ -192,8 +192,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     card = read_json(path, f"{path} is missing; prepare the dataset first", "prepare the dataset")
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise UsboostError(f"{path} is not a card of format {FORMAT}; prepare the dataset again")
-    missing = [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]
-    if missing:
+    if missing := [key for key in ("splits", "views", "encoders") if not isinstance(card.get(key), dict)]:
         raise UsboostError(f"{path} lacks {', '.join(missing)}; prepare the dataset again")
     try:
         _Card.model_validate(card)

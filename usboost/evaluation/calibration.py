@@ -101,7 +101,7 @@ def _scaled(logs: np.ndarray, temperature: float) -> np.ndarray:
 
 
 NEAR = 0.05
-"""Of the median: numbers that come nearer to 0 than that, and never below it, have it as their end."""
+"""Share of the median: predictions of numbers whose least is from 0 to that are not below 0."""
 
 
 def floor_of(labels: np.ndarray) -> float | None:

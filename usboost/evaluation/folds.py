@@ -40,7 +40,7 @@ class Related:
 
     @classmethod
     def of(cls, groups: Any, times: Any, n: int) -> "Related | None":
-        """From what a user gives of n rows; None where that is nothing.
+        """Make it of what a user gives of n rows; return None where that is nothing.
 
         Raises UsboostError if both are given, or there is not one for each row.
         """
@@ -140,8 +140,7 @@ class Related:
             order, starts = by_time(self.times)
             n = len(order)
             cuts = np.unique(_nearest(starts[1:], n * (0.5 + np.arange(most) / (2 * most)))).tolist()
-            ends = [*cuts[1:], n]
-            stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, ends)]
+            stretches = [(np.sort(order[:a]), np.sort(order[a:b])) for a, b in zip(cuts, [*cuts[1:], n])]
             splits = [each for each in reversed(stretches) if not len(_lacking(y, each[0]))]
             if not splits:
                 raise UsboostError(
@@ -205,8 +204,7 @@ def _nearest(starts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Return of each position the nearest of the starts, the first of equals; none without a start."""
     if not len(starts):
         return starts
-    at: np.ndarray = starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
-    return at
+    return starts[np.abs(starts[:, None] - wanted).argmin(axis=0)]
 
 
 def _lacking(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -357,7 +355,7 @@ def stratified_order(labels: ArrayLike, seed: int) -> np.ndarray:
 
 
 def stratified_parts(labels: ArrayLike, shares: Sequence[float], seed: int) -> list[np.ndarray]:
-    """Random parts of about the given shares, each with the classes' shares and its rows in order.
+    """Draw parts of about the given shares, each with the classes' shares and its rows in order.
 
     The last part gets what rounding leaves.
     """

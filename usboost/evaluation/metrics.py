@@ -17,13 +17,13 @@ SMALLEST = 1e-12
 def confusion(
     y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """Count, or weigh, rows: shape (M, M): row = true class, column = predicted."""
+    """Count rows, or sum their weights, by true class (row) and predicted class (column): (M, M)."""
     counts = np.bincount(y * n_classes + predicted, weight, n_classes**2)
     return np.asarray(world().sum(counts)).reshape(n_classes, n_classes)
 
 
 def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray | None = None) -> float:
-    """F1 of class 1 for two classes, macro-averaged over classes for more (the paper does not say).
+    """Return F1 of class 1 for two classes, macro-averaged for more (the paper does not specify it).
 
     A class that is neither present nor predicted counts 0, as in scikit-learn.
     """
@@ -92,7 +92,7 @@ def average_precision(positive: np.ndarray, score: np.ndarray, weight: np.ndarra
 
 
 def per_class(counts: np.ndarray) -> dict[str, np.ndarray]:
-    """Precision, recall and F1 of each class, float64 (M,), and its rows, "support".
+    """Return precision, recall and F1 of each class, float64 (M,), and its rows, "support".
 
     `counts` are `confusion`'s. Where nothing of a class was predicted, or there is none, its precision or
     recall is NaN, and F1 is 0, as in `f1`.
@@ -151,17 +151,17 @@ def score(y: np.ndarray, probabilities: np.ndarray, weight: np.ndarray | None = 
 
 
 def rmse(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Root of the mean squared error, in the units of y, (n,)."""
+    """Return the root of the mean squared error, in the units of y, (n,)."""
     return float(np.sqrt(mean(np.square(y - predicted), weight)))
 
 
 def mae(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """Mean absolute error, in the units of y, (n,)."""
+    """Return the mean absolute error, in the units of y, (n,)."""
     return mean(np.abs(y - predicted), weight)
 
 
 def r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
-    """1 − Σ(y − ŷ)² / Σ(y − ȳ)²: the share of the variance of y, (n,), that is explained.
+    """Return 1 − Σ(y − ŷ)² / Σ(y − ȳ)²: the share of the variance of y, (n,), that is explained.
 
     NaN where all of y are equal, or there is only one: then nothing is to be explained.
     """

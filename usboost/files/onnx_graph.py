@@ -124,8 +124,7 @@ class TableNodes:
 
     def matrix(self) -> Value:
         """Return all columns as trees read them, float32 (n, p + q)."""
-        columns: Value = joined([self.numeric, self.codes and self.codes.cast(np.float32)])
-        return columns
+        return joined([self.numeric, self.codes and self.codes.cast(np.float32)])
 
     def linear(self, weights: np.ndarray, bias: np.ndarray, first: int = 0) -> Value:
         """Return x W + b of numbers and one-hot codes, (n, k), as the dtype of `weights` (p + Σ sizes, k).
@@ -248,8 +247,7 @@ def added(part: Any, what: str, *given: Any) -> Value:
     """Return what a part's `to_onnx` makes of values; refuse a part without it: `what` it is in a model."""
     if not hasattr(part, "to_onnx"):
         raise no_form(part, what)
-    value: Value = part.to_onnx(*given)
-    return value
+    return part.to_onnx(*given)
 
 
 def no_form(part: object, what: str) -> UsboostError:

@@ -200,8 +200,7 @@ class Bundle(OwnSettings):
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
         rows.answer_to(self.reader.needed)
         tally = Tally(ignored=self.ignored(rows))
-        batches = self.reader.read(rows, strict=strict, tally=tally)
-        parts = [self.predicted(batch.views) for batch in batches]
+        parts = [self.predicted(batch.views) for batch in self.reader.read(rows, strict=strict, tally=tally)]
         if not parts:
             raise UsboostError("no rows to predict")
         check_paths(rows, tally.paths)

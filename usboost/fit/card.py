@@ -254,5 +254,4 @@ def prior_of(table: UserTable, rows: np.ndarray) -> list[float]:
     if not table.classes:
         return [mean(labels, weights)]
     counts = world().sum(np.bincount(labels, weights, minlength=len(table.classes)))
-    shares: list[float] = (counts / counts.sum()).tolist()
-    return shares
+    return (counts / counts.sum()).tolist()

@@ -115,8 +115,7 @@ def compare(
     images = [] if card.images is None else card.images.columns
     require(file, [*card.columns, *images])
     current, absent = _read(file, card, images)
-    n = len(current)
-    if not n:
+    if not (n := len(current)):
         raise UsboostError(f"{table} has no rows")
     level = LEVEL / (len(card.columns) + len(images))
     rows: list[dict[str, Any]] = []

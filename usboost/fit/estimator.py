@@ -361,8 +361,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         if pd.isna(given).any():
             return super().score(X, y, sample_weight)  # which refuses them
         known = find({name: name for name in self.bundle_.card.classes}, names := [*map(label_name, given)])
-        codes = self.bundle_.labels, self.bundle_.card.classes
-        called = dict(zip(*codes, strict=True))
+        called = dict(zip(self.bundle_.labels, self.bundle_.card.classes, strict=True))
         predicted = [called[each] for each in self.predict(X)]
         return float(
             accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight)

@@ -1,9 +1,9 @@
 """Evaluate a model on a fold of a table: fit it, predict and score the rows that judge it, and time it."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, TypeVar
@@ -237,11 +237,9 @@ class Embedded:
                 if not backbone.is_frozen or repr(backbone) in self._done:
                     continue
                 self._done.add(repr(backbone))
-                try:
+                with suppress(UsboostError):  # the fit raises it again
                     for view in self._table.images.values():
                         embedded(view, backbone, pick_device("auto"))
-                except UsboostError:
-                    continue  # the fit will say it
 
 
 Work = TypeVar("Work")
@@ -260,8 +258,7 @@ def in_threads(
         waiting: dict[Future[Result], int] = {pool.submit(function, each): k for k, each in enumerate(work)}
         try:
             while waiting:
-                done: Iterable[Future[Result]] = wait(waiting, return_when=FIRST_COMPLETED).done
-                for future in done:
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     yield waiting.pop(future), future.result()
         finally:  # an interruption waits for no fit
             pool.shutdown(wait=False, cancel_futures=True)

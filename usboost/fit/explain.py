@@ -160,8 +160,7 @@ def read_rows(bundle: Bundle, source: Source, more: Collection[str] = ()) -> Row
 def reference_of(views: Views) -> Views:
     """Return `AGAINST` of the rows, drawn at random."""
     rows = np.random.default_rng(0).permutation(len(views))[:AGAINST]
-    drawn: Views = views[np.sort(rows)]
-    return drawn
+    return views[np.sort(rows)]
 
 
 GRID = 5  # squares along each side of an image

@@ -40,9 +40,8 @@ def frame_of(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     else:
         array = np.asarray(X)
         if isinstance(X, (list, tuple)) and array.ndim == 2 and array.dtype.kind in "US":
-            array = pd.DataFrame(list(X)).to_numpy(
-                dtype=object
-            )  # in which NaN and numbers stay what they are
+            # in which NaN and numbers stay what they are
+            array = pd.DataFrame(list(X)).to_numpy(dtype=object)
         if array.ndim != 2:
             raise UsboostError(
                 f"Expected 2D array or DataFrame, got {array.ndim}D array instead. Reshape your data with "

@@ -66,10 +66,8 @@ def space_of(model: Any, images: Collection[str] = (), fixed: Collection[str] = 
     """
     values, space = model.get_params(deep=True), dict[str, Dimension]()
     for path, dimension in _dimensions(model, "", set(images)):
-        if path in values and path not in fixed:
-            wide = dimension.widened(values[path])
-            if wide is not None:
-                space[path] = wide
+        if path in values and path not in fixed and (wide := dimension.widened(values[path])) is not None:
+            space[path] = wide
     return space
 
 

@@ -324,8 +324,7 @@ def chosen_in_words(model_trials: ModelTrials) -> str:
     if chosen is None or best is None:
         reasons = [each.reason for each in model_trials.trials if each.reason]
         return f"failed: {reasons[0]}" if reasons else "no trial has finished"
-    own = model_trials.trials[0].settings
-    if not own:
+    if not (own := model_trials.trials[0].settings):
         return "nothing to choose"
     if chosen is not best:
         return f"as it is; {number(best.score or 0.0)} of trial {best.number} is within noise"

@@ -232,8 +232,7 @@ class Workers:
         if self._pool is None:
             self._before = {process.pid for process in active_children()}
             # spawned, since forking a process with threads (Arrow's, PyTorch's) can deadlock
-            spawn, given = get_context("spawn"), (self._task,)
-            self._pool = ProcessPoolExecutor(self._jobs, spawn, _begin, given)
+            self._pool = ProcessPoolExecutor(self._jobs, get_context("spawn"), _begin, (self._task,))
         pool = self._pool
         try:
             with _signals_later():
@@ -258,8 +257,7 @@ def _signals_later() -> Iterator[None]:
         yield
         return
     arrived: list[Any] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {each: signal.getsignal(each) for each in numbers}
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     before = {each: handler for each, handler in handlers.items() if callable(handler)}
     for each in before:
         signal.signal(each, lambda *given: arrived.append(given))

@@ -193,8 +193,7 @@ def check_writable(name: str, learner: Any) -> None:
             f"learner {name!r}, a {type(learner).__name__}, is not registered, so that what it fits cannot "
             "be written; register it with usboost.learners.base.LEARNERS.register, or do not save it"
         )
-    own = getattr(learner, "check_writable", None)
-    if own is not None:
+    if own := getattr(learner, "check_writable", None):
         own()
 
 
@@ -245,7 +244,7 @@ class PresentRows:
 
 
 def prepare(learner: Learner, view: View) -> Any:
-    """Prepare the view for its learner; the rows that have it, where some lack it."""
+    """Prepare the view for its learner; return it and the rows that have it, where some lack it."""
     absent = getattr(view, "absent", None)
     if absent is None or not absent.any():
         return learner.prepare(view)

@@ -74,7 +74,7 @@ class Forest:
     def _tree_by_tree(
         self, matrix: np.ndarray, fill: Callable[[int, np.ndarray, np.ndarray], Any], out: np.ndarray
     ) -> np.ndarray:
-        """`out` (n, T): `fill` is given a tree, its leaf numbers of some rows, and where to write."""
+        """Return `out` (n, T), filled: `fill` gets a tree, leaf numbers of some rows, and where to write."""
 
         def block(rows: slice, columns: _Columns) -> None:
             lines = np.empty((TURNED_TREES, columns.n_rows), dtype=out.dtype)
@@ -88,7 +88,7 @@ class Forest:
         return out
 
     def weighted_sum(self, matrix: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Σ_t weight_t · tree_t(x): float64 (n, k) from weights (T,)."""
+        """Return Σ_t weight_t · tree_t(x): float64 (n, k) from weights (T,)."""
         n_outputs = self._values[0].shape[1] if self._values else 1
         total = np.zeros((len(matrix), n_outputs))
         scaled = [float(weight) * value.astype(np.float64) for weight, value in zip(weights, self._values)]
@@ -123,11 +123,8 @@ class _Columns:
 def _for_blocks(matrix: np.ndarray, work: Callable[[slice, _Columns], None]) -> None:
     blocks = list(parts(len(matrix), BLOCK_ROWS))
     # numpy lets go of the interpreter in every operation here
-    with (
-        ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1))
-        if len(blocks) > 1
-        else nullcontext() as pool
-    ):
+    threads = ThreadPoolExecutor(min(len(blocks), os.cpu_count() or 1)) if len(blocks) > 1 else nullcontext()
+    with threads as pool:
         list((pool.map if pool else map)(lambda rows: work(rows, _Columns(matrix[rows])), blocks))
 
 
@@ -171,9 +168,8 @@ class FittedTrees:
     def weighted_sum(
         cls, learners: "Sequence[FittedTrees]", steps: Sequence[float], prepared: "PreparedTable"
     ) -> np.ndarray:
-        """Σ_k step_k · trees_k(x), float64 (n, D): all trees on one block of rows after another."""
-        counts = {len(learner.trees) for learner in learners}
-        if len(counts) > 1:
+        """Return Σ_k step_k · trees_k(x), float64 (n, D): all trees on one block of rows after another."""
+        if len({len(learner.trees) for learner in learners}) > 1:
             return sum_one_by_one(learners, steps, prepared)
         outputs = zip(*(learner.trees for learner in learners))
         weights = np.asarray(steps, dtype=np.float64)
@@ -183,7 +179,7 @@ class FittedTrees:
 
     @classmethod
     def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: TableNodes) -> Value:
-        """Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
+        """Return Σ_k step_k · trees_k(x) in a graph, float64 (n, D)."""
         trees = [tree for each in learners for tree in each.trees]
         weights = [step for each, step in zip(learners, steps) for _ in each.trees]
         places = [i * tree.value.shape[1] for each in learners for i, tree in enumerate(each.trees)]
@@ -224,8 +220,7 @@ def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) ->
 
     The matrix is float32 (n, p).
     """
-    leaves = target.leaf_values
-    if leaves is None:
+    if (leaves := target.leaf_values) is None:
         return fitted
     weights = target.fit_weights
     seen: np.ndarray = np.ones(len(matrix), dtype=bool)

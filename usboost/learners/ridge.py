@@ -41,14 +41,14 @@ class FittedRidge:
     kind: ClassVar[str] = "ridge"
 
     def predict(self, prepared: Design) -> np.ndarray:
-        """float32 (n, D)."""
+        """Return the outputs, float32 (n, D)."""
         return _product(prepared, self.coefficients) + self.intercept
 
     @classmethod
     def weighted_sum(
         cls, learners: "Sequence[FittedRidge]", steps: Sequence[float], prepared: Design
     ) -> np.ndarray:
-        """Σ_k step_k · ridge_k(x), float64 (n, D): one product, with the sum of the coefficients."""
+        """Return Σ_k step_k · ridge_k(x), float64 (n, D): one product, with the sum of the coefficients."""
         coefficients, intercept = np.zeros(learners[0].coefficients.shape), np.zeros(())
         for learner, step in zip(learners, steps):
             coefficients += np.float64(step) * learner.coefficients
@@ -61,7 +61,7 @@ class FittedRidge:
 
     @classmethod
     def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: TableNodes) -> Value:
-        """Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
+        """Return Σ_k step_k · ridge_k(x) in a graph, float64 (n, D): one regression."""
         coefficients = sum(np.float64(step) * each.coefficients for each, step in zip(learners, steps))
         intercept = sum(np.float64(step) * each.intercept for each, step in zip(learners, steps))
         return view.linear(np.asarray(coefficients), np.asarray(intercept), first=1)
@@ -139,7 +139,7 @@ class RidgeLearner(BaseEstimator):
     reads: tuple[str, ...] | None = None
 
     def prepare(self, view: View) -> Design:
-        """Takes a `Table`; a category that training did not hold (code 0) is 0 in all its columns."""
+        """Encode a `Table`; a category that training did not have (code 0) is 0 in all its columns."""
         if not isinstance(view, Table):
             raise UsboostError(
                 f"a ridge regression reads tables, not {type(view).__name__}; give this view a network"

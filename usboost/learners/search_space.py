@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 Where = Literal["everywhere", "images", "images alone"]
-"""Where a parameter does something: on any rows, where its owner reads images, or where it reads nothing
-else and so reads them as images."""
+"""The rows on which a parameter does something: any, those whose owner reads images, or those whose owner
+reads nothing else and so reads them as images."""
 
 
 @dataclass(frozen=True)

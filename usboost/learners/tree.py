@@ -52,9 +52,7 @@ class Tree:
             return np.zeros(len(matrix), dtype=np.int32)
         if self.feature.max() >= matrix.shape[1]:
             raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {matrix.shape[1]}")
-        if len(self.feature) >= FEWEST_NODES:
-            return _walked(self, matrix)
-        return self._descend(matrix, 0)
+        return _walked(self, matrix) if len(self.feature) >= FEWEST_NODES else self._descend(matrix, 0)
 
     def predict(self, matrix: np.ndarray) -> np.ndarray:
         """Return the leaf values of every row, float32 (n, k)."""

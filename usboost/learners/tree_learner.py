@@ -33,7 +33,7 @@ _QUIET = threading.local()
 
 
 FEWEST_COLUMNS = 4
-"""Of so many columns, or fewer, all are drawn: half of two show no interaction of both."""
+"""Columns that a round draws at least: half of two show no interaction of both."""
 
 
 def share_drawn(n_columns: int, fraction: float) -> float:

@@ -103,12 +103,12 @@ def mean(values: np.ndarray, counts: np.ndarray | None = None) -> float:
 
 
 def relative(counts: np.ndarray) -> np.ndarray:
-    """Counts (n,) over their mean: with them as factors a mean over the n rows is the counted one."""
+    """Return counts (n,) over their mean: with these factors a mean over the n rows is the counted one."""
     return np.asarray(counts / counts.mean())
 
 
 def simplex_codewords(n_classes: int) -> np.ndarray:
-    """Codewords of shape (M, M − 1) whose differences have the inner products of the unit vectors'.
+    """Return codewords (M, M − 1) whose differences have the inner products of the unit vectors'.
 
     The targets w of the codeword loss sum to zero over the classes, so they live in a space of
     M − 1 dimensions; these rows are the unit vectors of R^M in an orthonormal basis of it. For two
@@ -127,7 +127,7 @@ def from_scores(loss: ClassLoss, scores: np.ndarray) -> np.ndarray:
 
 
 def refuse_zero(lengths: np.ndarray) -> None:
-    """Raises `UsboostError` if a direction's length, one of (V,), is zero: it has no best step."""
+    """Raise `UsboostError` if a direction's length, one of (V,), is zero: it has no best step."""
     if not np.all(lengths):
         raise UsboostError(
             "a weak learner's outputs are all zero, so it has no step; its targets may be fitted already "

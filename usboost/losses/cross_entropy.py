@@ -49,7 +49,7 @@ class SoftmaxCrossEntropy:
         return np.eye(self.n_classes) if self.per_class else simplex_codewords(self.n_classes)
 
     def scores(self, f: np.ndarray) -> np.ndarray:
-        """F = B f: (n, M)."""
+        """Return F = B f: (n, M)."""
         return f @ self._basis.T
 
     def _log_p(self, f: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ class SoftmaxCrossEntropy:
         return -mean((y * self._log_p(f)).sum(axis=1), counts)
 
     def labels(self, codes: np.ndarray) -> np.ndarray:
-        """Class codes (n,) as this loss takes labels: one-hot rows (n, M)."""
+        """Return class codes (n,) as this loss takes labels: one-hot rows (n, M)."""
         return np.eye(self.n_classes)[codes]
 
     def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ class SoftmaxCrossEntropy:
         return (y - self.probabilities(f)) @ self._basis
 
     def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Bᵀ(diag(p) − ppᵀ)B: (n, D, D), with no p below 1/(M · limit)."""
+        """Return Bᵀ(diag(p) − ppᵀ)B: (n, D, D), with no p below 1/(M · limit)."""
         p = np.maximum(self.probabilities(f), 1 / (self.n_classes * self.limit))
         p /= p.sum(axis=1, keepdims=True)
         basis, d = self._basis, self.n_outputs
@@ -79,7 +79,7 @@ class SoftmaxCrossEntropy:
         return (p @ squares).reshape(-1, d, d) - mean[:, :, None] * mean[:, None, :]
 
     def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """−(∇²L)⁺∇L, (n, D).
+        """Return −(∇²L)⁺∇L, (n, D).
 
         (diag(p) − ppᵀ) d = y − p is solved by d_k = y_k / p_k + any constant; the zero-sum one is taken.
         """
@@ -90,7 +90,7 @@ class SoftmaxCrossEntropy:
     newton_direction = newton_target  # the zero-sum d_i that solves H_i d_i = w_i
 
     def curvature(self, target: np.ndarray, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """dᵀ∇²L d / ‖d‖² along a target d of shape (n, D): how much missing it costs, (n,).
+        """Return dᵀ∇²L d / ‖d‖² along a target d of shape (n, D): the cost of missing it, (n,).
 
         For one-hot targets it is p_c (1 − p_c) · M / (M − 1) with c the own class.
         """
@@ -108,7 +108,7 @@ class SoftmaxCrossEntropy:
         return _CrossEntropyLine(self.scores(f), y, np.stack([self.scores(d) for d in directions]), weights)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """softmax(F), (n, M)."""
+        """Return softmax(F), (n, M)."""
         return np.exp(self._log_p(f))
 
     def to_onnx(self, f: Value) -> Value:

@@ -57,11 +57,11 @@ class CodewordExponential:
         return codes
 
     def scores(self, f: np.ndarray) -> np.ndarray:
-        """⟨f, y^k⟩ for every class: float64 (n, M). The prediction is the arg max."""
+        """Return ⟨f, y^k⟩ for every class: float64 (n, M). The prediction is the arg max."""
         return f @ self.codewords.T
 
     def margins(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """⟨f_i, y_i − y^k⟩ over the M − 1 other classes k: float64 (n, M − 1).
+        """Return ⟨f_i, y_i − y^k⟩ over the M − 1 other classes k: float64 (n, M − 1).
 
         Column j stands for class (c_i + 1 + j) mod M, so that no column is the trivial k = c_i.
         """
@@ -77,11 +77,11 @@ class CodewordExponential:
         return ((classes[:, None] + classes[1:]) % self.n_classes).take(y, axis=0)
 
     def _difference(self, y: np.ndarray, j: int) -> np.ndarray:
-        """y_i − y^k for column j of the other classes: (n, D)."""
+        """Return y_i − y^k for column j of the other classes: (n, D)."""
         return (self.codewords - np.roll(self.codewords, -1 - j, axis=0)).take(y, axis=0)
 
     def _combine(self, coefficients: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Σ_{k≠c_i} coefficient_ik (y_i − y^k): (n, D) from coefficients (n, M − 1)."""
+        """Return Σ_{k≠c_i} coefficient_ik (y_i − y^k): (n, D) from coefficients (n, M − 1)."""
         if self.n_classes > MANY:  # a sum for each class takes n·M² numbers
             each = np.zeros((len(y), self.n_classes))
             np.put_along_axis(each, self._others(y), coefficients, axis=1)
@@ -92,24 +92,24 @@ class CodewordExponential:
         return out
 
     def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """e_ik = exp(−½⟨f_i, y_i − y^k⟩) over the other classes, as `margins` orders them."""
+        """Return e_ik = exp(−½⟨f_i, y_i − y^k⟩) over the other classes, as `margins` orders them."""
         with np.errstate(over="ignore"):
             return np.exp(-0.5 * self.margins(f, y))
 
     def risk(self, f: np.ndarray, y: np.ndarray, counts: np.ndarray | None = None) -> float:
-        """R(f) = 1 + mean_i Σ_{k≠c_i} e_ik."""
+        """Return R(f) = 1 + mean_i Σ_{k≠c_i} e_ik."""
         return 1.0 + mean(self.weights(f, y).sum(axis=1), counts)
 
     def w(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """w_i = ½ Σ_k (y_i − y^k) e_ik, the negative gradient per sample (US equation 1)."""
+        """Return w_i = ½ Σ_k (y_i − y^k) e_ik, the negative gradient per sample (US equation 1)."""
         return self._combine(0.5 * self.weights(f, y), y)
 
     def w_tilde(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """w̃_i = Σ_k (y_i − y^k) e_ik^½ (US equation 5)."""
+        """Return w̃_i = Σ_k (y_i − y^k) e_ik^½ (US equation 5)."""
         return self._combine(np.sqrt(self.weights(f, y)), y)
 
     def hessian(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """H_i = ¼ Σ_k e_ik (y_i − y^k)(y_i − y^k)ᵀ: (n, D, D)."""
+        """Return H_i = ¼ Σ_k e_ik (y_i − y^k)(y_i − y^k)ᵀ: (n, D, D)."""
         e = self.weights(f, y)
         out = np.zeros((len(y), self.n_outputs, self.n_outputs))
         for j in range(e.shape[1]):
@@ -133,7 +133,7 @@ class CodewordExponential:
         return ExponentialLine(weights if counts is None else weights * relative(counts)[:, None], slopes)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
+        """Return softmax of the scores, (n, M): at the risk's minimiser f_k − f_c = log(p_k/p_c)."""
         return softmax(self.scores(f), axis=1)
 
     def to_onnx(self, f: Value) -> Value:
@@ -185,7 +185,7 @@ class Exponential:
     n_outputs: int
 
     def _log_terms(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
-        """−y_k f_k less their largest, and that largest: not all exponentials of it can underflow."""
+        """Return −y_k f_k less their largest, and that largest: not all exponentials of it can underflow."""
         exponents = -y * f
         largest = float(exponents.max())
         return exponents - largest, largest
@@ -195,7 +195,7 @@ class Exponential:
             return mean(np.exp(-y * f).sum(axis=1), counts)
 
     def weights(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """D(i, k) ∝ exp(−y_ik f_ik), normalised jointly to sum 1 (EB equations 13, 24 and 26): (n, D)."""
+        """Return D(i, k) ∝ exp(−y_ik f_ik), normalised jointly to sum 1 (EB equations 13, 24, 26): (n, D)."""
         weights = np.exp(self._log_terms(f, y)[0])
         return weights / weights.sum()
 
@@ -209,7 +209,7 @@ class Exponential:
         return _SignLine(weights, np.stack([-y * d for d in directions]), 0.0, scale)
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """Class probabilities: (n, 2) from one column of scores, (n, D) from more.
+        """Return class probabilities: (n, 2) from one column of scores, (n, D) from more.
 
         At the risk's minimiser f_k = ½ log(p_k / (1 − p_k)), so p_k = 1 / (1 + exp(−2 f_k)); the D
         separate probabilities of one-vs-all are scaled to sum 1. Mirrored scores (−f, f) of two
@@ -223,7 +223,7 @@ class _SignLine(ExponentialLine):
     """The line along outputs of −1 and 1, or 0 where a learner abstains."""
 
     def minimiser(self) -> np.ndarray:
-        """α = ½ log(W₊ / W₋), W₊ the weight that the one direction gets right and W₋ wrong (EB 12 and 25)."""
+        """Return α = ½ log(W₊ / W₋), W₊ the weight that the direction gets right, W₋ wrong (EB 12, 25)."""
         signs = self._slopes[0]
         if len(self._slopes) > 1 or not np.isin(signs, (-1.0, 0.0, 1.0)).all():
             raise UsboostError(

@@ -57,7 +57,7 @@ class PiecewiseLinear:
         return mean(self.of(y - f).ravel(), counts)
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
-        """−∂L/∂f: `above` where the residual is positive, else −`below`; 0 at 0."""
+        """Return −∂L/∂f: `above` where the residual is positive, else −`below`; 0 at 0."""
         return np.where(residual > 0, self.above, np.where(residual < 0, -self.below, 0.0))
 
     def constants(

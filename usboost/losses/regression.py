@@ -27,7 +27,7 @@ class Squared:
         return mean(np.square(y - f).sum(axis=1), counts)
 
     def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """−(∇²L)⁻¹∇L = y − f."""
+        """Return −(∇²L)⁻¹∇L = y − f."""
         return y - f
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
@@ -55,11 +55,11 @@ class Squared:
         return _QuadraticLine(root * (y - f), [root * each for each in directions], self.zero_steps)
 
     def scores(self, f: np.ndarray) -> np.ndarray:
-        """f itself: with one-hot targets the prediction is the arg max."""
+        """Return f itself: with one-hot targets the prediction is the arg max."""
         return f
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """With one-hot targets f estimates the class probabilities; the nearest point that is one, (n, m).
+        """Return the class probabilities nearest to f, which with one-hot targets estimates them, (n, m).
 
         The Euclidean projection on the simplex: every row loses the same amount from each entry and
         is cut at 0, so the order of the classes stays.
@@ -96,7 +96,7 @@ class _QuadraticLine:
         return self.risk(steps), gradient, 2 * self._quadratic
 
     def minimiser(self) -> np.ndarray:
-        """γ = Σ_i ⟨r_i, h_i⟩ / Σ_i ‖h_i‖² (BNN equation 3); the normal equations for more directions."""
+        """Return γ = Σ_i ⟨r_i, h_i⟩ / Σ_i ‖h_i‖² (BNN equation 3); of more directions by normal equations."""
         if not self._zero_steps:
             refuse_zero(np.diag(self._quadratic))
             # the pseudo-inverse would raise on infinity; so the round can say that its risk is not finite
@@ -129,7 +129,7 @@ class Huber:
         return mean(self.of(y - f).ravel(), counts)
 
     def pseudo_residual(self, residual: np.ndarray) -> np.ndarray:
-        """−∂L/∂f: the residual, cut to [−δ, δ]."""
+        """Return −∂L/∂f: the residual, cut to [−δ, δ]."""
         return np.clip(residual, -self.delta, self.delta)
 
     def constants(

@@ -36,8 +36,7 @@ class Parts:
 
     def of(self, kind: str) -> dict[str, Any]:
         """Return the parameters of a class, by the method that is called as its kind, if there is one."""
-        parameters: dict[str, Any] = getattr(self, kind, dict)()
-        return parameters
+        return getattr(self, kind, dict)()
 
     def views(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the views that an entry's names stand for: of one table alone the first, else all."""
@@ -163,8 +162,7 @@ def _learner(entry: Entry, name: str, kind: str, given: Mapping[str, Any], own: 
         raise UsboostError(
             f"{where}: a {kind} has no parameter {unknown[0]!r}; {choices(unknown[0], list(known), 'it has')}"
         )
-    learner: Learner = cls(**{**given, **own})
-    return learner
+    return cls(**{**given, **own})
 
 
 def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
@@ -172,8 +170,7 @@ def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any
     wrapped = MODELS["package" if task == "classification" else "package_regressor"]
     for name in installed():
         if name in entry.changes.get("optional", ()):
-            views = _views(("U", "S"), parts)
-            members[name] = wrapped(name, views, **parts.of("package"), random_state=seed)
+            members[name] = wrapped(name, _views(("U", "S"), parts), **parts.of("package"), random_state=seed)
     return {"members": members, "folds": entry.changes["folds"]}
 
 

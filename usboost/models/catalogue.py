@@ -372,7 +372,7 @@ OTHERS = (
     *("#444444", "#e6007e", "#5aa700", "#00a5c4", "#b8a100", "#c0392b", "#8b6fd8", "#3f6f7f"),
     *("#b51ec5", "#7f5539", "#2f4f9f", "#6b6b00", "#ff7f7f", "#00695c", "#9e9e9e", "#b71c5c"),
 )
-"""Of models that the catalogue gives no look; its looks are Okabe and Ito's colours, too."""
+"""Colours of models that the catalogue gives no line; those of lines are Okabe and Ito's, too."""
 
 _SHADES = ((255, 0.0), (255, 0.5), (0, 0.5))
 """Colours, and how much of each is mixed into that of the first, second and third model that has it."""

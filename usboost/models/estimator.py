@@ -60,11 +60,8 @@ class Samples:
         counts = checked_weights(weights, len(views), what)
         samples = cls(views, y, counts, related)
         samples = samples if counts.all() else samples[np.flatnonzero(counts)]
-        return (
-            samples
-            if world().highest(bool((counts[counts > 0] != 1).any()))
-            else replace(samples, weights=None)
-        )
+        differ = world().highest(bool((counts[counts > 0] != 1).any()))
+        return samples if differ else replace(samples, weights=None)
 
     def __getitem__(self, rows: np.ndarray) -> "Samples":
         weights = None if self.weights is None else self.weights[rows]
@@ -169,22 +166,6 @@ def as_views(X: Views | Mapping[str, Any]) -> Views:
         f"X must be Views or a dict of views, not {type(X).__name__}; "
         "for a plain matrix wrap the classifier in usboost.models.split_columns.SplitColumns"
     )
-
-
-def split_off(samples: Samples, share: float, seed: int, purpose: str) -> tuple[Samples, Samples]:
-    """Set a share of the samples aside: by chance, stratified by class, or as they are related."""
-    y = samples.y
-    try:
-        if samples.related is not None:
-            seen, aside = samples.related.hold_out(share, y, seed)
-        else:
-            strata = y if y.dtype.kind in "iu" else None
-            seen, aside = train_test_split(
-                np.arange(len(y)), test_size=share, stratify=strata, random_state=seed
-            )
-    except ValueError as error:
-        raise UsboostError(f"cannot set samples aside for {purpose}: {error}") from error
-    return samples[seen], samples[aside]
 
 
 def one_for_each_row(y: Any, n: int, what: str) -> np.ndarray:
@@ -332,7 +313,10 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
     def _set_aside(
         self, samples: Samples, validation: tuple[Any, ...] | None
     ) -> tuple[Samples, Samples | None]:
-        """Divide into training and validation samples; the latter given, drawn, or none."""
+        """Return training and validation samples; the latter are given, drawn, or none.
+
+        They are drawn by chance, stratified by class, or as rows are related.
+        """
         if validation is not None:
             views, y, *weights = validation
             what, labels = "the weight in validation", self._encode(np.asarray(y))
@@ -344,7 +328,15 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
         if world().count > 1:
             val = np.random.default_rng(world().seed(seed)).random(len(y)) < share
             return samples[np.flatnonzero(~val)], samples[np.flatnonzero(val)]
-        return split_off(samples, share, seed, "validation")
+        try:
+            if samples.related is not None:
+                seen, aside = samples.related.hold_out(share, y, seed)
+            else:
+                how: dict[str, Any] = {"stratify": y if y.dtype.kind in "iu" else None, "random_state": seed}
+                seen, aside = train_test_split(np.arange(len(y)), test_size=share, **how)
+        except ValueError as error:
+            raise UsboostError(f"cannot set samples aside for validation: {error}; give them") from error
+        return samples[seen], samples[aside]
 
     @property
     def feature_names_(self) -> np.ndarray:

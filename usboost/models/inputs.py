@@ -20,7 +20,7 @@ from usboost.shards.collective import world
 FILE = "projections.safetensors"
 
 ROUNDING = 1e-6
-"""Of the largest variance: a direction with less has what the rounding of float32 leaves."""
+"""Share of the largest variance below which a direction is only the rounding of float32."""
 
 LARGEST = 1 << 26
 """Numbers that a projection in a file may have."""

@@ -116,8 +116,7 @@ def load(folder: Path | str) -> Any:
                 setattr(model, f"{name}_", _names_from_json(name, document[name]))
         model._read(document, folder)
     except UsboostError as error:
-        where = str(folder)
-        raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
+        raise (error if str(folder) in str(error) else UsboostError(f"{folder}: {error}")) from None
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UsboostError(f"{path} is not a usboost model: {error!r}") from error
     return model

@@ -68,8 +68,7 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
     Raises `UsboostError` if a class is not one of ours or registered, or an argument not of the type that its
     constructor declares.
     """
-    cls = _class(document["class"])
-    if cls is None:
+    if (cls := _class(document["class"])) is None:
         raise UsboostError(
             f"a model file names the class {document['class']!r}, which is not one of usboost's"
         )
@@ -81,10 +80,9 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
     }
     check_settings(cls, parameters)
     if document["class"] == "Backbone" and isinstance(parameters.get("cache"), str):
-        folder = PurePath(parameters["cache"])  # a file puts no cache outside the working folder
-        parameters["cache"] = (
-            None if folder.is_absolute() or ".." in folder.parts else str(parameters["cache"])
-        )
+        folder = PurePath(parameters["cache"])
+        if folder.is_absolute() or ".." in folder.parts:  # a file puts no cache outside the working folder
+            parameters["cache"] = None
     return cls(**parameters)
 
 

@@ -107,8 +107,7 @@ def refuse(model: Any, name: str = "") -> None:
 def not_sharded(model: Any, name: str = "") -> str | None:
     """Describe the part of a model that cannot be fitted on several shards; None if there is none."""
     own = getattr(model, "not_sharded", None)
-    part: str | None = (name or f"a {type(model).__name__}") if own is None else own()
-    return part
+    return (name or f"a {type(model).__name__}") if own is None else own()
 
 
 def unsharded_learner(learners: Mapping[str, Any]) -> str | None:

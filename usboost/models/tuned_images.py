@@ -212,7 +212,7 @@ def _as_far_as_it_helps(
 
 
 def _judged(judge: Any, train: Weighted, val: Weighted) -> np.ndarray:
-    """Fit a model to the training rows; the loss of each validation row, float64 (n,)."""
+    """Fit a model to the training rows; return the loss of each validation row, float64 (n,)."""
     views, y, weights = val
     judge.fit(train[0], train[1], (views, y) if weights is None else val, train[2])
     if np.asarray(train[1]).dtype.kind == "f":

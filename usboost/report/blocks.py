@@ -116,8 +116,7 @@ def predictions(
     if margin is not None:
         low, high = (predicted + end for end in margin)
         share = float(((low <= true) & (true <= high)).mean())
-        ends = wilson(share, len(true))
-        texts = (f"{each:.1%}" for each in (share, *ends))
+        texts = (f"{each:.1%}" for each in (share, *wilson(share, len(true))))
         sizes = (
             number(each) for each in (float((high - low).mean()), float(true.std()), -margin[0], margin[1])
         )

@@ -122,12 +122,10 @@ def performance(
             extra["1 − label noise"] = ax.axhline(ceiling, linestyle=(0, (6, 2)), **look)
         unit = 1 if max(trace["seconds"].max() for trace in shown.values()) < _SHORT else 60
         for model, trace in shown.items():
-            timed = trace.assign(runtime=trace["seconds"] / unit)
-            _curves(ax, timed, "runtime", column, _look(model, shown))
+            _curves(ax, trace.assign(runtime=trace["seconds"] / unit), "runtime", column, _look(model, shown))
         ax.set_xlabel("runtime, seconds" if unit == 1 else "runtime, minutes")
         ax.set_ylabel(f"{metric_name(score)}, validation")
-        ends = [trace["seconds"].max() / unit for trace in shown.values()]
-        if not _logarithmic(ax, ends):
+        if not _logarithmic(ax, [trace["seconds"].max() / unit for trace in shown.values()]):
             ax.set_xlim(left=0)
         _legend(fig, shown, extra)
     return fig

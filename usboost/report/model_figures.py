@@ -234,8 +234,7 @@ def learning_curve(history: pd.DataFrame, best_round: int) -> Figure:
                 line: dict[str, Any] = {"color": color, "linewidth": 1.6, "label": f"{rows} rows"}
                 (shown[rows],) = ax.plot(history["round"], history[name], **line)
             ax.axvline(best_round, color=INK, linewidth=1, linestyle=(0, (4, 2)))
-            measured = what or metric_name(names[0].removesuffix("_val"))
-            ax.set(xlabel="round", ylabel=measured)
+            ax.set(xlabel="round", ylabel=what or metric_name(names[0].removesuffix("_val")))
             ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         fig.legend(handles=list(shown.values()), loc="outside lower left", ncols=2)
     return fig

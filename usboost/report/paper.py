@@ -131,8 +131,7 @@ def _verdict(
 ) -> dict[str, Any] | None:
     """Return a dataset's best model by validation, the references' scores, ties and warnings."""
     metric = metric_of(dataset)
-    fit = records.chosen(frame, dataset, metric)
-    if fit is None:
+    if (fit := records.chosen(frame, dataset, metric)) is None:
         return None
     part = frame[frame["dataset"] == dataset]
     of_fit = part[(part["model"] == fit[0]) & (part["seed"] == fit[1])]

@@ -358,8 +358,7 @@ def leads_of(
     `rows` are what `read_rows` returns of each (model, seed); one without, or with other test rows, is left
     out.
     """
-    own = rows[best]
-    if own is None:
+    if (own := rows[best]) is None:
         return {}
     labels, mine = own[0], task.answers(own[1])
     gain = task.gain(metric, own[1])

@@ -38,7 +38,7 @@ _ASPECTS = {
 
 @dataclass(frozen=True)
 class Maps:
-    """Whether to cover parts of each image and predict again, and who is called with (predicted, in all)."""
+    """Occlusion maps: whether they are `drawn`, and `progress`, called with (images predicted, in all)."""
 
     drawn: bool = False
     progress: Progress | None = None
@@ -52,8 +52,7 @@ def images_of(
     By row, for each column: its name and the path, original and original_size as the table has it, read and
     read_size as the model reads it, heat and change of maps; images as data URIs, sizes "width × height".
     """
-    form = bundle.reader.images
-    if form is None:
+    if (form := bundle.reader.images) is None:
         return {}
     occluded = occlusions(bundle.model, scored.views, rows, progress=maps.progress) if maps.drawn else {}
     out: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
@@ -65,8 +64,7 @@ def images_of(
 
 def images_note(bundle: Bundle, scored: Scored, maps: Maps) -> Markup | str:
     """Return a note on how all images are read and maps are drawn; empty for a model without images."""
-    form = bundle.reader.images
-    if form is None:
+    if (form := bundle.reader.images) is None:
         return ""
     backbone = getattr(bundle.model, "backbone", None)
     network, network_side = "", 0

@@ -136,7 +136,7 @@ class _SignsOfLife:
             return
 
     def check(self) -> None:
-        """Raises `UsboostError` if a rank has failed, or gives no sign of life."""
+        """Raise `UsboostError` if a rank has failed, or gives no sign of life."""
         if message := self._failure():
             raise UsboostError(message)
         if silent := self._silent(SILENT):

@@ -49,7 +49,7 @@ class Link:
         """Tell the other processes that this one cannot go on."""
 
     def close(self) -> None:
-        """After the fit, or its failure."""
+        """End the link after the fit, or its failure."""
 
 
 def added(values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
@@ -207,7 +207,7 @@ class _OneAfterAnother(Executor):
 
 
 def run(work: Callable[[int], T], link: Link) -> T:
-    """Do the same for each shard of this process, and give what its first shard gave.
+    """Call `work` in each shard of this process, and return what its first shard returns.
 
     `work` is called with a shard's number, in a thread in which `world` gives the shards. BLAS and torch have
     a single thread meanwhile: more of them would add in an order of their own. Raises `UsboostError` if

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -31,9 +31,7 @@ def kind_of_file(path: Path) -> tuple[str, bool]:
     if packing == ".zip":
         with zipfile.ZipFile(path) as archive:
             return PurePosixPath(_member(path, archive).filename).suffix.lower(), True
-    if packing in PACKINGS:
-        return path.with_suffix("").suffix.lower(), True
-    return packing, False
+    return (path.with_suffix("").suffix.lower(), True) if packing in PACKINGS else (packing, False)
 
 
 @contextmanager
@@ -210,19 +208,15 @@ class Delimited(Content):
                     yield pa.Table.from_batches([block])
 
     def line(self, row: int) -> int | None:
-        try:
-            with unpacked(self.path) as raw:
-                text = io.TextIOWrapper(raw, encoding=self.encoding, errors="replace", newline="")
-                reader = csv.reader(text, delimiter=self.separator)
-                rows, before = -2, 0  # the header is no row
-                for record in reader:
-                    rows += bool(record)
-                    if record and rows == row:
-                        return before + 1
-                    before = reader.line_num
-        # only a message lacks the line
-        except FAULTS:
-            pass
+        with suppress(*FAULTS), unpacked(self.path) as raw:  # only a message lacks the line
+            text = io.TextIOWrapper(raw, encoding=self.encoding, errors="replace", newline="")
+            reader = csv.reader(text, delimiter=self.separator)
+            rows, before = -2, 0  # the header is no row
+            for record in reader:
+                rows += bool(record)
+                if record and rows == row:
+                    return before + 1
+                before = reader.line_num
         return None
 
 
@@ -253,9 +247,7 @@ def _encoding(path: Path, head: bytes, stream: pa.NativeFile) -> str:
     while block and block.isascii():
         block = stream.read(_HEAD)
     for encoding in ("utf-8", "cp1252"):
-        try:
+        with suppress(UnicodeDecodeError):
             codecs.getincrementaldecoder(encoding)().decode(block, final=False)
             return encoding
-        except UnicodeDecodeError:
-            continue
     return "latin-1"

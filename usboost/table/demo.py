@@ -12,7 +12,7 @@ from usboost.evaluation.folds import stream
 TABLE = "table.csv"
 LABEL, IMAGE, SPLIT = "batch", "image", "split"
 SPEC = {"label": LABEL, "task": None, "image": IMAGE, "split": SPLIT}
-"""Of its `TableSpec`."""
+"""The fields of its `TableSpec`."""
 
 CLASSES = ("mixed", "wedges", "plates")
 

@@ -12,7 +12,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -233,16 +233,13 @@ def read_excel(path: Path) -> Whole:
     rows: list[list[str]] = []
     with_floats = False  # which are written with a point
     try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        try:
+        with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
             titles = [sheet.title for sheet in book.worksheets]
             for sheet in book.worksheets[:1]:
                 sheet.reset_dimensions()  # what a sheet says of its size may be wrong
                 cells = list(sheet.iter_rows(values_only=True))
                 with_floats = any(isinstance(each, float) and each % 1 for row in cells for each in row)
                 rows = [_texts(row) for row in cells]
-        finally:
-            book.close()
     # openpyxl raises nearly anything for a damaged workbook
     except Exception as error:
         raise damaged(path, error) from None
@@ -426,12 +423,10 @@ def _partitions(
     for key in keys:
         texts = pa.array([None if own.get(key) == NONE else own.get(key) for own in values], pa.string())
         given[key] = texts
-        try:
+        with suppress(pa.ArrowInvalid):
             numbers = texts.cast(pa.int64())
             if numbers.cast(pa.string()).equals(texts):  # 01 is a code
                 given[key] = numbers
-        except pa.ArrowInvalid:
-            pass
     return given, notes
 
 

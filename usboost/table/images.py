@@ -168,8 +168,7 @@ class ImageReader:
         Rising rows read a Parquet file in one pass. An image of more than `most` pixels on its longer side is
         scaled. Raises UsboostError as `read`, whether or not unreadable images are skipped.
         """
-        image = self._value(row, next(self._at([row], cells)))
-        if image is None:
+        if (image := self._value(row, next(self._at([row], cells)))) is None:
             return None
         name = self._name(row, image)
         return thumbnail(read(image, name), name, most)

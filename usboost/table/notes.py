@@ -145,8 +145,7 @@ class Gaps:
 
     @property
     def far_more(self) -> bool:
-        """Whether they are several, chance does not explain them, and they double the share, or halve that of
-        the others."""
+        """Return whether they are several, beyond chance, and double the share, or halve the others'."""
         share = (self.share * self.trained + 1) / (self.trained + 2)
         expected, own = self.rows * share, self.count / max(self.rows, 1)
         by_chance = expected + 4 * (expected * (1 - share)) ** 0.5

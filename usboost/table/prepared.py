@@ -122,12 +122,9 @@ def _split(table: UserTable, seed: int) -> dict[str, np.ndarray]:
     """Return the rows of each split, as given or drawn."""
     file, label, given = table.file, table.spec.label, table.split
     if given is None:
-        drawn = (
-            stratified_parts(table.labels, SHARES, seed)
-            if table.classes
-            else random_parts(len(table), SHARES, seed)
-        )
-        return dict(zip(SPLITS, drawn))
+        if table.classes:
+            return dict(zip(SPLITS, stratified_parts(table.labels, SHARES, seed)))
+        return dict(zip(SPLITS, random_parts(len(table), SHARES, seed)))
     if not (given == "test").any():
         raise UsboostError(
             f"{file}: no row's split is test, but a dataset is scored on such rows; add them, or leave "

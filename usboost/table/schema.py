@@ -126,7 +126,7 @@ _BINS = 64
 
 
 def warnings_of(table: UserTable) -> Iterator[str]:
-    """Return a sentence for each suspect."""
+    """Yield a sentence for each suspect."""
     spelt: dict[str, str] = {}
     for each in table.classes:
         if each in MISSING:

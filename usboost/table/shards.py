@@ -150,8 +150,7 @@ def cuts(groups: Sequence[int], shards: int) -> list[int]:
     even_cuts = ends[-1] * np.arange(shards + 1) // shards
     nearest = ends[np.abs(even_cuts[:, None] - ends).argmin(axis=1)]
     near = np.abs(nearest - even_cuts) <= NEAR * ends[-1] / shards
-    starts: list[int] = np.where(near, nearest, even_cuts).tolist()
-    return starts
+    return np.where(near, nearest, even_cuts).tolist()
 
 
 def _decided(own: ShardFile, spec: TableSpec) -> UserTable:

@@ -31,11 +31,11 @@ class Source(ABC):
     """Raw rows; `str` gives what they are called in messages."""
 
     as_text: bool = False
-    """Whether all values are strings, as in a CSV."""
+    """True if all values are strings, as in a CSV."""
     decimal: str = "."
     """The mark of decimals in numbers that are text, "." or ",", where a column leaves it open."""
     decimal_known: bool = False
-    """Whether the rows show it."""
+    """True if the rows show that mark."""
     images_root: Path | None = None
     """The folder that paths of images may be absolute in, if one was named."""
     notes: Sequence[str] = ()
@@ -238,8 +238,7 @@ class FrameRows(Source):
                 return pa.array(values, from_pandas=True)
             except pa.ArrowException:
                 if self._mixed and all(isinstance(each, _SCALARS) for each in values.dropna()):
-                    texts = values.map(canonical, na_action="ignore")
-                    return pa.array(texts, pa.string(), from_pandas=True)
+                    return pa.array(values.map(canonical, na_action="ignore"), pa.string(), from_pandas=True)
                 if not any(isinstance(each, (os.PathLike, pd.Interval)) for each in values):
                     raise
                 named = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in values]
@@ -290,8 +289,7 @@ _SCALARS = (str, bool, Real, Decimal, datetime.date, datetime.time)
 def require(source: Source, needed: Collection[str]) -> None:
     """Refuse rows that lack a column, or have it twice. Raises UsboostError, naming the columns."""
     source.answer_to(needed)
-    names = Counter(source.names)
-    if not names:
+    if not (names := Counter(source.names)):
         raise UsboostError(f"{source} is empty")
     if absent := [name for name in needed if name not in names]:
         quoted = f"column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}"

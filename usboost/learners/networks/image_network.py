@@ -200,8 +200,7 @@ class FrozenNetwork:
 
     def _run(self, images: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            pixels = torch.tensor(images, device=self._device)
-            return np.asarray(self._network((pixels,)).cpu().numpy())
+            return np.asarray(self._network((torch.tensor(images, device=self._device),)).cpu().numpy())
 
     def _check(self, view: Any, rows: np.ndarray) -> None:
         """Take the folded backbone if it gives the same on some images: layers side by side in a
@@ -217,8 +216,7 @@ def folded(backbone: nn.Module) -> nn.Module:
     """Return a copy whose convolutions include the batch normalisation after them, channels last."""
     out = copy.deepcopy(backbone).eval().requires_grad_(False)
     for part in out.modules():
-        children = list(part.named_children())
-        for (name, convolution), (next_name, norm) in pairwise(children):
+        for (name, convolution), (next_name, norm) in pairwise(list(part.named_children())):
             if type(convolution) is nn.Conv2d and isinstance(norm, nn.BatchNorm2d):
                 # timm's have an activation in them
                 plain = nn.BatchNorm2d(norm.num_features, eps=norm.eps, affine=norm.affine)

@@ -45,7 +45,7 @@ class _SumOfRows(torch.autograd.Function):
 
 
 def one_hot(codes: np.ndarray, n_codes: int) -> csc_array:
-    """float32 (n_codes, n): column i has a one for each of the q codes of row i of (n, q)."""
+    """Return float32 (n_codes, n): column i has a one for each of the q codes of row i of (n, q)."""
     rows, columns = codes.shape
     ones = np.ones(codes.size, dtype=np.float32)
     starts = np.arange(0, codes.size + 1, columns, dtype=np.int32)
@@ -86,7 +86,7 @@ class SeededLinear(nn.Linear):
     """`nn.Linear` whose initial weights come from a given generator."""
 
     def reset_parameters(self) -> None:
-        """Nothing yet: `reset` draws them, and torch's global generator is left alone."""
+        """Do nothing yet: `reset` draws them, and torch's global generator is left alone."""
 
     def draw_weights(self, generator: torch.Generator) -> None:
         bound = 1 / math.sqrt(max(self.in_features, 1))
@@ -95,7 +95,7 @@ class SeededLinear(nn.Linear):
 
 
 def table_network(spec: dict[str, Any], widths: list[int]) -> nn.Sequential:
-    """Fully connected layers of the given widths on a table, ReLU between them (FCk1+k2 in the paper)."""
+    """Make fully connected layers of these widths on a table, ReLU between them (FCk1+k2 in the paper)."""
     if not widths:
         raise UsboostError("a network needs at least one layer width")
     layers: list[nn.Module] = [TableLinear(spec["n_numeric"], spec["cardinalities"], widths[0])]
@@ -105,7 +105,7 @@ def table_network(spec: dict[str, Any], widths: list[int]) -> nn.Sequential:
 
 
 def dense_network(widths: list[int]) -> nn.Sequential:
-    """Fully connected layers from ``widths[0]`` inputs to ``widths[-1]`` outputs, ReLU between them."""
+    """Make fully connected layers from ``widths[0]`` inputs to ``widths[-1]`` outputs, ReLU between them."""
     layers: list[nn.Module] = []
     for previous, width in pairwise(widths):
         layers += [SeededLinear(previous, width), nn.ReLU()]

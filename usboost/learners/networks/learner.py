@@ -61,12 +61,11 @@ class FittedNetwork:
     def weighted_sum(
         cls, learners: "Sequence[FittedNetwork]", steps: Sequence[float], prepared: PreparedView
     ) -> np.ndarray:
-        """Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
+        """Return Σ_k step_k · network_k(x), float64 (n, D): stacked where they are tables on the CPU."""
         if any(learner.spec != learners[0].spec for learner in learners):
             return sum_one_by_one(learners, steps, prepared)
         network = learners[0].module(prepared.device)
-        fast = by_hand.written_out(network, prepared.rows)
-        if fast:
+        if fast := by_hand.written_out(network, prepared.rows):
             return by_hand.weighted_sum([learner.weights for learner in learners], steps, fast[1])
         # one network for all: to build a large one takes longer than to run it
         total: Any = 0.0
@@ -77,7 +76,7 @@ class FittedNetwork:
 
     @classmethod
     def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: Any) -> Value:
-        """Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
+        """Return Σ_k step_k · network_k(x) in a graph, float64 (n, D)."""
         networks, spec = [each.module(torch.device("cpu")) for each in learners], learners[0].spec
         alike = isinstance(view, TableNodes) and all(each.spec == spec for each in learners)
         at_once, parts = max(1, nodes.WIDTH // spec["widths"][0]) if alike else 1, []

@@ -213,7 +213,7 @@ def run_epoch(
     optimizer: Optimizer,
     batches: Sequence[torch.Tensor],
 ) -> float:
-    """Pass once over the rows of some batches; the mean training loss of the pass.
+    """Pass once over the rows of some batches; return the mean training loss of the pass.
 
     The network is called with one tuple of tensors a view, the loss with outputs and a batch of targets,
     tensors on the device. Batches are row numbers, int64; of several shards so many parts, empty ones too.

@@ -161,7 +161,7 @@ class _Group:
     steps: np.ndarray
 
     def __call__(self, numeric: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Σ_k step_k · network_k of a block of m rows: float64 (m, D)."""
+        """Return Σ_k step_k · network_k of a block of m rows: float64 (m, D)."""
         if codes.shape[1]:
             first = functional.embedding_bag(torch.from_numpy(codes), self.lookup, mode="sum").numpy()
             first += self.bias
@@ -178,7 +178,7 @@ class _Group:
 
 
 def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: TableRows) -> np.ndarray:
-    """Σ_k step_k · network_k(x): float64 (n, D).
+    """Return Σ_k step_k · network_k(x): float64 (n, D).
 
     Networks are mappings of parameter name to array, as in the state of `table_network`, of equal shapes.
     """

@@ -240,8 +240,7 @@ class Logistic(Linear):
     def fit(self, model: Any, rows: FitRows, choice: Any, callbacks: Sequence[Callback]) -> FitResult:
         if "factors" not in rows.shared:
             rows.shared["factors"] = Multinomial(rows.x, rows.weights)
-        fits: Multinomial = rows.shared["factors"]
-        fitted = fits.fit(rows.y, model.n_outputs, choice, max_iter=model.max_iter)
+        fitted = rows.shared["factors"].fit(rows.y, model.n_outputs, choice, max_iter=model.max_iter)
         names = ("coefficients_", "intercepts_")
         return {**dict(zip(names, fitted)), "penalty_": choice}, {"penalty": choice}
 
@@ -373,8 +372,7 @@ class LinearBaseline(Classifier):
 
     def losses(self, scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the log-loss of each row, in nats, float64 (n,), by scores as `out_of_fold` gives them."""
-        losses: np.ndarray = -log_softmax(scores, axis=1)[np.arange(len(codes)), codes]
-        return losses
+        return -log_softmax(scores, axis=1)[np.arange(len(codes)), codes]
 
     def scores(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Return the scores of each class, float64 (n, M), each row's sum 0."""

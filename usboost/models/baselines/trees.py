@@ -112,8 +112,7 @@ class LightGBM(Package):
         return gbm.probabilities(x) if model.n_outputs > 1 else gbm.raw_score(x)
 
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
-        output: Value = model.gbm_.to_onnx(table)
-        return output
+        return model.gbm_.to_onnx(table)
 
     def write(self, model: Any, folder: Path) -> dict[str, Any]:
         save_gbm(model.gbm_, folder / "gbm")
@@ -160,8 +159,7 @@ class _LightGBM(Wrapper):
 
     def _staged_scores(self, X: Views | Mapping[str, Any]) -> Iterator[np.ndarray]:
         self._check_fitted()
-        scores: Iterator[np.ndarray] = self.gbm_.staged_raw_score(self._rows(as_views(X)))
-        return scores
+        return self.gbm_.staged_raw_score(self._rows(as_views(X)))
 
 
 class LightGBMBaseline(_LightGBM, Classifier):

@@ -259,8 +259,7 @@ class Wrapper(ViewsEstimator):
     @property
     def space(self) -> Space:
         """Return what may be chosen of it."""
-        space: Space = self._entry.space
-        return space
+        return self._entry.space
 
     @property
     def n_rounds(self) -> int:
@@ -278,8 +277,7 @@ class Wrapper(ViewsEstimator):
         package, watch = self._entry, context.watch()
         choices: Sequence[Any] = (None,)
         if package.chosen:
-            choices = getattr(self, package.chosen)
-            if not choices:
+            if not (choices := getattr(self, package.chosen)):
                 raise UsboostError(f"{package.chosen} is empty; give one or more")
             if context.validation is None:
                 choices = (choices[len(choices) // 2 if package.middle else 0],)
@@ -310,7 +308,7 @@ class Wrapper(ViewsEstimator):
         return {"n_trees": max(1, self.best_round_)}
 
     def _given(self, views: Views, y: np.ndarray, context: FitContext) -> FitRows:
-        """Learn from the training rows how they are read and scaled; the rows as the package takes them."""
+        """Learn from the training rows how to read and scale them; return them as the package takes them."""
         weights, reads = context.weights, self._entry.reads
         self.reading_ = self._reading()
         table = self.reading_.fit(views, weights)[NAME]
@@ -355,8 +353,7 @@ class Wrapper(ViewsEstimator):
     def _outputs(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict probabilities, or standardised numbers (n, 1)."""
         self._check_fitted()
-        outputs: np.ndarray = self._entry.predict(self, self._rows(as_views(X)))
-        return outputs
+        return self._entry.predict(self, self._rows(as_views(X)))
 
     def _nodes(self, views: Mapping[str, ViewNodes]) -> TableNodes:
         """Return in the views' graph what the package reads of them, as `_rows` does of rows."""

@@ -26,7 +26,6 @@ from usboost.shards.collective import world
 
 SHARES, FEWEST = 3, 100
 """A weight is so many parts at most before weights are divided by their sum; rows that choose weights."""
-_TINY = 1e-300  # no logarithm of 0, where a margin is beyond what float64 holds
 
 
 @dataclass(eq=False, repr=False)

@@ -116,17 +116,13 @@ class _OnBoostedFeatures(ViewsEstimator):
         self.network_, self.history_, self.best_round_ = network, network.history_, network.best_round_
 
     def _features(self, views: Views) -> Table | CodedTable:
-        if BFV in views.names:
-            given: Table | CodedTable = views[BFV]
-            return given
-        return self.gbm_.coded(views[self.structured])
+        return views[BFV] if BFV in views.names else self.gbm_.coded(views[self.structured])
 
     def _read_views(self, views: Views, features: Table | CodedTable | None = None) -> Views:
         """Return the views as the network takes them."""
         features = self._features(views) if features is None else features
         if isinstance(features, Table):
-            standardised = (features.numeric - self.mean_) * self.scale_
-            return views.with_view(BFV, Table.from_numeric(standardised))
+            return views.with_view(BFV, Table.from_numeric((features.numeric - self.mean_) * self.scale_))
         return views.with_view(
             BFV, features.changed(lambda values, column: (values - self.mean_[column]) * self.scale_[column])
         )
@@ -135,10 +131,8 @@ class _OnBoostedFeatures(ViewsEstimator):
         table: Any = views[self.structured]
         trees = self.gbm_.trees
         values = tree_sum(table, trees, outputs=range(len(trees))).cast(np.float32)
-        scaled = (values - self.mean_[None]) * self.scale_[None]
-        features = TableNodes(scaled, None, len(trees))
-        output: Value = self.network_._to_onnx({**views, BFV: features})
-        return output
+        features = TableNodes((values - self.mean_[None]) * self.scale_[None], None, len(trees))
+        return self.network_._to_onnx({**views, BFV: features})
 
     def _write(self, folder: Path) -> dict[str, Any]:
         network = self.network_.network_

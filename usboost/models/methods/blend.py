@@ -57,13 +57,11 @@ class Blend(ViewsEstimator):
 
     def _of(self, model: Any, views: Views) -> np.ndarray:
         """Predict by a member, as encoded: probabilities (n, M) or numbers (n,)."""
-        predicted: np.ndarray = (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
-        return predicted
+        return (model.predict if self.n_outputs == 1 else model.predict_proba)(views)
 
     def _f_of(self, model: Any, views: Views) -> np.ndarray:
         """Return f_m, float64 (n, D)."""
-        margins: np.ndarray = self._margins(self._of(model, views))
-        return margins
+        return self._margins(self._of(model, views))
 
     def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
         """Return the loss of each row, y as encoded, float64 (n,)."""
@@ -161,8 +159,7 @@ class BlendClassifier(Blend, ViewsClassifier):
 
     def _loss(self) -> ClassLoss:
         m = len(self.classes_)
-        loss: ClassLoss = LOSSES["cross_entropy"].of_classes(m, per_class=m > 2)
-        return loss
+        return LOSSES["cross_entropy"].of_classes(m, per_class=m > 2)
 
     def _n_outputs(self) -> int:
         return self._loss().n_outputs

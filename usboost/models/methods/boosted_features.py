@@ -352,7 +352,6 @@ def load_gbm(folder: Path, n_classes: int | None = None) -> GradientBoostedTrees
             raise UsboostError(f"its GBM has {gbm.n_classes} classes, not {n_classes}")
         return gbm
     except UsboostError as error:
-        where = str(folder)
-        raise (error if where in str(error) else UsboostError(f"{folder}: {error}")) from None
+        raise (error if str(folder) in str(error) else UsboostError(f"{folder}: {error}")) from None
     except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise UsboostError(f"{folder} is not a GBM that usboost wrote: {error!r}") from error

@@ -216,8 +216,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
             return Squared(n_classes)
         if self.loss == "cross_entropy":
             # without weights only a cut keeps the worst samples from being all that is fitted
-            limit = 1e3 if self.weighted else 4.0
-            return SoftmaxCrossEntropy(n_classes, limit, per_class=n_classes > 2)
+            return SoftmaxCrossEntropy(n_classes, 1e3 if self.weighted else 4.0, per_class=n_classes > 2)
         raise UsboostError(f"unknown loss {self.loss!r}; choose 'squared' or 'cross_entropy'")
 
     def fit(

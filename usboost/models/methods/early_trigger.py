@@ -1,4 +1,4 @@
-"""When to answer: a trigger on top of a classifier that has an answer at every frame."""
+"""A trigger that decides at which frame a classifier with an answer at every frame is believed."""
 
 from dataclasses import dataclass
 from typing import Any

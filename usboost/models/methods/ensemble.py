@@ -28,7 +28,7 @@ from usboost.models.methods.fold_fits import (
 )
 
 SPARE = 0.1
-"""Of the time that the fits took, what further fits to all rows leave: the model is still to be written."""
+"""Share of the fits' time that further fits to all rows leave, in which the model is written."""
 LEAST, ENOUGH, PLENTY = 3, 2000, 10_000
 """Folds, and rows that they hold out together, that say well enough what each member is worth; rows of the
 first fold that say it alone."""
@@ -85,8 +85,7 @@ class Ensemble(Blend):
         for fold, split in enumerate(splits):
             for name, seconds in in_time(fold_fits, fold, left_for_folds):
                 try:
-                    place = f"m{places.index(name)}-{fold}"
-                    fold_fits[name].grow(samples, split, inner, place, seconds)
+                    fold_fits[name].grow(samples, split, inner, f"m{places.index(name)}-{fold}", seconds)
                 except Unsuited as error:
                     fold_fits[name].left_out = str(error)
             seen = {name: each.seen[split[1]] for name, each in fold_fits.items() if not fold and each.fits}
@@ -128,8 +127,7 @@ class Ensemble(Blend):
         X, y, sample_weight : as of ``fit``
         always : whether callbacks that limit the time are left out
         """
-        before = getattr(self, "_before", None)
-        if before is None:
+        if (before := getattr(self, "_before", None)) is None:
             raise UsboostError(
                 "members are fitted to all rows already; fit the ensemble with refit_full=False"
             )

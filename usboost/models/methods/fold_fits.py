@@ -49,12 +49,8 @@ class InnerFits:
         ----------
         stop : samples to stop on; None for a model that knows how far to go
         """
-        store, recorder, keeps_rounds = (
-            None,
-            StopRecorder(self.callbacks),
-            "checkpoint" in model.get_params(False),
-        )
-        if self.checkpoint is not None and keeps_rounds:
+        store, recorder = None, StopRecorder(self.callbacks)
+        if self.checkpoint is not None and "checkpoint" in model.get_params(deep=False):
             model.set_params(checkpoint=self.checkpoint.folder / name)
         elif self.checkpoint is not None:
             store = Store(self.checkpoint.folder)
@@ -102,7 +98,7 @@ class StopRecorder(Callback):
 ROWS = 1000
 """Rows that a time of predicting is given for."""
 BETWEEN_SEEDS = 1000
-"""Of fits of one member to all rows."""
+"""Difference of the seeds of one member's fits to all rows."""
 
 
 @dataclass

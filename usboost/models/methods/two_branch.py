@@ -310,8 +310,7 @@ class TwoBranches(ViewsEstimator):
     def _outputs(self, views: Views) -> np.ndarray:
         """Compute the network's outputs, float64 (n, M), or (n, 1) of a regression."""
         self._check_fitted()
-        missing = self.network_.spec["missing"]
-        inputs = [rows for _, rows in self._prepare(views, missing)]
+        inputs = [rows for _, rows in self._prepare(views, self.network_.spec["missing"])]
         return self.network_.logits(inputs, train.pick_device(self.device)).astype(np.float64)
 
 

@@ -117,8 +117,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
 
     def _loss(self) -> ClassLoss:
         # with two classes one coordinate of f is enough
-        loss: ClassLoss = LOSSES[self.loss].of_classes(len(self.classes_), per_class=len(self.classes_) > 2)
-        return loss
+        return LOSSES[self.loss].of_classes(len(self.classes_), per_class=len(self.classes_) > 2)
 
     def _target(self) -> TargetRule:
         return target_rule(self.target, self.n_inner)

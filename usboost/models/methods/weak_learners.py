@@ -126,7 +126,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         return [self._from_scores(scores), *val]
 
     def _start_f(self, views: Views) -> np.ndarray:
-        """f⁰, float64 (n, D)."""
+        """Return f⁰, float64 (n, D)."""
         if self.start_ is None:
             return np.zeros((len(views), self._n_outputs()))
         return self._from_scores(self.start_.scores(views))
@@ -171,8 +171,7 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             val_samples = validation[0], loss.labels(val_y) if hasattr(self, "classes_") else val_y[:, None]
 
         def evaluate(f: np.ndarray, _: np.ndarray) -> dict[str, float]:
-            scored: dict[str, float] = self._scored(f, val_y, context.val_weights)
-            return scored
+            return self._scored(f, val_y, context.val_weights)
 
         target, self.reading_, learners = self._target(), self._reading(), self._learners()
         least = self._least_gain if self.monitor == "risk_val" else 0.0

@@ -34,7 +34,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_cells(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values of the `plain_type`."""
+    """Return the cells as those of the `plain_type`."""
     kind = plain_type(cells.type)
     chunks = []
     for chunk in cells.chunks:
@@ -114,7 +114,7 @@ class Column:
         return self.source.row(self.first + k)
 
     def plain(self) -> pd.Series:
-        """Values as pandas holds them, None or NaN where missing; strings without the spaces around them."""
+        """Return values as in pandas, None or NaN where missing; strings without the spaces around them."""
         series = self._unmasked()
         return series.mask(self._means_missing(series, self.missing)) if self.missing else series
 
@@ -164,7 +164,7 @@ class Column:
         return values.mask(values.isin([*MISSING, *marks]))
 
     def texts(self) -> pd.Series:
-        """Values as classes and categories are called, NaN or None where missing; see `canonical`."""
+        """Return values as names of classes and categories, NaN or None where missing; see `canonical`."""
         values = self.plain()
         if is_text(self.type):
             return _named(values)
@@ -187,7 +187,7 @@ class Column:
         return texts
 
     def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
-        """float64 values, NaN where missing, or None when the column holds something else.
+        """Return float64 values, NaN where missing, or None when the column holds something else.
 
         Durations are days, times of the day hours, True is 1. `form`: how numbers that are text are written;
         by default plainly.
@@ -353,7 +353,7 @@ _SIGNS = str.maketrans("٫٬．，－＋", ".,.,-+")
 
 
 def _named(texts: pd.Series) -> pd.Series:
-    """Strings as `canonical` has them; few are rewritten."""
+    """Return strings as `canonical` writes them; few are rewritten."""
     rewritten = texts.str.contains(rf"^(?:{REWRITTEN})$|[^\x00-\x7f]").fillna(False).astype(bool)
     if not rewritten.any():
         return texts

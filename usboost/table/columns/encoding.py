@@ -74,7 +74,7 @@ class DateParts:
         return [f"{column}_{part}" for part in self.parts]
 
     def expand(self, column: str, dates: pd.Series) -> dict[str, pd.Series]:
-        """float64 numbers by name, NaN where the date is missing. `dates`: datetime64 of n rows."""
+        """Return float64 numbers by name, NaN where the date is missing. `dates`: datetime64 of n rows."""
         of = dates.dt
         numbers = {
             "year": lambda: of.year,
@@ -256,11 +256,10 @@ def _expand(features: pd.DataFrame, parts: Parts) -> pd.DataFrame:
     columns: list[pd.Series] = []
     for name in features:
         rule, column = parts.get(str(name)), features[name]
-        columns += (
-            [column]
-            if rule is None
-            else [part.rename(each) for each, part in rule.expand(str(name), column).items()]
-        )
+        if rule is None:
+            columns.append(column)
+        else:
+            columns += [part.rename(each) for each, part in rule.expand(str(name), column).items()]
     return _joined(columns)
 
 

@@ -255,14 +255,13 @@ class NumberFormat:
 
     def fits(self, text: str) -> bool:
         """Return whether a string is a number in this format."""
-        parts = _split(text)
-        if parts is None:
+        if (parts := _split(text)) is None:
             return False
         body, unit = parts
         return bool((unit == self.unit or (self.is_money and not unit)) and self.body.fullmatch(body))
 
     def numbers(self, values: pd.Series) -> pd.Series:
-        """float64 of each string, NaN where it is missing or no number in this format."""
+        """Parse each string as float64, NaN where it is missing or no number in this format."""
         shapes = shapes_of(values)
         fitting = [shape for shape in shapes.dropna().unique() if self.fits(shape)]
         plain = values.where(shapes.isin(fitting))
@@ -355,7 +354,7 @@ def format_here(
 
 
 def shapes_of(values: pd.Series) -> pd.Series:
-    """Strings with 1 for each digit, but a 0 that is the first: a column of numbers has few of them."""
+    """Return strings with 1 for each digit but a leading 0: a column of numbers has few of them."""
     marked = values.str.replace(r"^([^0-9]*)0", "\\1\ue000", regex=True)
     return marked.str.replace("[0-9]", "1", regex=True).str.replace("\ue000", "0", regex=False)
 
@@ -395,18 +394,17 @@ def plain_form(form: Format) -> dict[str, str]:
 
 
 def plain_numbers(values: pd.Series) -> pd.Series:
-    """float64 of each string, NaN where it is missing or no number as programs write it."""
+    """Parse each string as float64, NaN where it is missing or no number as programs write it."""
     return pd.to_numeric(values, errors="coerce").astype("float64")
 
 
 def _split(text: str) -> tuple[str, str] | None:
-    """Digits and unit of what may be a number."""
+    """Return digits and unit of what may be a number."""
     if len(text) > _LONGEST:
         return None
     for mark, alike in _ALIKE.items():
         text = re.sub(alike, mark, text)
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None:
+    if (match := _NUMBER.fullmatch(text.strip())) is None:
         return None
     units = [unit.strip() for unit in match.group("before", "unit", "after", "measure") if unit]
     return None if len(units) > 1 else (match["body"].strip(), units[0] if units else "")

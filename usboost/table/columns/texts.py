@@ -55,7 +55,7 @@ def words(text: str) -> list[str]:
 
 
 def ngrams(word: str) -> list[str]:
-    """Pieces of `SIZES` characters of a word, a space before and after it included.
+    """Return pieces of `SIZES` characters of a word, a space before and after it included.
 
     Chinese and Japanese have words of one or two characters and no spaces: these pieces are of one and two.
     """
@@ -170,7 +170,7 @@ class TextParts:
         return {name: pd.Series(numbers[:, k], texts.index) for k, name in enumerate(self.names(column))}
 
     def scores(self, texts: pd.Series) -> np.ndarray:
-        """z of each of n texts, float32 (n, k); zeros where none of its n-grams counts."""
+        """Return z of each of n texts, float32 (n, k); zeros where none of its n-grams counts."""
         scores = np.zeros((len(texts), self.width), np.float32)
         if self.ngrams:
             for first in range(0, len(texts), _BATCH):
