@@ -335,7 +335,8 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
                 how: dict[str, Any] = {"stratify": y if y.dtype.kind in "iu" else None, "random_state": seed}
                 seen, aside = train_test_split(np.arange(len(y)), test_size=share, **how)
         except ValueError as error:
-            raise UsboostError(f"cannot set samples aside for validation: {error}; give them") from error
+            advice = "give them as `validation`"
+            raise UsboostError(f"cannot set samples aside for validation: {error}; {advice}") from error
         return samples[seen], samples[aside]
 
     @property
