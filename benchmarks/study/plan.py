@@ -74,6 +74,15 @@ def _bfv_dnn(name: str) -> dict[str, Any]:
     return {"like": "bfv_dnn", "features": "in_sample", "set": nested}
 
 
+GRID = [(trees, depth) for trees in (500, 2000) for depth in (3, 4, 5, 6)]
+"""Trees and depths of BFV+DNN's GBM; the paper chooses a depth among these, and does not say which."""
+
+
+def on_grid(trees: int, depth: int) -> str:
+    """Return the name of the BFV+DNN whose GBM has so many trees of that depth."""
+    return f"bfv_dnn_{trees}_{depth}"
+
+
 # A model with one change, there to measure that change alone, and what the pipeline's own stage makes
 # otherwise: `models` of every part's params.yaml.
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -83,6 +92,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "baseline_settled": {"like": "baseline", "set": _TABLE_1["a"]},
     "baseline_settled_b": {"like": "baseline", "set": _TABLE_1["b"]},
     "2wl_shrunk": {"like": "2wl", "step": "newton", "shrinkage": 0.3},
+    "2wl_bayes": {"like": "2wl", "step": "bayes"},
+    **{
+        on_grid(trees, depth): {
+            "like": "bfv_dnn",
+            "features": "in_sample",
+            "set": {"features__n_trees": trees, "features__max_depth": depth},
+        }
+        for trees, depth in GRID
+    },
     "logistic_u": {"like": "logistic", "views": ["U"]},
     "lgbm_u": {"like": "lgbm", "views": ["U"]},
 }
@@ -90,6 +108,8 @@ TITLES = {
     **dict.fromkeys(("bfv_dnn_paper", "bfv_dnn_paper_b"), "BFV+DNN, Table 1"),
     **dict.fromkeys(("baseline_settled", "baseline_settled_b"), "Baseline, Table 1"),
     "2wl_shrunk": "2WL, shrinkage 0.3",
+    "2wl_bayes": "2WL, Bayesian steps",
+    **{on_grid(trees, depth): f"BFV+DNN, {trees:,} trees of depth {depth}" for trees, depth in GRID},
     "logistic_u": "Logistic regression on U",
     "lgbm_u": "LightGBM on U",
 }
@@ -135,15 +155,20 @@ PLAN: dict[str, Part] = {
         [
             Planned(["ci_a"], ["prior", "logistic", "lgbm"], 1),
             Planned(["ci_a", "ci_b"], ["logistic_s", "lgbm_s", "1wl_s", *_CENSUS, *_LONG], 1),
-            Planned(["ci_a"], ["bfv_dnn_paper", "baseline_settled", "crossed"], 1),
+            Planned(["ci_a"], ["bfv_dnn_paper", "baseline_settled", "crossed", "2wl_bayes"], 1),
             Planned(["ci_b"], ["bfv_dnn_paper_b", "baseline_settled_b"], 1),
             Planned(["ci_a", "ci_b"], _CENSUS, 3),
             Planned(["ci_a", "ci_b"], ["bfv_dnn"], 5),
         ],
     ),
-    "mi": Part(MI, [Planned(["mi"], ONCE, 1), Planned(["mi"], ["2wl_shrunk", *CELLS, *BESIDE])]),
+    "grid": Part(CENSUS, [Planned(["ci_a"], [on_grid(*each) for each in GRID], 1)]),
+    "mi": Part(
+        MI, [Planned(["mi"], [*ONCE, "2wl_bayes"], 1), Planned(["mi"], ["2wl_shrunk", *CELLS, *BESIDE])]
+    ),
     "ct": Part(
-        DRAWN, [Planned(["ct"], ONCE, 1), Planned(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 3)], rows=10_000
+        DRAWN,
+        [Planned(["ct"], [*ONCE, "2wl_bayes"], 1), Planned(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 3)],
+        rows=10_000,
     ),
     "ct_whole": Part(
         WHOLE_CT,

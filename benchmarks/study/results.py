@@ -20,7 +20,7 @@ import pandas as pd
 from benchmarks.pages import between_marks, number, run_or_write, table_of
 from benchmarks.study import cells as fitting
 from benchmarks.study import rows as results_rows
-from benchmarks.study.plan import CHANGES, HEADLINES, ONCE, PLAN, TITLES, VARIANTS, Cell, cells
+from benchmarks.study.plan import CHANGES, GRID, HEADLINES, ONCE, PLAN, TITLES, VARIANTS, Cell, cells, on_grid
 from benchmarks.study.rows import interval
 from flows.local import runtime
 from usboost.errors import UsboostError
@@ -183,6 +183,22 @@ def scores(frame: pd.DataFrame) -> str:
     return table_of(heads, table.values())
 
 
+def grid(frame: pd.DataFrame) -> str:
+    """Return log-loss and F1 of BFV+DNN by trees and depth of its GBM, each stopped by the score it shows."""
+    own = frame[frame["part"] == "grid"].set_index(["model", "stop"])
+    sizes, depths = zip(*GRID)
+    lines = []
+    for trees in dict.fromkeys(sizes):
+        texts = [
+            f"{number(own.loc[(name, 'log_loss'), 'log_loss'], 4)}, {number(own.loc[(name, 'f1'), 'f1'], 3)}"
+            if (name, "f1") in own.index
+            else ""
+            for name in (on_grid(trees, depth) for depth in dict.fromkeys(depths))
+        ]
+        lines.append([f"{trees:,} trees", *texts])
+    return table_of(["log-loss, F1", *(f"depth {depth}" for depth in dict.fromkeys(depths))], lines)
+
+
 def luck(folder: Path, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the headlines' differences with their intervals over the seeds and over the test rows.
 
@@ -250,6 +266,7 @@ def with_tables(text: str, frame: pd.DataFrame, found: pd.DataFrame) -> str:
     """Return the page's text with the tables of the scores."""
     text = between_marks(text, "claims", claims(frame))
     text = between_marks(text, "scores", scores(frame))
+    text = between_marks(text, "grid", grid(frame))
     return between_marks(text, "rows", rows(found, frame))
 
 
