@@ -27,6 +27,7 @@ from usboost.fit.workers import SearchTask, draws_of
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.baselines.packages import PriorBaseline
 from usboost.models.estimator import class_factors
+from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.table.source import FrameRows
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
@@ -85,6 +86,18 @@ def test_probabilities_are_calibrated_by_the_rows_own_weights() -> None:
     thresholds = [best_threshold(y, q[:, 1], each) for each in (weights[held], in_fit[held], None)]
     assert card.threshold == thresholds[0] and len(set(thresholds)) == 3
     assert fitted.scores == pytest.approx(score(y, q, weights[held]))
+
+
+def test_a_blend_is_calibrated_by_the_rows_that_folds_left_out_too() -> None:
+    own = table("label", weight="w")
+    train, held, weights = both_parts(own)
+    model = EnsembleClassifier({"sure": Sure(("S",), penalties=(0.01,))}, folds=3)
+    card = TableFit(own, model, "blend", refit=False).run().bundle.card
+    p = model.predict_proba(own.views(own.fit_encoding(train), held))
+    rows, both = np.concatenate([held, train]), np.concatenate([p, model.out_of_fold_])
+    order = np.argsort(rows)
+    expected = calibrated(both[order], own.labels[rows[order]], weights[rows[order]])
+    assert card.temperature == expected != calibrated(p, own.labels[held], weights[held])
 
 
 @pytest.mark.parametrize("group", [None, "g"])

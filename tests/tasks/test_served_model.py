@@ -116,21 +116,12 @@ def test_json_of_every_form(frame: pd.DataFrame, logged: tuple[Any, Any], post: 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (
-            {"size": "heavy"},
-            "the input, row 1, 'heavy': column 'size' held numbers when the model was fitted; give numbers",
-        ),
+        ({"size": "heavy"}, "the input, row 1, 'heavy': column 'size' held numbers when the model was"),
         ({"size": [1, 2]}, "the input: column 'size' held numbers when the model was fitted; give numbers"),
         ({"photo": "not base64!"}, "the input, row 1: column 'photo' is not base64: 'not base64!'"),
         ({"photo": 5}, "the input: the image column 'photo' must hold paths or bytes, not int64"),
-        (
-            {"town": [1]},
-            "the input: column 'town' is of type list<item: int64>; turn it into numbers or drop it",
-        ),
-        (
-            {"day": "soon"},
-            "the input, row 1, 'soon': column 'day' held dates when the model was fitted; give dates",
-        ),
+        ({"town": [1]}, "the input: column 'town' is of type list<item: int64>; turn it into numbers"),
+        ({"day": "soon"}, "the input, row 1, 'soon': column 'day' held dates when the model was fitted"),
         ({"size": 1e300}, "the input, row 1: column 'size' holds infinity or a number too large; correct it"),
         ({"rooms": ...}, "the input lacks column 'rooms', required by the model or asked for; "),
     ],

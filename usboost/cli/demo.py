@@ -12,7 +12,7 @@ from usboost.errors import UsboostError
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write into.")] = Path("parts"),
 ) -> None:
-    """Draw a small table with photos, to try the other commands on.
+    """Draw a small table with images, to try the other commands on.
 
     300 machine parts on white, from three batches. The batch shows in the photo, and a little in weight,
     hardness and colour.

@@ -134,7 +134,7 @@ class TableFit(AnswerOptions):
         judged, labels, predicted = evaluate.of_all_shards(judged, table.labels[judged.rows], predicted)
         if table.classes:
             predicted, answers = world().once(
-                lambda: unsharded(lambda: self._tempered(labels, predicted, judged))
+                lambda: unsharded(lambda: self._tempered(labels, predicted, judged, train))
             )
         else:
             floor = floor_of(table.labels[train.rows])
@@ -181,12 +181,24 @@ class TableFit(AnswerOptions):
         return first, second
 
     def _tempered(
-        self, labels: np.ndarray, predicted: np.ndarray, val: evaluate.WeightedRows
+        self,
+        labels: np.ndarray,
+        predicted: np.ndarray,
+        val: evaluate.WeightedRows,
+        train: evaluate.WeightedRows,
     ) -> tuple[np.ndarray, dict[str, Any]]:
         temperature, threshold = 1.0, self.threshold
         if self.calibrate:
-            folds = calibration_folds(self.table, val.rows, self.seed)
-            temperature = calibrated(predicted, labels, val.weights, seed=self.seed, folds=folds)
+            known, y, p = val, labels, predicted
+            if isinstance(self.model, Ensemble):
+                # a rare class has a handful of validation rows, by which chance tempers; folds left these out
+                unseen = np.flatnonzero(~np.isnan(self.model.out_of_fold_[:, 0]))
+                order = np.argsort(np.concatenate([val.rows, train.rows[unseen]]))
+                known = val.together(train[unseen])
+                y = self.table.labels[known.rows]
+                p = np.concatenate([predicted, self.model.out_of_fold_[unseen]])[order]
+            folds = calibration_folds(self.table, known.rows, self.seed)
+            temperature = calibrated(p, y, known.weights, seed=self.seed, folds=folds)
         predicted = tempered(predicted, temperature)
         if threshold == "f1":
             threshold = best_threshold(labels, predicted[:, 1], val.weights)
