@@ -14,7 +14,7 @@ def demo(
 ) -> None:
     """Draw a small table with images, to try the other commands on.
 
-    300 machine parts on white, from three batches. The batch shows in the photo, and a little in weight,
+    300 machine parts on white, from three batches. The batch shows in the image, and a little in weight,
     hardness and colour.
     """
     with exit_on_error():
