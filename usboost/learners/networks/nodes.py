@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import warnings
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from usboost.errors import UsboostError
 from usboost.files.onnx_graph import OPSETS, ImageNodes, Value, no_form
@@ -49,12 +49,8 @@ def image_network(images: ImageNodes, network: Any) -> Value:
     """
     file: Any = io.BytesIO()
     pixels = torch.zeros((2, images.channels, images.height, images.width), dtype=torch.uint8)
-    names = ("interpolate", "adaptive_avg_pool2d")
-    resizing: Any = {name: partial(_by_matrices, getattr(functional, name)) for name in names}
-    # an order in memory, which a graph has not
-    as_they_are = mock.patch.object(torch.Tensor, "as_strided", lambda values, *_: values)
     try:
-        with warnings.catch_warnings(), mock.patch.multiple(functional, **resizing), as_they_are:
+        with warnings.catch_warnings(), _Written():
             warnings.simplefilter("ignore")  # of what tracing takes as constant, and of its age
             torch.onnx.export(
                 network.eval(),
@@ -73,10 +69,18 @@ def image_network(images: ImageNodes, network: Any) -> Value:
     return images.pixels.graph.embed(file.getvalue(), images.pixels)[0]
 
 
-def _by_matrices(function: Any, values: torch.Tensor, size: Any, **options: Any) -> torch.Tensor:
-    """Return what a function makes of rows and of columns, as products of matrices; ONNX lacks its own."""
-    down, across = (
-        function(torch.eye(int(own))[None, None], (int(own), side), **options)[0, 0]
-        for own, side in zip(values.shape[-2:], size if isinstance(size, tuple) else (size, size))
-    )
-    return down.T @ values @ across
+class _Written(TorchFunctionMode):
+    """Within its block, torch's functions that ONNX lacks are made of those that it has."""
+
+    def __torch_function__(self, function: Any, types: Any, given: Any = (), options: Any = None) -> Any:
+        if function is torch.Tensor.as_strided:
+            return given[0]  # an order in memory, which a graph has not
+        if function not in (functional.interpolate, functional.adaptive_avg_pool2d):
+            return function(*given, **(options or {}))
+        # what it makes of rows and of columns, as products of matrices
+        values, size = given[:2]
+        down, across = (
+            function(torch.eye(int(own))[None, None], (int(own), side), **(options or {}))[0, 0]
+            for own, side in zip(values.shape[-2:], size if isinstance(size, tuple) else (size, size))
+        )
+        return down.T @ values @ across
