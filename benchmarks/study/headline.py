@@ -72,7 +72,7 @@ TABLES = {
     "census": (census.SOURCE, "label", (), "census, no images"),
     "cover": ("covertype/covtype.data.gz", "54", (), "forest cover, no images"),
 }
-LEFT_OUT = "cover"
+LEFT_OUT = "census"
 CASES = [f"{name}{size}" for size in ("-1000", "") for name in TABLES]
 
 
