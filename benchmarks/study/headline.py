@@ -73,6 +73,7 @@ TABLES = {
     "cover": ("covertype/covtype.data.gz", "54", (), "forest cover, no images"),
 }
 LEFT_OUT = "census"
+WIDEST = 1.5  # the largest ratio that the figure has room for
 CASES = [f"{name}{size}" for size in ("-1000", "") for name in TABLES]
 
 
@@ -255,6 +256,10 @@ def draw(lines: pd.DataFrame, path: Path) -> None:
         }
         look |= {} if marker in "x+" else {"mfc": colour if model in MODELS[:2] else "white"}
         ax.plot(ratios, range(len(lines))[::-1], marker, ls="", ms=12 if marker == "*" else 8, **look)
+        for y, ratio in zip(range(len(lines))[::-1], ratios):
+            if ratio > WIDEST:
+                ax.text(WIDEST, y, f"{marker} {ratio:.1f} →", ha="right", va="center", color=colour)
+    ax.set_xlim(right=WIDEST)
     ax.axvline(1, color="#777777", linewidth=1, zorder=0)
     names = [TABLES[case.partition("-")[0]][3].split(",")[0] for case in lines.index]
     ax.set_yticks(range(len(lines))[::-1], [f"{name}, {n:,}" for name, n in zip(names, lines["rows"])])
