@@ -390,6 +390,7 @@ def test_an_interrupted_shard_does_not_give_up_the_turn_of_another() -> None:
     def work(shard: int) -> None:
         while shard == 0 or passed[0] >= passed[1]:
             world().sum(1.0)
+            time.sleep(0.001 * (shard == 0))  # so that it is the later one
             passed[shard] += 1
         time.sleep(0.2)  # until the main thread, shard 0, waits for its turn
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
