@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ def image_network(images: ImageNodes, network: Any) -> Value:
     file: Any = io.BytesIO()
     pixels = torch.zeros((2, images.channels, images.height, images.width), dtype=torch.uint8)
     try:
-        with warnings.catch_warnings(), _Written():
+        with warnings.catch_warnings(), _OnnxOperators():
             warnings.simplefilter("ignore")  # of what tracing takes as constant, and of its age
             torch.onnx.export(
                 network.eval(),
@@ -69,18 +69,21 @@ def image_network(images: ImageNodes, network: Any) -> Value:
     return images.pixels.graph.embed(file.getvalue(), images.pixels)[0]
 
 
-class _Written(TorchFunctionMode):
-    """Within its block, torch's functions that ONNX lacks are made of those that it has."""
+class _OnnxOperators(TorchFunctionMode):
+    """Make torch's functions that ONNX lacks of those that it has, in its block and this thread alone."""
 
     def __torch_function__(self, function: Any, types: Any, given: Any = (), options: Any = None) -> Any:
         if function is torch.Tensor.as_strided:
             return given[0]  # an order in memory, which a graph has not
-        if function not in (functional.interpolate, functional.adaptive_avg_pool2d):
-            return function(*given, **(options or {}))
-        # what it makes of rows and of columns, as products of matrices
-        values, size = given[:2]
-        down, across = (
-            function(torch.eye(int(own))[None, None], (int(own), side), **(options or {}))[0, 0]
-            for own, side in zip(values.shape[-2:], size if isinstance(size, tuple) else (size, size))
-        )
-        return down.T @ values @ across
+        if function in (functional.interpolate, functional.adaptive_avg_pool2d):
+            function = partial(_by_matrices, function)
+        return function(*given, **(options or {}))
+
+
+def _by_matrices(function: Any, values: torch.Tensor, size: Any, **options: Any) -> torch.Tensor:
+    """Resize (n, C, H, W) to (n, C, *size) by products with what a function makes of unit matrices."""
+    down, across = (
+        function(torch.eye(int(own))[None, None], (int(own), side), **options)[0, 0]
+        for own, side in zip(values.shape[-2:], size if isinstance(size, tuple) else (size, size))
+    )
+    return down.T @ values @ across
