@@ -97,7 +97,7 @@ def test_a_limit_that_is_too_small_ends_in_a_sentence() -> None:
 def test_a_fit_to_a_table_on_disk_takes_less_than_the_table() -> None:
     found = last_line("""
         def parts():
-            for _ in range(20):
+            for _ in range(30):
                 yield Table.from_numeric(rng.normal(size=(2_000, 200)).astype(np.float32))
 
         def rows(k):
@@ -118,6 +118,6 @@ def test_a_fit_to_a_table_on_disk_takes_less_than_the_table() -> None:
         fit_sharded(model, rows, 2)
         ended.set()
         thread.join()
-        print((most - before) / (2 * 40_000 * 200 * 4))
+        print((most - before) / (2 * 60_000 * 200 * 4))
     """)
     assert float(found) < 1, f"{found} of the table's numbers are in memory"
