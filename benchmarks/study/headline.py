@@ -46,7 +46,7 @@ PAGES = Path("README.md"), Path("docs/results.md"), Path("docs/results/protocol.
 FIGURE = Path("docs/figures/log-loss.png")
 DECIDING, LISTED = ("usboost.fit.build", "usboost.fit.tune", "usboost.fit.bundle"), "usboost.models.catalogue"
 """Modules whose code, with all that they import, decides a cell; the last one has the settings of each model,
-which a cell has, too, so that another model's do not void it."""
+which a cell has, too, with its members', so that another model's do not void it."""
 OTHERS = ("logistic", "forest", "lgbm", "xgboost")
 """CatBoost is not among them: four of its trials on 1,000 rows with images take a quarter of an hour."""
 MODELS = ("default", "best", *OTHERS, "prior")
@@ -160,8 +160,11 @@ def cells(case: str, data: Path, out: Path, models: tuple[str, ...]) -> Iterator
 
 
 def settings_given(name: str) -> dict[str, Any]:
-    """Return the settings that the catalogue gives a model of its own; none of another package's."""
-    return {} if name in OTHERS else dict(catalogue.find(name).settings)
+    """Return what makes one of our models what it is, with its members; nothing of another package's."""
+    entry = catalogue.find(name) if name not in OTHERS else None
+    members = entry.changes.get("members", ()) if entry else ()
+    entries = [entry, *map(catalogue.find, members)] if entry else []
+    return {each.name: (each.learners, each.changes, each.settings) for each in entries}
 
 
 def kept() -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from usboost.table import user_table as table_of_user
 from usboost.table.schema import describe
 from usboost.table.source import TableFile
 from usboost.table.spec import TableSpec
-from usboost.table.user_table import UserTable, read_columns, read_table
+from usboost.table.user_table import read_columns, read_table
 
 N = 24
 NAN = float("nan")
@@ -573,7 +573,7 @@ def test_an_awkward_table(case: Case, tmp_path: Path) -> None:
         assert table.kinds[name] == kind, name
         same(table.features[name], values)
     assert table.classes == ["a", "b"] and len(table.labels) == len(table.features)
-    said = noted(table)
+    said = "; ".join(describe(table).notes)
     assert case.notes in said if case.notes else "left out" in said or not said, said
 
 
@@ -585,10 +585,6 @@ def same(column: pd.Series, values: list[Any]) -> None:
     else:
         plain = [None if pd.isna(each) else each for each in found.astype(object)]
         assert plain == [None if pd.isna(each) else each for each in values]
-
-
-def noted(table: UserTable) -> str:
-    return "; ".join(describe(table).notes)
 
 
 def test_excel_without_openpyxl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Regression trees as weak learners: grown by LightGBM, on our histograms, or by scikit-learn."""
 
+import math
 import threading
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -51,6 +52,10 @@ def drawn_columns(n_columns: int, fraction: float, seed: int) -> np.ndarray | No
 HISTOGRAMS = 2048
 """Megabytes that LightGBM may keep histograms in. By itself it makes room for all leaves that a tree may
 have: 20 GB for a tree of depth 12 on a thousand columns."""
+
+
+MOST_LEAVES = 256
+"""Leaves up to which trees grow with the rows."""
 
 
 MOST_TREES = 100
@@ -227,6 +232,8 @@ class TreeLearner(BaseEstimator):
     ----------
     max_depth : int
     max_leaves : the splits that gain most are made first, until there are so many leaves; default 2^max_depth
+    rows_per_leaf : if given, and `max_leaves` is not, a large table's trees have a leaf for each so many of
+        its rows, `MOST_LEAVES` at most, if that is more than 2^max_depth, and twice a balanced tree's depth
     min_samples_leaf : int
         Fewest samples of a leaf. One of sample weight 2 counts as two by "histogram", and one of ½ as half
         a sample; by "lightgbm" in proportion to its share of all weights; by "sklearn" each counts once.
@@ -272,6 +279,7 @@ class TreeLearner(BaseEstimator):
 
     max_depth: int = 3
     max_leaves: int | None = None
+    rows_per_leaf: int | None = None
     min_samples_leaf: int = 20
     category_l2: float = 0.0
     engine: str = "lightgbm"
@@ -291,12 +299,17 @@ class TreeLearner(BaseEstimator):
     ) -> LightGBMTrainer | JointTrainer | SklearnTrainer:
         if not 0 < self.feature_fraction <= 1:
             raise UsboostError(f"feature_fraction is a share of the columns, not {self.feature_fraction}")
+        learner = self
+        if self.rows_per_leaf and self.max_leaves is None:
+            leaves = min(MOST_LEAVES, int(world().sum(len(prepared.matrix))) // self.rows_per_leaf)
+            if leaves > 2**self.max_depth:
+                learner = replace(self, max_leaves=leaves, max_depth=2 * math.ceil(math.log2(leaves)))
         if self.engine == "lightgbm":
             if world().count > 1:
-                return JointTrainer(self, prepared, each=True)
-            return LightGBMTrainer(self, prepared, n_outputs)
+                return JointTrainer(learner, prepared, each=True)
+            return LightGBMTrainer(learner, prepared, n_outputs)
         if self.engine == "histogram":
-            return JointTrainer(self, prepared)
+            return JointTrainer(learner, prepared)
         if self.engine == "sklearn":
-            return SklearnTrainer(self, prepared)
+            return SklearnTrainer(learner, prepared)
         raise UsboostError(f"there is no tree engine {self.engine!r}; choose lightgbm, histogram or sklearn")

@@ -22,6 +22,7 @@ def _other(name: str, title: str, what: str, kind: str, *views: str, **more: Any
 _CLASSES, _NUMBERS = ("classification",), ("regression",)
 _NETWORK, _TREE = LearnerSpec("network"), LearnerSpec("tree")
 _BOTH = {"U": _NETWORK, "S": _TREE}
+_GROWING = LearnerSpec("tree", without_images={"rows_per_leaf": 550})
 _BNN = {"hidden": (16,), "optimizer": "adam", "learning_rate": 0.01, "batch_size": 32, "epochs": 30}
 _SHRUNK = {"step": "newton", "shrinkage": 0.3}
 _LOGISTIC = {"target": "newton", "loss": "cross_entropy", "step": "newton", "monitor": "risk"}
@@ -181,7 +182,7 @@ _ENTRIES = (
         "Linear + trees",
         "trees on the table, boosted from a linear model of everything",
         "boosting",
-        {"S": _TREE},
+        {"S": _GROWING},
         {**_LOGISTIC, "shrinkage": 0.1, "start": ("U", "S")},
         rounds_factor=10,
         compared=True,
@@ -232,7 +233,7 @@ _ENTRIES = (
         "Linear + trees on S",
         "trees on the structured columns, boosted from a linear model of them",
         "boosting",
-        {"S": _TREE},
+        {"S": _GROWING},
         {**_LOGISTIC, "shrinkage": 0.1, "start": ("S",)},
         rounds_factor=10,
         compared=True,
