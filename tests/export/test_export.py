@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -258,6 +259,9 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.Monkey
         (tmp_path / "wrong.csv").write_text(rows_of)
         with pytest.raises(SystemExit, match=message):
             script(tmp_path / "export").main(tmp_path / "wrong.csv", tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
+    with pytest.raises(SystemExit, match="holds the rows"):
+        script(tmp_path / "export").main(tmp_path / "wrong.csv", tmp_path / "wrong.csv")
     table.to_csv(tmp_path / "utf16.csv", encoding="utf-16")
     words = [sys.executable, tmp_path / "export/predict.py", tmp_path / "utf16.csv", tmp_path / "out.csv"]
     assert "utf16.csv is no CSV in UTF-8" in subprocess.run(words, capture_output=True, text=True).stderr
@@ -265,8 +269,11 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.Monkey
     refuses(r"usboost\[onnx\]", export, bundle.load(tmp_path / "model"), tmp_path / "other")
 
 
-def test_the_script_needs_three_packages() -> None:
+def test_the_script_needs_three_packages_and_the_page_reads_as_much_of_a_card() -> None:
     source = Path(export.__code__.co_filename).with_name("predict.py").read_text()
+    page = Path(export.__code__.co_filename).with_name("index.html").read_text()
+    read = set(re.findall(r'about(?:\.get\(|\[)"(\w+)"', source))
+    assert {name for name in read if f"about.{name}" not in page} == {"formats", "forms", "rewrite"}
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
     names = [getattr(node, "module", None) or node.names[0].name for node in imports]
     assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "onnxruntime", "PIL"}

@@ -118,7 +118,7 @@ def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
         "opset": OPSETS[""],
         "task": card.task,
         "label": card.label,
-        "classes": (card.labels or bundle.labels.tolist()) if card.classes else [],
+        "classes": card.labels or (card.classes if card.label_kind == "bytes" else bundle.labels.tolist()),
         "threshold": card.threshold,
         "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else NUMBERS,
         "columns": columns,

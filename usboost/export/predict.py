@@ -53,28 +53,34 @@ def main(table, out):
     """Read the rows, some at a time, and write an answer for each; refuse what has no columns for it."""
     card = json.loads(Path(__file__).with_name("card.json").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
+    if out.resolve() == table.resolve():
+        sys.exit(f"error: {out} holds the rows; name another file for the answers")
     text = table.read_bytes().decode("utf-8-sig")
     rows = csv.DictReader(StringIO(text, newline=""), delimiter=max(",;\t|", key=text.split("\n")[0].count))
     if wrong := [name for name in card["columns"] if (rows.fieldnames or []).count(name) != 1]:
         sys.exit(f"error: {table}: column {wrong[0]!r} is missing or twice there; all: {[*card['columns']]}")
-    with out.open("w", encoding="utf-8", newline="") as target:
-        (writer := csv.writer(target)).writerow(card["answers"])
-        while some := list(islice(rows, card["rows_at_once"])):
-            if any(None in row or None in row.values() for row in some):
-                sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
-            inputs = {}
-            for name, about in card["columns"].items():
-                values = {text: value(text, about, table) for text in {row[name].strip() for row in some}}
-                inputs[name] = np.array([values[row[name].strip()] for row in some])
-                if about.get("required") and np.isnan(inputs[name]).any():
-                    sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
-            for row in np.column_stack(session.run(None, inputs)).tolist():
-                code = np.argmax(row) if card["threshold"] is None else int(row[1] >= card["threshold"])
-                writer.writerow([card["classes"][code], *row] if card["classes"] else row)
+    (writer := csv.writer(answers := StringIO(newline=""))).writerow(card["answers"])
+    while some := list(islice(rows, card["rows_at_once"])):
+        if any(None in row or None in row.values() for row in some):
+            sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
+        inputs = {}
+        for name, about in card["columns"].items():
+            values = {text: value(text, about, table) for text in {row[name].strip() for row in some}}
+            inputs[name] = np.array([values[row[name].strip()] for row in some])
+            if about.get("required") and np.isnan(inputs[name]).any():
+                sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
+        for row in np.column_stack(session.run(None, inputs)).tolist():
+            code = np.argmax(row) if card["threshold"] is None else int(row[1] >= card["threshold"])
+            writer.writerow([card["classes"][code], *row] if card["classes"] else row)
+    out.write_text(
+        answers.getvalue(), encoding="utf-8", newline=""
+    )  # at last: earlier answers stay until then
 
 
 if __name__ == "__main__":
     try:
         main(*map(Path, sys.argv[1:])) if len(sys.argv) == 3 else sys.exit(__doc__)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        sys.exit(f"error: {error.filename}: {error.strerror}")
+    except (csv.Error, ValueError) as error:
         sys.exit(f"error: {sys.argv[1]} is no CSV in UTF-8, or cannot be read: {error}")
