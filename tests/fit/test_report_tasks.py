@@ -27,10 +27,6 @@ from usboost.report.importance import permutation
 from usboost.report.rows import value_of
 
 
-def signed(value: float) -> str:
-    return ("−" if value < 0 else "+") + number(abs(value))
-
-
 @pytest.fixture(scope="module")
 def priced(tmp_path_factory):
     """A model of a number, fitted to 160 rows, and 240 others."""
@@ -39,6 +35,7 @@ def priced(tmp_path_factory):
         rng = np.random.default_rng(seed + 9)
         frame = numbers(n, seed).drop(columns="kind")
         frame["price"] = 50 * frame["height"].fillna(0) + 20 * frame["width"] + 5 * rng.normal(size=n)
+        frame["price"] = frame["price"].abs()  # so that no interval reaches below 0
         frame.to_csv(folder / name, index=False)
     out = ("--out", folder / "m")
     accepted("fit", folder / "t.csv", "--label", "price", "--preset", "fast", "--rounds", 6, *out)
@@ -59,6 +56,7 @@ def test_a_number_beside_its_mean(priced):
         assert f"mean {number(simple)}".replace("-", "−") in page.text.replace("-", "−")
     inside = ((found["low"] <= true) & (true <= found["high"])).mean()
     assert f"It holds {inside:.1%} of these" in page.text
+    assert f"and not below 0: {number((found['high'] - found['low']).mean())} wide in the mean" in page.text
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
     rounds = bool(bundle.load(priced / "m").model.stages_)
     # scatter, residuals, curve, and contributions, of which a start alone has none
@@ -111,7 +109,7 @@ def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
             changes.append((after["rmse"] - before["rmse"], before["r2"] - after["r2"]))
         mean, spread = np.mean(changes, axis=0), np.std(changes, axis=0, ddof=1)
         for (change, around), m, s in zip(found[name], mean, spread, strict=True):
-            assert (change, around) == (signed(m), f"± {number(s)}")
+            assert (change, around) == (("−" if m < 0 else "+") + number(abs(m)), f"± {number(s)}")
 
 
 def test_two_classes_at_the_threshold(tmp_path):

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from usboost.errors import UsboostError
+from usboost.evaluation.calibration import clip_lower
 from usboost.evaluation.intervals import wilson
 from usboost.evaluation.metrics import confusion as confusion_counts
 from usboost.evaluation.ranking import joined_names, metric_name, number
@@ -105,16 +106,20 @@ def calibration(labels: np.ndarray, probabilities: np.ndarray, classes: Sequence
 
 
 def predictions(
-    true: np.ndarray, predicted: np.ndarray, margin: tuple[float, float] | None, label: str
+    true: np.ndarray,
+    predicted: np.ndarray,
+    margin: tuple[float, float] | None,
+    label: str,
+    floor: float | None = None,
 ) -> tuple[Markup, Markup]:
     """Return predicted against true numbers, and residuals with the coverage of prediction intervals.
 
     Both are float64 of shape (n,). `margin` is added to a prediction for the ends of its interval; None:
-    there are none. `label` is what is predicted.
+    there are none. `label` is what is predicted; no interval reaches below `floor`.
     """
     covered = None
     if margin is not None:
-        low, high = (predicted + end for end in margin)
+        low, high = clip_lower(predicted + margin[0], floor), predicted + margin[1]
         share = float(((low <= true) & (true <= high)).mean())
         texts = (f"{each:.1%}" for each in (share, *wilson(share, len(true))))
         sizes = (
@@ -122,6 +127,7 @@ def predictions(
         )
         names = ("share", "least", "most", "width", "spread", "below", "above")
         covered = dict(zip(names, (*texts, *sizes), strict=True))
+        covered["floor"] = "" if floor is None else f"{floor:g}"
     scatter = data_uri(to_svg(model_figures.predicted_against_true(true, predicted, label)))
     rest = data_uri(to_svg(model_figures.residuals(true, predicted, margin, label)))
     bias, points = number(float((true - predicted).mean())), min(model_figures.POINTS, len(true))

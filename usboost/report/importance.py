@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from usboost.data.views import Views
 from usboost.datasets.sampling import stratified_sample
-from usboost.evaluation.calibration import tempered
+from usboost.evaluation.calibration import clip_lower, tempered
 from usboost.evaluation.ranking import number
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import encoded_names
@@ -70,8 +70,9 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     repeats, metrics = effort(bundle)[1], _METRICS[bundle.card.task]
 
     def score(predicted: np.ndarray) -> dict[str, float]:
-        calibrated = tempered(predicted, bundle.card.temperature) if bundle.card.classes else predicted
-        return bundle.task.score(labels, calibrated)
+        if bundle.card.classes:
+            return bundle.task.score(labels, tempered(predicted, bundle.card.temperature))
+        return bundle.task.score(labels, clip_lower(predicted, bundle.card.floor))
 
     changes = permutation_importance(
         predictor(bundle.model, views, lambda seen: bundle.task.predict(bundle.model, seen)),
