@@ -18,7 +18,6 @@ from mlflow.utils.mlflow_tags import MLFLOW_RUN_NOTE
 from tasks import mlflow_log, mlflow_runs
 from tasks.folders import prepared_folder, task_of
 from usboost.datasets import image_store, store
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation import ranking
 from usboost.evaluation.ranking import check_metric, number
@@ -26,6 +25,7 @@ from usboost.fit import bundle as bundles
 from usboost.fit import drift
 from usboost.fit.card import Card
 from usboost.models import catalogue
+from usboost.table.files import digest
 
 ALIAS = "champion"
 
@@ -201,7 +201,7 @@ def compare_requests(
     tags |= {"dataset": dataset, "registered_model": name, "version": str(version.version)}
     with mlflow_runs.tracked_run(f"{name}-monitor", requests.name, tags) as run_id:
         columns = drift.compare(card, train, without, requests, psi=psi, share=share)
-        MlflowClient().set_tag(run_id, "requests", f"{requests.name} sha256:{sha256(requests)}")
+        MlflowClient().set_tag(run_id, "requests", f"{requests.name} sha256:{digest(requests)}")
         values = {"drifted_columns": float((columns["drift"] != "").sum()), "columns": float(len(columns))}
         for key in ("psi", "ks", "missing", "unseen"):
             named = (mlflow_log.of_score(key, name) for name in columns["column"])

@@ -292,9 +292,12 @@ class Settings(ParamsSection):
         """Take ``_2wl`` as ``2wl``: a name that begins with a digit is no key for DVC's ``-S``."""
         if not isinstance(given, dict):
             return given
-        plain = {name: str(name).removeprefix("_") for name in given}
-        known = {name: each if each in catalogue.CATALOGUE else name for name, each in plain.items()}
-        return {known[name]: {**(given.get(known[name]) or {}), **(own or {})} for name, own in given.items()}
+        models: dict[Any, Any] = {}
+        for name, own in given.items():
+            plain = str(name).removeprefix("_")
+            known = plain if plain in catalogue.CATALOGUE else name
+            models[known] = {**models.get(known, {}), **(own or {})}
+        return models
 
     def check(self, imported: bool) -> None:
         """Raise `UsboostError` where sections do not agree; `imported` says whether all losses are known."""

@@ -203,7 +203,7 @@ def ui(mlflow_port: int = MLFLOW_PORT) -> None:
     served = store.startswith("http")
     mine = {name for name in ("prefect", "ui") if name not in known and (name == "prefect" or not served)}
     try:
-        if "ui" not in mine and mlflow_port != MLFLOW_PORT:
+        if "ui" not in mine and mlflow_port != MLFLOW_PORT.default:
             tell(f"MLflow's server runs already, so the port {mlflow_port} is not taken")
         if "ui" in mine:
             tell("starting MLflow's server …")

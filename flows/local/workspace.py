@@ -255,6 +255,8 @@ def make_command(
         spec = TableSpec(label, task=task, split=split, **columns)
         changes = changes_for(table, spec, with_classes=bool(others))
         changes["run.datasets"] = ["user_table", *others]
+    elif image or drop or categorical or split or task or label != "label":
+        raise UsboostError("columns and a task are of your own table; give its path with --table")
     elif profile == "user":
         raise UsboostError("the profile user is for your own table; give its path with --table")
     changes |= _changes(change)

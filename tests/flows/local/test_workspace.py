@@ -115,6 +115,7 @@ def test_a_workspace_for_a_number(tmp_path):
     ("words", "said"),
     [
         (["--profile", "user"], "give its path with --table"),
+        (["--image", "photo"], "give its path with --table"),
         (["--profile", "user", "--table", "nothing.csv"], "nothing.csv does not exist"),
     ],
 )
