@@ -206,6 +206,16 @@ def test_a_table_to_try_is_drawn_once(tmp_path, monkeypatch):
     assert all((Path("parts") / image).is_file() for image in frame["image"])
     assert said.splitlines()[-1].strip() == "usboost fit parts/table.csv --label batch --image image"
     assert "parts/table.csv is there already" in refused("demo", "parts")
+    Path("parts/table.csv").rename("file")
+    assert "parts/images is there already" in refused("demo", "parts")
+    assert "cannot be written" in refused("demo", "file")
+
+
+def test_settings_of_a_model_that_there_is_not(tmp_path):
+    (tmp_path / "s.yaml").write_text("models: {logistik: {set: {C: 1}}, lgbm: {set: {num_leaves: 3}}}")
+    for command in ("compare", "tune"):
+        said = refused(command, "t.csv", "--label", "y", "--settings", tmp_path / "s.yaml")
+        assert "no model 'logistik'; did you mean 'logistic'" in said
 
 
 ENVIRONMENTS = {

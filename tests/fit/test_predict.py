@@ -162,7 +162,7 @@ def test_a_row_without_image(model, demo, tmp_path):
     (tmp_path / "images/00001.png").write_bytes(b"no image")
     said = refused("predict", model, table, "--out", tmp_path / "p.parquet", "--strict")
     assert said.startswith(f"{table}, row 2, '00001.png' is no image")
-    for options in ((), ("--skip-unreadable",), ("--batch", 1)):  # the second is the option of before
+    for options in ((), ("--batch", 1)):
         told = run("predict", model, table, "--out", tmp_path / "p.parquet", *options).stderr
         assert "3 of 6 rows" in told and gone in told and "'image': 1 of 4 images" in told and said in told
     assert pd.read_parquet(tmp_path / "p.parquet").notna().all(axis=None)

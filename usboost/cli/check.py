@@ -1,12 +1,14 @@
 """``usboost check``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from usboost.cli import options, tables
-from usboost.cli.console import echo, exit_on_error, fitting, note
+from usboost.cli.console import as_flag, echo, exit_on_error, fitting, note
+from usboost.errors import rewrite_options
 from usboost.fit.options import ImageOptions
 from usboost.table.spec import TableSpec
 
@@ -14,7 +16,7 @@ from usboost.table.spec import TableSpec
 def check(
     table: options.TablePath,
     spec: TableSpec,
-    images: ImageOptions,
+    backbone: options.NameOfBackbone = ImageOptions.backbone,
     out: Annotated[
         Path | None, typer.Option("--out", help="An .html file: each finding with six examples.")
     ] = None,
@@ -25,6 +27,8 @@ def check(
     wrong. A quick model says what each of these changes. No row is changed.
     """
     with exit_on_error():
+        if out is not None:
+            options.check_out(out, file=True)
         own = tables.read(table, spec)
         # imported late, so that mistakes are reported without loading torch
         from usboost.check import FEWEST, check_table, embeddings_of
@@ -35,7 +39,7 @@ def check(
         if out is not None:
             blocks.check_out(out)
         with fitting("checking") as show:
-            findings = check_table(own, embeddings_of(own, Backbone(images.backbone)), progress=show)
+            findings = check_table(own, embeddings_of(own, Backbone(backbone)), progress=show)
         for each in findings:
             (note if each.kind == "note" else echo)(str(each))
         if len(own) < FEWEST:
@@ -43,5 +47,6 @@ def check(
         elif all(each.kind == "note" for each in findings):
             echo("nothing was found that makes scores better than those of new rows")
         if out is not None:
-            write_check(own, findings, out)
+            advised = [replace(each, advice=rewrite_options(each.advice, as_flag)) for each in findings]
+            write_check(own, advised, out)
             echo(f"written {out}")

@@ -15,6 +15,7 @@ from usboost.cli.console import console, echo, echo_command, exit_on_error, fitt
 from usboost.cli.interrupts import CODE, interrupts
 from usboost.errors import UsboostError, listed
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
+from usboost.files.registry import import_parts
 from usboost.fit.options import ImageOptions
 from usboost.models.entry import read_settings
 from usboost.table.spec import TableSpec
@@ -57,6 +58,7 @@ def compare(
     ] = None,
     rounds: options.Rounds = None,
     settings: options.SettingsFile = None,
+    imports: options.Import = None,
     seed: options.Seed = 0,
 ) -> None:
     """Compare models on the same folds of a table, with a test of each difference.
@@ -68,6 +70,8 @@ def compare(
         options.check_compared(by, out, "comparison")
         given = None if models is None else options.parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}
+        options.check_settings(settings, chosen, others or ())
+        import_parts(imports or (), Path())
         own = tables.read(table, spec)
         tables.show(own)
         if others:
@@ -100,7 +104,7 @@ def compare(
             note(f"{each}; see usboost check")
         if comparison.cached:
             note(f"{comparison.cached:,} of {comparison.fits:,} fits were finished before, see {out}")
-        flags = {"settings": settings, "seed": seed or None}
+        flags = {"settings": settings, "import": imports, "seed": seed or None}
         again = {"rounds": rounds, "models": models, "with": others, "folds": folds, "by": by, "out": out}
         again |= {"by_column": by_column, "repeats": max(3, 2 * repeats)}
         more = shlex.join(["usboost", "compare", str(table), *options.typed(spec, images, **flags, **again)])

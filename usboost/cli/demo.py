@@ -22,8 +22,11 @@ def demo(
         from usboost.table.demo import IMAGE, LABEL, TABLE, write_demo
 
         table = folder / TABLE
-        if table.exists():
-            raise UsboostError(f"{table} is there already; give another folder")
-        write_demo(folder, rows_train=200, rows_test=50, seed=0, split=False)
+        if there := next((each for each in (table, folder / "images") if each.exists()), None):
+            raise UsboostError(f"{there} is there already; give another folder")
+        try:
+            write_demo(folder, rows_train=200, rows_test=50, seed=0, split=False)
+        except OSError as error:
+            raise UsboostError(f"{folder} cannot be written: {error.strerror}; give another folder") from None
         echo(f"written {table}, 300 rows, and their images in {folder / 'images'}")
         echo_command("Next:", f"usboost fit {table} --label {LABEL} --image {IMAGE}")

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from usboost.cli.console import as_flag, exit_on_error
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, choices
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
 from usboost.fit.options import AnswerOptions, ImageOptions
 from usboost.models import catalogue
@@ -199,6 +199,7 @@ def _option(kind: type, name: str) -> Any:
     return get_args(options_of(kind)[name].annotation)[1]
 
 
+NameOfBackbone = Annotated[str, _option(ImageOptions, "backbone")]
 ImagesRoot = Annotated[Path | None, _option(TableSpec, "images_root")]
 ByColumn = Annotated[
     str | None,
@@ -222,9 +223,6 @@ Seed = Annotated[int, _option(AnswerOptions, "seed")]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing."),
-]
-SkippedAnyway = Annotated[
-    bool, typer.Option("--skip-unreadable", hidden=True, help="What is done without it, too.")
 ]
 Set = Annotated[
     list[str] | None,
@@ -293,6 +291,13 @@ def names_of(models: Sequence[str] | None, table: UserTable, others: Collection[
         if name not in OUTSIDE and name not in others:
             catalogue.for_table(name, table.task)
     return names
+
+
+def check_settings(file: Path | None, settings: Mapping[str, Any], others: Sequence[str] = ()) -> None:
+    """Refuse a file with settings of a model that there is not; `others` are there by their paths."""
+    known = [*catalogue.CATALOGUE, *OUTSIDE, *others]
+    if unknown := [name for name in settings if name not in known]:
+        raise UsboostError(f"{file}: there is no model {unknown[0]!r}; {choices(unknown[0], known)}")
 
 
 def builders(

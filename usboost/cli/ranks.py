@@ -17,7 +17,10 @@ COME = 40  # seconds that a process waits for the others where they meet
 
 def ranks() -> int:
     """Count the processes that were started together, this one included; 0 if it was started alone."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    given = os.environ.get("WORLD_SIZE") or "1"
+    if not given.isdecimal():
+        raise UsboostError(f"WORLD_SIZE is {given!r} and no number of processes; unset it")
+    size = int(given)
     together = "TORCHELASTIC_RUN_ID" in os.environ or ("RANK" in os.environ and size > 1)
     return size if together else 0
 

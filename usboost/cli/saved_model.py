@@ -67,7 +67,6 @@ def predict(
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows in memory at a time.")] = 4096,
     strict: options.Strict = False,
-    skip_unreadable: options.SkippedAnyway = False,
     images_root: options.ImagesRoot = None,
     imports: options.Import = None,
 ) -> None:
@@ -111,7 +110,6 @@ def report(
     ] = None,
     by_column: options.ByColumn = None,
     strict: options.Strict = False,
-    skip_unreadable: options.SkippedAnyway = False,
     images_root: options.ImagesRoot = None,
     occlusion_maps: Annotated[
         bool,
@@ -119,9 +117,6 @@ def report(
             "--occlusion-maps",
             help="Map where the model looks in the worst rows' images; slow: some 50 predictions each.",
         ),
-    ] = False,
-    where_it_looks: Annotated[
-        bool, typer.Option("--where-it-looks", hidden=True, help="The name of before of --occlusion-maps.")
     ] = False,
     imports: options.Import = None,
 ) -> None:
@@ -139,7 +134,7 @@ def report(
                 label=label,
                 strict=strict,
                 images_root=images_root,
-                occlusion_maps=occlusion_maps or where_it_looks,  # its name of before
+                occlusion_maps=occlusion_maps,
                 by_column=by_column,
                 progress=show,
                 looking=looking,

@@ -83,6 +83,7 @@ def tune(
         given = None if models is None else options.parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)
+        options.check_settings(settings_file, begin)
         import_parts(imports or (), Path())
         own = tables.read(table, spec)
         tables.show(own)
@@ -107,7 +108,7 @@ def tune(
             files = tuned.write(result.models, always, out, what)
             best = echo_search(result, score, parts, out)
             if best in catalogue.CATALOGUE:
-                flags = {"settings": out / tuned.SETTINGS, "seed": seed or None}
+                flags = {"settings": out / tuned.SETTINGS, "import": imports, "seed": seed or None}
                 command = options.fit_command(table, best, rounds, spec, images, **flags)
                 echo_command("Next, to fit with these settings and save:", command)
             echo(f"written {' and '.join(map(str, files))}")
