@@ -232,7 +232,7 @@ def targets(work: Path) -> list[Target]:
         text("covertype", valid_inputs.cover(), covertype.read, 1.5),
         gzipped("covertype", valid_inputs.cover(), covertype.read),
         text("pen digits", valid_inputs.pendigits(), sequences.read_pendigits),
-        text(".ts", valid_inputs.TS, lambda path: sequences.read_ts(path, "last"), 1.5),
+        text(".ts", valid_inputs.TS, sequences.read_ts, 1.5),
         *_tables(work),
         Target("Tiny ImageNet zip", packed, tiny_imagenet, {"t.zip": (damaged, zip_members)}, share=0.1),
         Target(

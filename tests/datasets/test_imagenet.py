@@ -265,7 +265,7 @@ def test_a_damaged_image_is_named(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def real() -> Path:
     """The folder of the published images."""
-    folder = published(imagenet.SOURCE, "tiny-imagenet-200.zip", "index.csv")
+    folder = published("tiny_imagenet_200", "tiny-imagenet-200.zip", "index.csv")
     if (folder / "tiny-imagenet-200.zip").stat().st_size < 10 << 20:
         pytest.skip(f"the images of {folder} are a demo's")
     return folder

@@ -137,20 +137,10 @@ def test_missing_values(tmp_path: Path) -> None:
     X, _ = read_ts(ends)
     assert [x[:, 0].tolist() for x in X] == [[1, 2], [1, 2, 3, 4]]
     gaps = ts(tmp_path / "gaps.ts", "1,?,NaN,4:5,6,?,8:up", "1,2,3,?:1,?,?,?:down", dimensions=2)
-    refuses(r"gaps\.ts, line 10: values are missing; read the file with missing='last'", read_ts, gaps)
-    X, _ = read_ts(gaps, missing="last")
-    assert X[0].T.tolist() == [[1, 1, 1, 4], [5, 6, 6, 8]]
-    assert X[1].T.tolist() == [[1, 2, 3], [1, 1, 1]]
-    for line, said in (
-        ("?,2,3:up", "the first value of a dimension is missing"),
-        ("?,?:up", "all values are missing"),
-    ):
-        refuses(said, read_ts, ts(tmp_path / "bad.ts", line), missing="last")
+    refuses(r"gaps\.ts, line 10: a value is missing before the end", read_ts, gaps)
+    refuses("all values are missing", read_ts, ts(tmp_path / "bad.ts", "?,?:up"))
     none = ts(tmp_path / "none.ts", "1,?:up", drop="@missing", add="@missing false")
-    refuses(
-        "line 10: a value is missing although the header says @missing false", read_ts, none, missing="last"
-    )
-    refuses("'refuse' or 'last', not 'guess'", read_ts, ends, missing="guess")
+    refuses("line 10: a value is missing although the header says @missing false", read_ts, none)
 
 
 @pytest.mark.parametrize(

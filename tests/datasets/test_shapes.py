@@ -130,8 +130,6 @@ def test_draw_refuses_what_it_cannot_draw() -> None:
     for arguments, message in (
         ((3, rng), "unknown shape class 3"),
         ((0, rng, 23), "size is 23"),
-        ((0, rng, 128, 11), "n_shapes is 11"),
-        ((0, rng, 128, 0), "n_shapes is 0"),
     ):
         refuses(message, shapes.draw, *arguments)
 

@@ -47,16 +47,14 @@ def stump() -> TreeLearner:
     return TreeLearner(1, min_samples_leaf=1, engine="sklearn")
 
 
-def features() -> BoostedFeatures:
-    return BoostedFeatures(n_trees=5, min_samples_leaf=1)
-
-
 ESTIMATORS = {
     "2WL": SplitColumns(boosting(network(2))),
     "2WL of trees": SplitColumns(boosting(stump())),
     "two branches": SplitColumns(two_branches()),
     "BFV+DNN": SplitColumns(
-        BoostedFeatureNetworkClassifier(features(), two_branches(), validation_fraction=0)
+        BoostedFeatureNetworkClassifier(
+            BoostedFeatures(n_trees=5, min_samples_leaf=1), two_branches(), validation_fraction=0
+        )
     ),
     "LightGBM": SplitColumns(LightGBMBaseline(n_trees=20, min_samples_leaf=1, validation_fraction=0)),
     "BNN": BoostedNetworkClassifier(learner=network(10), n_rounds=2),

@@ -116,26 +116,17 @@ def ts_split(folder: Path | str, name: str) -> SequenceSplit:
     return SequenceSplit(X_train, y_train, X_test, y_test)
 
 
-def read_ts(path: Path | str, missing: str = "refuse") -> tuple[Frames, np.ndarray]:
+def read_ts(path: Path | str) -> tuple[Frames, np.ndarray]:
     """Read labelled sequences in the ``.ts`` format.
 
     A line of data is the d dimensions separated by colons, each T_i numbers separated by commas, and the
     class label; the header before ``@data`` says what to expect, and the data must agree with it.
 
     Returns X, float64 (n, T, d), or a list of n arrays (T_i, d) where lengths differ; and labels as strings.
+    Missing values, ``?`` or ``NaN``, at the end of all dimensions stand for the end of the sequence.
     Raises UsboostError if the file is missing, has no data or no class labels, has time stamps, or a line
-    does not fit; the message names the line.
-
-    Parameters
-    ----------
-    path : the file
-    missing : {"refuse", "last"}
-        What to do about ``?`` or ``NaN``. Missing values at the end of all dimensions stand for the
-        end of the sequence. For others, "last" carries that dimension's last value on: never a later
-        one, which an early classifier could not have seen. ``@missing false`` allows none at all.
+    does not fit or has other missing values; the message names the line.
     """
-    if missing not in ("refuse", "last"):
-        raise UsboostError(f"missing values can be handled by 'refuse' or 'last', not {missing!r}")
     path = Path(path)
     header = _Header(path, list(_lines(path)))
     sequences: list[np.ndarray] = []
@@ -150,7 +141,7 @@ def read_ts(path: Path | str, missing: str = "refuse") -> tuple[Frames, np.ndarr
         expected = header.dimensions or len(sequences[0].T if sequences else dimensions)
         if len(dimensions) != expected or not dimensions:
             raise UsboostError(f"{where}: {len(dimensions)} dimensions, not {expected}")
-        sequences.append(_sequence(where, dimensions, header, missing))
+        sequences.append(_sequence(where, dimensions, header))
         labels.append(label)
     if not sequences:
         raise UsboostError(f"{path} has no data after @data")
@@ -202,7 +193,7 @@ class _Header:
         return int(value) if name in self.values else None
 
 
-def _sequence(where: str, dimensions: list[str], header: _Header, missing: str) -> np.ndarray:
+def _sequence(where: str, dimensions: list[str], header: _Header) -> np.ndarray:
     """Parse one line of data, (T, d)."""
     fields = [[field.strip() for field in dimension.split(",")] for dimension in dimensions]
     lengths = {len(dimension) for dimension in fields}
@@ -233,14 +224,9 @@ def _sequence(where: str, dimensions: list[str], header: _Header, missing: str) 
     if absent.all():
         raise UsboostError(f"{where}: all values are missing")
     end = 1 + np.flatnonzero(~absent.all(axis=1))[-1]
-    values, absent = values[:end], absent[:end]
-    if absent.any() and missing == "refuse":
-        raise UsboostError(
-            f"{where}: values are missing; read the file with missing='last' to carry the last one on"
-        )
-    if absent[0].any():
-        raise UsboostError(f"{where}: the first value of a dimension is missing, so none can be carried on")
-    return pd.DataFrame(values).ffill().to_numpy()
+    if absent[:end].any():
+        raise UsboostError(f"{where}: a value is missing before the end; fill it in from those before it")
+    return values[:end]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -77,7 +77,7 @@ def draw(label: int, rng: np.random.Generator, size: int = 128, n_shapes: int | 
     """Draw one image of the shapes of a class.
 
     Returns a uint8 array of shape (size, size), background 255, shapes 0..191, exactly `n_shapes` of them.
-    Raises UsboostError for an unknown label, a size under 24 or a number of shapes outside 1..10.
+    Raises UsboostError for an unknown label or a size under 24.
 
     Parameters
     ----------
@@ -89,8 +89,6 @@ def draw(label: int, rng: np.random.Generator, size: int = 128, n_shapes: int | 
     smallest = smallest_box(label, size)
     if n_shapes is None:
         n_shapes = int(rng.integers(1, MOST_SHAPES + 1))
-    elif not 1 <= n_shapes <= MOST_SHAPES:
-        raise UsboostError(f"n_shapes is {n_shapes}, but an image holds 1 to {MOST_SHAPES} shapes")
     kinds = [KINDS[label][k] for k in rng.integers(len(KINDS[label]), size=n_shapes)]
     greys = rng.integers(DARKEST, LIGHTEST + 1, size=n_shapes)
     # in blocks: one numpy call costs as much as 60 numbers
