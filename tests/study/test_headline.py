@@ -34,8 +34,7 @@ def test_cells_of_two_versions_of_the_code_are_refused(
 def test_cells_of_our_models_have_the_settings_that_the_catalogue_gives_now() -> None:
     for row in kept():
         now = {key: repr(value) for key, value in headline.settings_given(row["fits"]).items()}
-        before = row["commit"] == "53cc2cd6"  # until all cells are made again
-        assert row["model"] in headline.OTHERS or row["settings"] == now or before
+        assert row["model"] in headline.OTHERS or row["settings"] == now
 
 
 def test_every_case_has_all_models_and_seeds() -> None:
