@@ -61,7 +61,7 @@ def _no_server_stays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 FIRST = "tests/flows/test_pipeline.py"
-LAST = ("data", "datasets", "evaluation", "losses", "models", "report", "table", "tasks")
+LAST = ("data", "datasets", "evaluation", "losses", "report", "table")
 """Folders of short tests."""
 
 
