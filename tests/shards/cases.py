@@ -92,7 +92,7 @@ MODELS: dict[str, Callable[[], Any]] = {
         **LOGISTIC, step_settings={"limit": 2.0}, step_fraction="wide", learners=both()
     ),
     "linear_trees": lambda: boosted(
-        **LOGISTIC, start=START, optional=("U",), learners={"S": TreeLearner(2, None, 20, 5)}
+        **LOGISTIC, start=START, optional=("U",), learners={"S": TreeLearner(2, rows_per_leaf=20)}
     ),
     "bnn": lambda: BoostedNetworkClassifier(learner=learners()["U"], n_rounds=2, validation_fraction=0.2),
     "trimmed": lambda: boosted(target="newton", trim=0.2),

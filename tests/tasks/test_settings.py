@@ -69,6 +69,7 @@ def test_unknown_names():
     loaded = settings.load(PARAMS)
     refuses(r"no models\.9wl", loaded.model, "9wl")
     refuses(r"no table1\.ci_z", loaded.networks_of, "ci_z")
+    assert settings.Settings._aliases({"_2wl": {"a": 1}, "2wl": {"b": 2}}) == {"2wl": {"a": 1, "b": 2}}
 
 
 @pytest.mark.parametrize("place", ["models", "models_of"])

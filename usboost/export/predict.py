@@ -72,9 +72,8 @@ def main(table, out):
         for row in np.column_stack(session.run(None, inputs)).tolist():
             code = np.argmax(row) if card["threshold"] is None else int(row[1] >= card["threshold"])
             writer.writerow([card["classes"][code], *row] if card["classes"] else row)
-    out.write_text(
-        answers.getvalue(), encoding="utf-8", newline=""
-    )  # at last: earlier answers stay until then
+    # at last, so that earlier answers stay until all rows have theirs
+    out.write_text(answers.getvalue(), encoding="utf-8", newline="")
 
 
 if __name__ == "__main__":
