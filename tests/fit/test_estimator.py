@@ -131,13 +131,6 @@ def test_scikit_learns_tools(tumours):
     assert doubled.fit(frame, y).score(frame, y) > 0.9
 
 
-def test_large_whole_numbers_stay_different_labels(tumours):
-    frame, y = tumours
-    labels = np.where(y == "benign", 2**60 + 1, 2**60)
-    model = MultimodalClassifier("logistic").fit(frame, labels)
-    assert model.classes_.tolist() == [2**60, 2**60 + 1] and model.score(frame, labels) > 0.9
-
-
 def test_the_threshold_and_the_positive_class(tumours):
     frame, y = tumours
     model = MultimodalClassifier("logistic", threshold=0.9, positive="benign").fit(frame, y)

@@ -201,8 +201,10 @@ class StopsAfter(Callback):
         return self.fits > self.most
 
 
-@pytest.mark.parametrize(("name", "fits"), [("linear_trees", 1), ("average", 3), ("average", 9)])
-def test_a_fit_to_a_fold_that_is_stopped_leaves_the_first(name: str, fits: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "fits"), [("linear_trees", 1), ("average", 3), ("average", 9), ("average", 19)]
+)
+def test_a_later_fit_that_is_stopped_leaves_the_first(name: str, fits: int) -> None:
     few = {"members__forest__n_trees": 20} if name == "average" else {}
     fitted = fit(numbers_to_predict(), name, rounds=4, callbacks=[StopsAfter(fits)], settings=few)
     alone = fit(numbers_to_predict(), name, rounds=4, refit=False, settings=few)
@@ -219,16 +221,19 @@ def test_an_average_is_of_rows_that_its_fits_did_not_see() -> None:
     few = {"members__forest__n_trees": 20}
     model = build("average", images=False, rounds=4, settings=few).fit(views, table.labels)
     found = chosen(table, model)
-    assert found.model.weights == model.weights_ and set(found.model.members) == set(model.weights_)
+    weights = found.model.weights
+    assert set(found.model.members) == set(weights) and set(model.weights_.values()) == {1 / 3} != set(
+        weights.values()
+    )
     fold, held = folds_of(table)[1]
     logs = sum(
         weight * np.log(clone(found.model.members[name]).fit(*fold.train[:2]).predict_proba(fold.test[0]))
-        for name, weight in model.weights_.items()
+        for name, weight in weights.items()
     )
     expected = np.exp(logs) / np.exp(logs).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.predicted[held], expected, rtol=1e-6)
     loss = -np.log(found.predicted[everything, table.labels]).mean()
-    assert model.blend_loss_ == pytest.approx(loss)
+    assert found.model._before[1] == pytest.approx(loss)
 
 
 def test_a_limit_of_time_that_leaves_none_for_folds() -> None:

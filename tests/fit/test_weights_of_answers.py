@@ -208,21 +208,6 @@ def test_a_comparisons_predictions_end_where_its_training_rows_do() -> None:
     assert 0.0 in floors
 
 
-def test_the_parts_of_a_search_have_weights_and_groups_of_their_own() -> None:
-    own = table("label", weight="w", group="g")
-    assert own.weights is not None and own.groups is not None
-    for fold in search_folds(own, 3, 0):
-        part, train, held, scored = FitData.of(own, fold), fold.train, fold.val, fold.test
-        np.testing.assert_array_equal(part.related.groups, own.groups[train])
-        np.testing.assert_array_equal(part.groups, own.groups[scored])
-        for rows, (views, labels, weights) in zip(
-            (train, held, scored), (part.train, part.val, part.test), strict=True
-        ):
-            np.testing.assert_array_equal(weights, own.weights[rows])
-            np.testing.assert_array_equal(labels, own.labels[rows])
-            assert len(views) == len(rows)
-
-
 def test_trials_are_compared_on_rows_as_they_count() -> None:
     """All weight is on rows of one class, which is known for certain: no sample of rows loses anything."""
     own = table("label")
@@ -299,18 +284,6 @@ def test_comparisons_weigh_fits_and_scores() -> None:
         y, weights = own.labels[fold.test], own.weights[fold.test]
         assert row.accuracy == pytest.approx(accuracy(y, np.full(len(y), most), weights))
         assert row.rows_test == len(fold.test)
-
-
-def test_margins_hold_weight() -> None:
-    rng = np.random.default_rng(1)
-    residuals, counts = rng.normal(size=600), rng.integers(1, 4, 600).astype(float)
-    low, high = margin_of(residuals, counts)
-    held = counts[(low <= residuals) & (residuals <= high)].sum() / counts.sum()
-    assert held == pytest.approx(0.9, abs=0.01)
-    for n in (10, 19, 20, 39, 59, 60, 600):
-        ranked, k = np.sort(residuals[:n]), max((n + 1) // 20, 1)
-        for equal in (None, np.ones(n), np.full(n, 1e-3), np.full(n, 1e4)):
-            assert margin_of(residuals[:n], equal) == (ranked[k - 1], ranked[n - k])
 
 
 def test_the_scale_of_weights_decides_nothing() -> None:

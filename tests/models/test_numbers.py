@@ -73,17 +73,6 @@ def test_extreme_imbalance(name):
         assert all(np.isfinite(row["risk_train"]) for row in model.history_)
 
 
-def test_one_class_is_refused():
-    views, _ = make_views(2, n=30)
-    refuses("two classes are needed", boosting().fit, views, np.ones(30))
-
-
-def test_numbers_that_are_no_classes_are_refused():
-    views, _ = make_views(2, n=30)
-    refuses("class labels", boosting().fit, views, np.linspace(0.1, 0.9, 30))
-    refuses("y ", boosting().fit, views, np.array([np.nan, 1.0] * 15))
-
-
 def test_a_risk_that_explodes_names_the_round():
     views, y = make_views(2, n=100)
     model = boosting(step="fixed", step_settings={"value": 1e3}, n_rounds=50, validation_fraction=0)
@@ -98,6 +87,12 @@ def test_a_network_that_diverges_names_the_round():
         two_branches(optimizer="sgd", learning_rate=1e30, n_epochs=5).fit(views, y)
 
 
-def test_unknown_labels_of_validation_are_named_plainly():
+def test_labels_that_are_no_classes_are_refused():
     views, y = make_views(2, n=60)
+    for labels, said in (
+        (np.ones(60), "two classes are needed"),
+        (np.linspace(0.1, 0.9, 60), "class labels"),
+    ):
+        refuses(said, boosting().fit, views, labels)
+    refuses("y ", boosting().fit, views, np.array([np.nan, 1.0] * 30))
     refuses("label 5 is not among", boosting().fit, views, y, validation=(views, np.full(60, 5)))

@@ -163,6 +163,8 @@ class EarlyStopping(Callback):
 
     def on_round(self, round_: Round) -> bool:
         if self.monitor not in round_.metrics:
+            if not any(name.endswith("_val") for name in round_.metrics):
+                return False  # a fit to all rows, which others have told how far to go
             names = ", ".join(sorted(round_.metrics))
             raise UsboostError(f"early stopping monitors {self.monitor!r}, which is not among {names}")
         if improves(round_.metrics, self._best, self.monitor):

@@ -29,7 +29,9 @@ FEW, LOOKED_AT = 5, 20_000
 KNOTS = 1000
 """Places of values that a column read by its ranks has, at most."""
 
-_LARGEST = float(np.finfo(np.float32).max)
+_FARTHEST = 1e15
+"""Standard deviations at which a scaled value is cut off. No training row is as far: n rows reach at most √n.
+Products of a few such values are finite in float32."""
 _ROUNDING = 1e-14  # of a value, by which equal ones may differ after a few operations
 
 
@@ -87,9 +89,8 @@ class Numeric:
             # np.interp's slopes overflow where knots are subnormal
             return places[k] + (values - knots[k]) / (knots[k + 1] - knots[k]) * (places[k + 1] - places[k])
         values = _signed_log(values) if self.log else values
-        # A value far outside the training range must stay a finite float32.
         with np.errstate(over="ignore"):
-            return np.clip((values - self.mean) / self.std, -_LARGEST, _LARGEST)
+            return np.clip((values - self.mean) / self.std, -_FARTHEST, _FARTHEST)
 
     def to_onnx(self, values: Value) -> Value:
         """Return the scaled values of float64 (n,) in a graph, float32 (n,)."""
@@ -103,7 +104,7 @@ class Numeric:
             return (k.picks(places) + part * k.picks(np.diff(places))).cast(np.float32)
         if self.log:
             values = values.Sign() * (1.0 + values.Abs()).Log()
-        return ((values - self.mean) / self.std).Clip(-_LARGEST, _LARGEST).cast(np.float32)
+        return ((values - self.mean) / self.std).Clip(-_FARTHEST, _FARTHEST).cast(np.float32)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ _decimal = re.compile(r"-?(?:0|[1-9]\d*)\.\d+")
 _code = re.compile(r"[+-]?0\d+|\d+[eE]\d+|.*_.*")  # what float() takes, but is a number to nobody else
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _DIGITS = 15  # that a float keeps
+_SHOWN = 60  # characters of a value in a message
 
 T = TypeVar("T")
 
@@ -51,6 +52,11 @@ def canonical(value: object) -> str:
         number = float(value)
         return str(int(number)) if number.is_integer() else str(value)
     return canonical(str(value)) if isinstance(value, (Decimal, datetime.datetime)) else str(value)
+
+
+def shown(value: object) -> str:
+    """Return a value as a message has it: its `repr`, of a long text that of its beginning."""
+    return repr(f"{value[:_SHOWN]}…" if isinstance(value, str) and len(value) > _SHOWN else value)
 
 
 def find(known: Mapping[Any, T], names: Iterable[str | None]) -> dict[str | None, T]:

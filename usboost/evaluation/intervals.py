@@ -114,11 +114,12 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
 
     As many are to be below as above; with too few rows for that the ends are those of all rows. Where the
     rows stopped the fit, new rows may be held a little less often. Residuals are true minus predicted,
-    float64 (n,), of rows that were not fitted to; weights are `conformal`'s.
+    float64 (n,), of rows that were not fitted to; weights are `conformal`'s. The interval holds the
+    prediction itself.
     """
     level = (1 + COVERED) / 2
     low, high = -conformal(-residuals, level, weights), conformal(residuals, level, weights)
-    return max(low, float(residuals.min())), min(high, float(residuals.max()))
+    return min(max(low, float(residuals.min())), 0.0), max(min(high, float(residuals.max())), 0.0)
 
 
 def least_probability(

@@ -168,7 +168,7 @@ def r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -
     own = 1.0 if weight is None else weight
     total = float((own * np.square(y - mean(y, weight))).sum())
     missed = float((own * np.square(y - predicted)).sum())
-    return 1.0 - missed / total if np.ptp(y) > 0 else float("nan")
+    return 1.0 - missed / total if np.ptp(y) > 0 and total > 0 else float("nan")
 
 
 def score_regression(

@@ -73,7 +73,7 @@ class Bundle(OwnSettings):
         names = [] if names == list(self.card.columns) == self.card.read_and_dropped else names
         given = list(labels.values())
         kind = "bytes" if given and all(isinstance(each, bytes) for each in given) else self.card.label_kind
-        texts = [each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in given]
+        texts = [each.decode() if isinstance(each, bytes) else str(each) for each in given]
         further = {"labels": texts if texts != self.card.classes else [], "label_kind": kind}
         return replace(self, card=self.card.model_copy(update={"names": names, **further}))
 
@@ -151,7 +151,7 @@ class Bundle(OwnSettings):
         """Return `sets` as JSON, ``["a", "b"]`` say, with the labels as the table had them."""
         sets = self.sets(predicted, per_class=per_class)
         patterns, place = np.unique(sets, axis=0, return_inverse=True)
-        labels = self.card.labels if self.card.label_kind == "bytes" else self.labels.tolist()
+        labels = [each.decode() if isinstance(each, bytes) else each for each in self.labels.tolist()]
         texts = [
             json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
         ]
@@ -165,7 +165,8 @@ class Bundle(OwnSettings):
             return np.array([name == "True" for name in names])
         kinds = {"int": int, "float": float}  # int is exact, where float64 is not
         if kind in kinds:
-            return np.array([kinds[kind](name) for name in names])
+            values = [kinds[kind](name) for name in names]
+            return np.array(values, np.uint64 if kind == "int" and max(values) >= 2**63 else None)
         given = self.card.labels or names
         return np.array([each.encode() for each in given] if kind == "bytes" else given, dtype=object)
 

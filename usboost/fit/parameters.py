@@ -88,7 +88,10 @@ def column_of(values: Any) -> Any:
     """
     kind = getattr(getattr(values, "dtype", None), "kind", "O" if isinstance(values, (list, tuple)) else "")
     if kind in ("S", "O") and np.ndim(values) == 1 and any(isinstance(each, bytes) for each in values):
-        values = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in values]
+        try:
+            values = [each.decode() if isinstance(each, bytes) else each for each in values]
+        except UnicodeDecodeError as error:
+            raise UsboostError(f"{error.object!r} is no UTF-8; decode such bytes first") from None
     if isinstance(values, (pd.Series, pd.Index)):
         return values.array
     array = np.asarray(values)

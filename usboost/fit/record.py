@@ -126,7 +126,7 @@ def table_digest(table: UserTable) -> str:
     """Return a digest of what is read of a table: columns, labels, weights, groups or times, and images."""
     digest = hashlib.sha256()
     for name, column in table.features.items():
-        digest.update(f"{name} {column.dtype.kind} ".encode())
+        digest.update(f"{name} {table.kinds[str(name)]} ".encode())
         digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
     digest.update(json.dumps(table.classes).encode() + table.labels.tobytes())
     digest.update(b"" if table.weights is None else table.weights.tobytes())

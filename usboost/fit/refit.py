@@ -3,6 +3,7 @@
 Where there are few rows, the 15 % that stop a fit are a few dozen, and chance decides: then folds say it.
 """
 
+import copy
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -184,6 +185,7 @@ def choose_rounds(
         if recorder.stopped:  # what was cut short says nothing of weights
             return None
         predicted = {name: each.predicted[order] for name, each in own.items()}
+        model = copy.copy(model)  # should the last fit be stopped, the first stays as it was scored
         mixed = model.choose_again(predicted, table.labels[judged.rows], judged.in_fit)
         again = model.for_all_rows()
         again.set_params(members={name: own[name].model for name in model.weights_})

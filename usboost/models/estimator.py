@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -129,7 +130,7 @@ def class_factors(
     if unknown:
         raise UsboostError(f"class_weight names {unknown[0]!r}, which is none of the classes")
     for name, weight in class_weight.items():
-        if not (isinstance(weight, (int, float)) and 0 < weight < np.inf):
+        if not (isinstance(weight, Real) and 0 < weight < np.inf):
             raise UsboostError(f"class_weight of {name!r} is {weight!r}; give a positive number")
     weight_of = {known[name]: float(weight) for name, weight in class_weight.items()}
     return np.array([weight_of.get(name, 1.0) for name in classes])

@@ -52,7 +52,7 @@ class Projection:
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
         if not world().sum(len(rows)):
-            raise UsboostError("no training row has an image, so that nothing can be learnt of them")
+            return cls(np.zeros(rows.shape[1], np.float32), np.zeros((rows.shape[1], 0), np.float32))
         if weights is None and world().count == 1:
             pca = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
             axes = pca.components_[pca.explained_variance_ >= ROUNDING * pca.explained_variance_[0]]
@@ -123,8 +123,15 @@ class InputReader:
         self.absent: tuple[str, ...] = ()
 
     def fit(self, views: Views, weights: np.ndarray | None = None) -> Views:
-        """Learn from these rows, of weights (n,) if there are any, and read them."""
+        """Learn from these rows, of weights (n,) if there are any, and read them.
+
+        Raises `UsboostError` if principal components are wanted, and no row has an image.
+        """
         self.projections = {}
+        images: list[Any] = [views[name] for name in views.names if _images(views[name])]
+        given = any(each.absent is None or not each.absent.all() for each in images)
+        if images and any(each.components for each in self.wanted.values()) and not world().highest(given):
+            raise UsboostError("no training row has an image, so that nothing can be learnt of them")
         absent = [bool(np.any(getattr(views[name], "absent", None))) for name in views.names]
         lacking = world().highest(np.array(absent))
         self.absent = tuple(name for name, some in zip(views.names, lacking) if some)

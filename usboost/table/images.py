@@ -21,6 +21,7 @@ from PIL import Image
 
 from usboost.data.images import Images
 from usboost.data.progress import Progress
+from usboost.data.value import shown
 from usboost.datasets.image_files import Aspect, Cursor, inside, is_contained, load, read, thumbnail
 from usboost.errors import UsboostError
 from usboost.shards.collective import world
@@ -46,7 +47,6 @@ NAMES = "looks like names of images; `image` reads these"
 
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
 _LOOKED_AT = 100  # values
-_SHOWN = 60  # characters of a value in a message
 _BLOCK = 64  # images whose files are in memory at once
 _CELLS = 32  # rows whose bytes are
 _ROWS = 256  # rows whose images are read at once
@@ -191,8 +191,7 @@ class ImageReader:
         if not value:
             return None
         folder, data = self._source.folder, _DATA.match(value)
-        where = f"{self._source}, row {self._source.number(row)}"
-        shown = repr(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…")
+        where, given = f"{self._source}, row {self._source.number(row)}", shown(value)
         if data or (folder is None and not _ADDRESS.match(value)):
             text = value[data.end() :] if data else value
             try:
@@ -200,11 +199,11 @@ class ImageReader:
             except ValueError:  # binascii.Error, and letters beyond ASCII
                 none = " (give base64, or the folder in which paths begin, `images_root`)"
                 raise UsboostError(
-                    f"{where}: column {self.column!r} is not base64: {shown}{none * (folder is None)}"
+                    f"{where}: column {self.column!r} is not base64: {given}{none * (folder is None)}"
                 ) from None
         if folder is None or _ADDRESS.match(value):
             raise UsboostError(
-                f"{where}: column {self.column!r} holds an address, {shown}; download the images first"
+                f"{where}: column {self.column!r} holds an address, {given}; download the images first"
             )
         root = self._source.images_root
         # an absolute path may be within the folder where that was named
@@ -214,7 +213,7 @@ class ImageReader:
                 break
         if root is None and (PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute()):
             raise UsboostError(
-                f"{where}: column {self.column!r} holds an absolute path, {shown}; name the folder that the "
+                f"{where}: column {self.column!r} holds an absolute path, {given}; name the folder that the "
                 f"images are in with `images_root`"
             )
         if "\\" in value and _is_missing(folder / value):

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from usboost.data.value import shown
 from usboost.errors import UsboostError
 from usboost.shards.collective import world
 
@@ -44,7 +45,7 @@ class Misfits:
         """Count some rows. `present`, `misfit`: bool (n,), of which the second implies the first; `row`,
         `value`: of the first misfit among them, if there is one."""
         if misfit.any() and not self.count:
-            self.row, self.value = row, repr(value)
+            self.row, self.value = row, shown(value)
         self.given += int(present.sum())
         self.count += int(misfit.sum())
 

@@ -67,7 +67,7 @@ class Average(Blend):
             if val is not None:
                 seen[name] = self._of(fits[name], val.views)
         if not fits:
-            raise UsboostError("; ".join(each.left_out for each in members.values()))
+            raise Unsuited("; ".join(each.left_out for each in members.values()))
         chosen = {name: (self.weights or {}).get(name, 1.0) for name in fits}
         if val is not None and self.weights is None:
             chosen = self.choose_weights(seen, val.y, val.weights)
@@ -179,7 +179,8 @@ class Average(Blend):
 
     def _as_far(self) -> dict[str, Any]:
         members = {name: fit.for_all_rows() for name, (fit,) in self.fits_.items()}
-        return {"members": members, "weights": dict(self.weights_)}
+        # those that were fitted and chosen are fitted to all rows, too, though these are more
+        return {"members": members, "weights": dict(self.weights_), "most_rows": None}
 
 
 class AverageClassifier(Average, BlendClassifier):

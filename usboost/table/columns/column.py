@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from usboost.data.value import REWRITTEN, canonical, missing_of
+from usboost.data.value import REWRITTEN, canonical, missing_of, shown
 from usboost.errors import UsboostError
 from usboost.table.columns.formats import (
     DateFormat,
@@ -175,14 +175,14 @@ class Column:
         names = np.array([*map(canonical, distinct.astype(object)), None], dtype=object)
         return pd.Series(names[codes], values.index)
 
-    def filled(self) -> pd.Series:
-        """Return it as `texts`, none of which may be missing.
+    def filled(self, rows: np.ndarray) -> pd.Series:
+        """Return some rows of it as `texts`, none of which may be missing.
 
         Raises UsboostError, naming the first row where one is.
         """
-        texts = self.texts()
+        texts = self.texts().iloc[rows]
         if texts.isna().any():
-            row = self.row(int(np.flatnonzero(texts.isna())[0]))
+            row = self.row(int(rows[texts.isna().argmax()]))
             raise UsboostError(f"{row}: column {self.name!r} is empty; fill it or leave out the row")
         return texts
 
@@ -281,7 +281,7 @@ class Column:
             wrong = self._wrong(kind, form) if is_text(self.type) else np.zeros(len(self.cells), dtype=bool)
             if misfits is None or not misfits.count:
                 k = int(wrong.argmax())
-                where = f"{self.row(k)}, {self.cells[k].as_py()!r}" if wrong.any() else str(self.source)
+                where = f"{self.row(k)}, {shown(self.cells[k].as_py())}" if wrong.any() else str(self.source)
                 want = f"{kind}s" + (f", written like {form}" if isinstance(form, NumberFormat) else "")
                 error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {want}"
                 if misfits is None:
@@ -297,9 +297,10 @@ class Column:
             with np.errstate(over="ignore"):
                 infinite = np.isinf(values.to_numpy().astype(np.float32))
             if infinite.any():
+                k = int(infinite.argmax())
                 error = (
-                    f"{self.row(int(infinite.argmax()))}: column {self.name!r} holds infinity or a number "
-                    f"too large; correct it, or fit with `missing=inf`, which counts it as missing"
+                    f"{self.row(k)}: column {self.name!r} holds infinity or a number too large; correct it, "
+                    f"or fit with `missing={float(values.iloc[k])!r}`, which counts it as missing"
                 )
                 if misfits is None:
                     raise UsboostError(error)

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from usboost.data.value import shown
 from usboost.errors import UsboostError
 from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, is_usable
 from usboost.table.columns.formats import (
@@ -120,7 +121,7 @@ def _kind_of_text(column: Column) -> ColumnKind:
         many = present.nunique() > FEW or present.str.fullmatch(f"{_EXPONENT}|{_PHONE}").any()
         if not many or plain_numbers(present).notna().mean() < MOSTLY:
             return strings
-        note = f"holds codes such as {present.iloc[0]!r}, and is not read as numbers"
+        note = f"holds codes such as {shown(present.iloc[0])}, and is not read as numbers"
         return replace(strings, notes=(note,))
     marks = values[written.isna() & values.isin(MARKS)].value_counts()
     marked = tuple(
@@ -157,11 +158,11 @@ def _kind_of_text(column: Column) -> ColumnKind:
             nearly = good.mean() >= NEARLY_ALL or (words and present[good].nunique() > FEW)
             if len(good) >= FEW and nearly and len(others):
                 raise _other(column, good, what)
-            but = f"holds {what} in {int(100 * good.mean())} % of its values, but also {others.iloc[0]!r}"
-            return replace(strings, notes=(f"{but}, so it is not read as {what}",))
+            but = f"in {int(100 * good.mean())} % of its values, but also {shown(others.iloc[0])}"
+            return replace(strings, notes=(f"holds {what} {but}, so it is not read as {what}",))
     if len(counts) > FEW and present.str.match(r"[^\w]{0,2}\d").mean() >= MOSTLY:
         like = "which begin like numbers or dates but are read as neither"
-        return replace(strings, notes=(f"holds values such as {present.iloc[0]!r}, {like}",))
+        return replace(strings, notes=(f"holds values such as {shown(present.iloc[0])}, {like}",))
     return strings
 
 
@@ -246,7 +247,7 @@ def check_form(column: Column, form: Format | None) -> None:
 def _other(column: Column, good: pd.Series, what: str) -> UsboostError:
     """Return the refusal of the values that are not what others are; it names the first one's row."""
     k = int(good.index[~good][0])
-    value, *others = map(repr, column.plain()[good.index[~good]].unique())
+    value, *others = map(shown, column.plain()[good.index[~good]].unique())
     more = f", in other rows {', '.join(others[:3])}{', …' * (len(others) > 3)}" if others else ""
     return UsboostError(
         f"{column.row(k)}: column {column.name!r} holds {what}, but here {value}{more}; count that value as "

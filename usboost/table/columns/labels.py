@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from usboost.data.value import canonical, find
+from usboost.data.value import canonical, find, shown
 from usboost.errors import UsboostError, choices
 from usboost.shards.collective import world
 from usboost.table.columns.column import MARKS, MISSING, Column, is_date, is_text, is_usable
@@ -85,6 +85,7 @@ def with_positive(
     return (np.where(codes < 0, codes, 1 - codes), classes[::-1]) if first else (codes, classes)
 
 
+_LARGEST = 1e100
 FEW_VALUES, MANY_VALUES = 5, 20
 """Up to so many whole numbers are taken for classes; up to so many if they count from 0 or 1 on."""
 
@@ -128,6 +129,8 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     if not np.isfinite(present).all():
         row = column.row(int(np.isinf(values).argmax()))
         raise UsboostError(f"{row}: the label {column.name!r} is infinite; correct it or leave it empty")
+    if np.abs(present).max(initial=0) > _LARGEST:  # whose squares are not finite
+        raise UsboostError(f"{where} holds {np.abs(present).max():g}, which is too large; rescale it first")
     if several and np.ptp(present) == 0:
         raise UsboostError(f"{where} holds {present[0]:g} only, so nothing can be learnt; name another")
     return values
@@ -162,31 +165,32 @@ def _check_numbers(column: Column) -> None:
     form, share = number_format(present, column.source.decimal) if len(present) else (NumberFormat(), 0.0)
     if MOSTLY <= share < 1:
         k = int(form.numbers(present).isna().idxmax())
-        value = column.plain().iloc[k]
+        value = shown(column.plain().iloc[k])
         raise UsboostError(
-            f"{column.row(k)}: the label {column.name!r} is {value!r}, but most are numbers; correct it, or "
-            f"count it as missing with `missing={value!r}`"
+            f"{column.row(k)}: the label {column.name!r} is {value}, but most are numbers; correct it, or "
+            f"count it as missing with `missing={value}`"
         )
 
 
-def weights_of(column: Column) -> np.ndarray:
-    """Return the column as weights, float64 of shape (n,).
+def weights_of(column: Column, rows: np.ndarray) -> np.ndarray:
+    """Return the column's values in n rows as weights, float64 of shape (n,).
 
     Raises UsboostError if one is missing, negative or no number, or all are 0.
     """
-    numbers = column.numbers()
-    values = np.array([np.nan]) if numbers is None else numbers.to_numpy(np.float64)
+    numbers = _label_numbers(column)
+    numbers = column.numbers() if numbers is None else numbers  # True is 1
+    values = np.full(len(rows), np.nan) if numbers is None else numbers.to_numpy(np.float64)[rows]
     good = np.isfinite(values) & (values >= 0)
     if not good.all():
-        row = column.row(int(good.argmin()))
+        row = column.row(int(rows[good.argmin()]))
         raise UsboostError(f"{row}: the weight {column.name!r} must be a number of at least 0")
     if not world().highest(bool(values.any())):
         raise UsboostError(f"{column.source}: all weights {column.name!r} are zero")
     return values
 
 
-def times_of(column: Column) -> np.ndarray:
-    """Return the column as numbers or dates that can be sorted, of shape (n,).
+def times_of(column: Column, rows: np.ndarray) -> np.ndarray:
+    """Return the column's values in n rows as numbers or dates that can be sorted, of shape (n,).
 
     Raises UsboostError if one is missing, or it holds neither numbers nor dates.
     """
@@ -194,9 +198,9 @@ def times_of(column: Column) -> np.ndarray:
     kind = "number" if decided.kind in ("identifier", "index") else decided.kind
     if kind not in ("number", "date"):
         raise UsboostError(f"{column.source}: the time column {column.name!r} must hold numbers or dates")
-    values = column.feature(kind, decided.form)
+    values = column.feature(kind, decided.form).iloc[rows]
     if values.isna().any():
-        row = column.row(int(values.isna().argmax()))
+        row = column.row(int(rows[values.isna().argmax()]))
         raise UsboostError(f"{row}: the time {column.name!r} is missing; fill it or leave out the row")
     return values.to_numpy()
 
@@ -213,22 +217,23 @@ def codes_of(column: Column, known: Mapping[str, int]) -> np.ndarray:
     if unknown.any():
         k = int(unknown.argmax())
         raise UsboostError(
-            f"{column.row(k)}: {column.name!r} is {texts.iloc[k]!r}, which is none of the model's "
+            f"{column.row(k)}: {column.name!r} is {shown(texts.iloc[k])}, which is none of the model's "
             f"classes {', '.join(known)}"
         )
     return codes.fillna(-1).to_numpy(np.int64)
 
 
-def splits_of(column: Column) -> np.ndarray:
-    """Return the column as names of splits, str of shape (n,).
+def splits_of(column: Column, rows: np.ndarray) -> np.ndarray:
+    """Return the column's values in n rows as names of splits, str of shape (n,).
 
     Raises UsboostError if one is missing, is none of train, val and test, or train or val is nowhere.
     """
-    texts = column.filled().to_numpy()
+    texts = column.filled(rows).to_numpy()
     unknown = set(texts) - {"train", "val", "test"}
     missing = {name for name in ("train", "val") if not world().highest(name in texts)}
     if unknown or missing:
-        what = f"{min(unknown or missing)!r} is {'unknown' if unknown else 'missing'}"
+        what = "unknown" if unknown else "missing from the rows that have a label"
+        what = f"{min(unknown or missing)!r} is {what}"
         raise UsboostError(
             f"{column.source}: the split column {column.name!r} must hold train, val and, where rows are for "
             f"the test, test; {what}"
@@ -237,17 +242,20 @@ def splits_of(column: Column) -> np.ndarray:
 
 
 def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
-    """Read how some rows are divided and weighted, by the field of `UserTable`; `column` reads one."""
+    """Read how some rows are divided and weighted, by the field of `UserTable`; `column` reads one.
+
+    The column's other rows, those without a label say, may hold anything.
+    """
     divided: dict[str, Any] = {}
     if spec.split is not None:
-        divided["split"] = splits_of(column(spec.split))[rows]
+        divided["split"] = splits_of(column(spec.split), rows)
     if spec.group is not None:  # int64 codes; none may be missing
-        names = column(spec.group).filled().to_numpy(dtype=str)
-        divided["groups"] = np.unique(names, return_inverse=True)[1].astype(np.int64)[rows]
+        names = column(spec.group).filled(rows)
+        divided["groups"] = pd.factorize(names, sort=True)[0].astype(np.int64)
     if spec.time is not None:
-        divided["times"] = times_of(column(spec.time))[rows]
+        divided["times"] = times_of(column(spec.time), rows)
     if spec.weight is not None:  # those of rows that count get a mean of 1
-        weights = weights_of(column(spec.weight))[rows]
+        weights = weights_of(column(spec.weight), rows)
         counted = weights[weights > 0]
         n, total = world().sum(float(len(counted))), world().sum(float(counted.sum()))
         divided["weights"] = weights / (total / n) if n else weights
