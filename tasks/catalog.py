@@ -15,9 +15,10 @@ from tasks.settings import Settings, UserTableSettings
 from usboost.data.progress import Progress
 from usboost.datasets import census, covertype, imagenet, sequences
 from usboost.datasets.image_files import identity
-from usboost.datasets.sources import RemoteFile, find_source, sha256
+from usboost.datasets.sources import RemoteFile, find_source
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.files import digest

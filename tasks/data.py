@@ -16,10 +16,9 @@ from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
 from usboost.datasets import store
-from usboost.datasets.sources import sha256
 from usboost.errors import warn
 from usboost.files import replacing, write_atomically
-from usboost.files.arrays import key_of
+from usboost.files.arrays import key_of, sha256
 
 
 # each try of it downloads three times, with pauses

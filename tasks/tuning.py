@@ -18,10 +18,10 @@ from tasks.fits import models
 from tasks.folders import prepared_folder, task_of, tuning_folder
 from tasks.settings import Settings
 from usboost.datasets import store
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import check_metric, metric_name, number
 from usboost.files import write_atomically
+from usboost.files.arrays import sha256
 from usboost.fit import tune as tuned
 from usboost.fit.evaluate import FitData
 from usboost.fit.trials import Trial, space_of

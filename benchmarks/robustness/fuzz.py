@@ -35,8 +35,8 @@ from tasks import settings
 from tasks.fits.features import read_features, write_features
 from usboost.datasets import census, covertype, imagenet, sequences, store
 from usboost.datasets.image_files import load as load_image
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 from usboost.models import persistence
 from usboost.table import prepared as user_table
 from usboost.table.prepared import read_prepared

@@ -32,11 +32,9 @@ from usboost.boosting.checkpoint import Checkpoint, described
 from usboost.boosting.rounds import Round
 from usboost.data.views import Views
 from usboost.datasets import store
-from usboost.datasets.sampling import stratified_sample
-from usboost.datasets.sources import sha256
 from usboost.evaluation import metrics
 from usboost.evaluation.task import TASKS
-from usboost.files.arrays import key_of
+from usboost.files.arrays import key_of, sha256
 
 STOPS = {"log_loss": "risk_val", "f1": "f1_val"}
 """What a stopping rule looks at: the loss that is fitted, and the papers' F1."""
@@ -79,12 +77,9 @@ def make(folder: Path, part: str) -> Path:
 
 
 @lru_cache(maxsize=1)
-def samples(prepared: Path, rows: int | None, seed: int) -> dict[str, Samples]:
-    """Return each split of a prepared dataset; `rows` of those to train on, with the classes' shares."""
-    found = {split: store.read(prepared, split) for split in ("train", "val", "test")}
-    views, y = found["train"]
-    drawn = stratified_sample(y, rows, seed)
-    return found if len(drawn) == len(y) else {**found, "train": (views[drawn], y[drawn])}
+def samples(prepared: Path) -> dict[str, Samples]:
+    """Return each split of a prepared dataset."""
+    return {split: store.read(prepared, split) for split in ("train", "val", "test")}
 
 
 def stopped(model: Any, splits: dict[str, Samples]) -> Iterator[tuple[str, Any]]:
@@ -112,14 +107,14 @@ def fit(folder: Path, cell: Cell) -> None:
     place = (folder / cell.part).resolve()
     machine.limit_threads(1)
     with chdir(place):  # where embeddings are kept
-        chosen, rows = settings.load(), PLAN[cell.part].rows
+        chosen = settings.load()
         prepared = place / "data/prepared" / cell.dataset
         model = models.build(cell.model, cell.dataset, chosen, cell.seed)
-        decided = {"model": described(model), "data": sha256(prepared / "card.json"), "rows": rows}
+        decided = {"model": described(model), "data": sha256(prepared / "card.json")}
         of = key_of(decided)[:12]
         if any((row["model"], row["of"]) == (cell.model, of) for row in rows_of(place, cell)):
             return
-        splits, lines, began = samples(prepared, rows, chosen.seed), [], time.perf_counter()
+        splits, lines, began = samples(prepared), [], time.perf_counter()
         busy = first_busy = time.process_time()
         sha_of_code = subprocess.run(
             ["git", "rev-parse", "--short=8", "HEAD"], cwd=workspace.ROOT, capture_output=True, text=True

@@ -4,7 +4,7 @@
 plan and fits every cell; what is there already is skipped. ``--part``, ``--dataset``, ``--model`` and
 ``--seed`` name fewer, down to one cell. ``python -m benchmarks.study.results write FOLDER`` takes the scores
 into the repository, with those of fits that the folder lacks; ``write`` without a folder makes the page's
-tables and figures of them. Each dataset is shown by its largest part that is there.
+tables and figures of them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from usboost.report import paper
 from usboost.report.results import dataset_name
 
 PAGE = Path("docs/results/papers.md")
-FIGURE = Path("docs/figures/papers-minutes.png")
+FIGURES = Path("docs/figures")
 SCORES, LUCK = Path("benchmarks/study/papers/cells.csv"), Path("benchmarks/study/papers/rows.csv")
 """Every fit's scores, and the headlines' differences with their intervals."""
+MINUTES = Path("benchmarks/study/papers/minutes.csv")
+"""Rounds of one seed, of the datasets fitted since they are kept."""
 DATASETS = ("ci_a", "ci_b", "ct", "mi")
 CLAIMED = ("bfv_dnn", "2wl", "2wl_fix", "2wl2o", "2wl2o_fix", "1wl_s", "1wl_u")
 """The rows of the paper's Tables 3 and 4."""
 VARIATION = {"ci_a": 0.005, "ci_b": 0.005, "ct": 0.0001, "mi": 0.0001}
 """The paper's limits of BFV+DNN's coefficient of variation."""
-NEEDED = {catalogue.BASELINE, "2wl", "2wl2o"}
-"""A part without fits of these is not shown yet."""
 CUT = "†"
 _DRAWN = {
     "2wl": "#1f5f8b",
@@ -93,13 +93,9 @@ def collect(folder: Path, kept: pd.DataFrame, parts: Sequence[str]) -> pd.DataFr
 
 
 def shown(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the fits that stand for each dataset: of the parts with `NEEDED` those of most rows."""
-    parts: dict[str, pd.DataFrame] = {}
-    for dataset in DATASETS:
-        of = [each for _, each in frame[frame["dataset"] == dataset].groupby("part", sort=False)]
-        if ready := [each for each in of if set(each["model"]) >= NEEDED]:
-            parts[dataset] = max(ready, key=lambda each: each["rows"].max())
-    return parts
+    """Return the fits of each dataset that there are, but those of the grid."""
+    own = {each: frame[(frame["dataset"] == each) & (frame["part"] != "grid")] for each in DATASETS}
+    return {dataset: fits for dataset, fits in own.items() if len(fits)}
 
 
 def printed(values: Sequence[float] | pd.Series, digits: int = 4, sign: str = "") -> str:
@@ -238,27 +234,35 @@ def rows(found: pd.DataFrame, frame: pd.DataFrame) -> str:
     return table_of(["log-loss", *map(dataset_name, parts)], lines)
 
 
-def minutes_figure(folder: Path, frame: pd.DataFrame) -> None:
-    """Draw F1 on the validation rows against minutes of a core, of one seed: the paper's figures 3 to 5."""
+def minutes(folder: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return minutes of a core and F1 on the validation rows after each round of one seed."""
+    traces = []
+    for dataset, own in shown(frame).items():
+        for model in _DRAWN:
+            file = fitting.kept_at(folder / own["part"].iloc[0], dataset, model, 0).with_suffix(".parquet")
+            if file.is_file():
+                trace = pd.read_parquet(file)
+                of = {"dataset": dataset, "model": model, "minutes": trace["cpu_seconds"] / 60}
+                traces.append(pd.DataFrame(of | {"f1_val": trace["f1_val"]}))
+    return pd.concat(traces, ignore_index=True) if traces else pd.DataFrame(columns=["dataset"])
+
+
+def minutes_figure(dataset: str, traces: pd.DataFrame) -> None:
+    """Draw F1 on the validation rows against minutes of a core: the paper's figures 3 to 5."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    drawn = {d: own["part"].iloc[0] for d, own in shown(frame).items() if own["cpu_seconds"].notna().any()}
-    fig, axes = plt.subplots(1, len(drawn), figsize=(4.6 * len(drawn), 4.2), layout="constrained")
-    for ax, (dataset, part) in zip(axes, drawn.items(), strict=True):
-        for model, colour in _DRAWN.items():
-            file = fitting.kept_at(folder / part, dataset, model, 0).with_suffix(".parquet")
-            if file.is_file():
-                trace = pd.read_parquet(file)
-                ax.plot(trace["cpu_seconds"] / 60, trace["f1_val"], color=colour, lw=1.1, label=named(model))
-        ax.set(xlabel="minutes of a core", xscale="log")
-        ax.set_title(dataset_name(dataset), loc="left")
-        ax.grid(alpha=0.3)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.xaxis.set_major_formatter("{x:g}")
-    axes[0].set_ylabel("F1 at ½ on validation rows")
-    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
-    fig.savefig(FIGURE, dpi=110)
+    fig, ax = plt.subplots(figsize=(9, 4.2), layout="constrained")
+    for model, colour in _DRAWN.items():
+        own = traces[traces["model"] == model]
+        ax.plot(own["minutes"], own["f1_val"], color=colour, lw=1.1, label=named(model))
+    ax.set(xlabel="minutes of a core", ylabel="F1 on validation rows", xscale="log")
+    ax.set_title(dataset_name(dataset), loc="left")
+    ax.grid(alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.xaxis.set_major_formatter("{x:g}")
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
+    fig.savefig(FIGURES / f"papers-minutes-{dataset}.png", dpi=110)
     plt.close(fig)
 
 
@@ -278,7 +282,12 @@ def write(folder: Path | None) -> None:
         found = pd.concat([pd.read_csv(LUCK, keep_default_na=False), luck(folder, frame)])
         found = found.drop_duplicates(["part", "dataset", "model", "against"], keep="last")
         found.sort_values(["part", "dataset"], kind="stable").to_csv(LUCK, index=False)
-        minutes_figure(folder, frame)
+        new = minutes(folder, frame)
+        traces = pd.read_csv(MINUTES) if MINUTES.exists() else new[:0]
+        traces = pd.concat([traces[~traces["dataset"].isin(new["dataset"])], new])
+        traces.to_csv(MINUTES, index=False, float_format="%.5g")
+        for dataset, own in traces.groupby("dataset"):
+            minutes_figure(str(dataset), own)
     frame = pd.read_csv(SCORES)
     PAGE.write_text(with_tables(PAGE.read_text(), frame, pd.read_csv(LUCK, keep_default_na=False)))
 

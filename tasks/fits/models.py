@@ -13,11 +13,10 @@ from tasks.settings import Settings, TrainingSection, TrainingSizes
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest, digest
 from usboost.datasets import store
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.evaluation.task import Task
 from usboost.files import replacing
-from usboost.files.arrays import key_of
+from usboost.files.arrays import key_of, sha256
 from usboost.fit.build import OneComputer, on_device, with_images
 from usboost.fit.options import ImageOptions
 from usboost.learners.networks.backbones import Backbone

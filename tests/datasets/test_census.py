@@ -18,9 +18,10 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.table import Table
 from usboost.datasets import census
 from usboost.datasets.census import PARAMETERS, ROUNDS, Elimination, backward_elimination, write_demo
-from usboost.datasets.sources import content_sha256, sha256
+from usboost.datasets.sources import content_sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 
 TRAIN, TEST = (file.name for file in census.FILES)
 

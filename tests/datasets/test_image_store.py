@@ -15,9 +15,9 @@ from tests.conftest import refuses
 from usboost.data.images import EncodedImages, Images
 from usboost.datasets import image_store, shapes, store
 from usboost.datasets.image_encoding import encode_files
-from usboost.datasets.sources import sha256
 from usboost.datasets.store import Prepared, describe
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 
 ROWS = {"train": 60, "val": 25, "test": 10}
 SIZE = 24

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from tests.conftest import published, refuses
 from usboost.datasets import sequences
 from usboost.datasets.sequences import digits_rows, iris, pendigits, read_pendigits, read_ts, ts_split
-from usboost.datasets.sources import sha256
+from usboost.files.arrays import sha256
 
 HEADER = """# a remark
 @problemName Little

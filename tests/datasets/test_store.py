@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import contents, refuses
 from usboost.data.encoding import TableEncoder
 from usboost.datasets import store
-from usboost.datasets.sources import sha256
 from usboost.datasets.store import Prepared, describe, read, read_card, read_frame, write
+from usboost.files.arrays import sha256
 
 VIEWS = {"U": ["age", "colour"], "S": ["shape"]}
 CLASSES = ["no", "yes"]

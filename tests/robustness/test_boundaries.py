@@ -26,8 +26,8 @@ from usboost.data.images import EncodedImages
 from usboost.datasets import census, covertype, image_files, imagenet, sources, store
 from usboost.datasets import image_folders as image_tree
 from usboost.datasets.image_folders import open_tree
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 from usboost.learners.networks.backbones import Backbone
 from usboost.models.persistence import load, save
 from usboost.report import figures

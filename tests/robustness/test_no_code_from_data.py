@@ -24,7 +24,7 @@ from tests.conftest import refuses, rewritten
 from tests.report import write_cell
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
-from usboost.datasets.sources import sha256
+from usboost.files.arrays import sha256
 from usboost.fit.bundle import bundle_of
 from usboost.learners.networks.architectures import read_weights
 from usboost.learners.networks.backbones import Backbone

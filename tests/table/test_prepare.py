@@ -15,9 +15,9 @@ from usboost.data.images import Images
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.datasets.image_files import load
-from usboost.datasets.sources import sha256
 from usboost.datasets.store import Prepared
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

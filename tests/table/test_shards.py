@@ -14,8 +14,7 @@ import pytest
 from tests.conftest import refuses
 from tests.shards import of_shards
 from usboost.data.views import Views
-from usboost.datasets.sources import sha256
-from usboost.files.arrays import is_mapped
+from usboost.files.arrays import is_mapped, sha256
 from usboost.shards import collective as here_module
 from usboost.shards import threads
 from usboost.table.columns.encoding import Encoding

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from usboost.datasets.image_files import Source, is_contained, unpack
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 
 ILSVRC = {
     "dog": (range(151, 269),),

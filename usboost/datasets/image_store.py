@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from usboost.data.images import EncodedImages, Images
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 
 FOLDER = "images"
 """The folder of a prepared dataset that holds a folder of shards for each split."""

@@ -22,10 +22,10 @@ from usboost.datasets.covertype import NOISE, SWITCHED
 from usboost.datasets.image_encoding import encode_files, encoding
 from usboost.datasets.image_folders import ANNOTATIONS, INDEX, LabelledImage
 from usboost.datasets.sampling import stratified_sample, switch_labels
-from usboost.datasets.sources import sha256
 from usboost.datasets.store import CLEAN, LABEL, Prepared, describe
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import stratified_order, stratified_parts, stream
+from usboost.files.arrays import sha256
 
 GROUPS = {"dog": 0, "feline": 1, "primate": 1, "reptile": 1, "bird": 1}
 """The class of each group of synsets."""

@@ -17,6 +17,7 @@ import pyarrow.csv
 import requests
 
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 
 ATTEMPTS = 3
 """Tries of a download whose connection fails."""
@@ -119,12 +120,6 @@ def parse_csv(raw: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
             column_types=types, null_values=[], strings_can_be_null=False
         ),
     )
-
-
-def sha256(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file's bytes."""
-    with Path(path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def content_sha256(path: Path) -> str:

@@ -17,9 +17,9 @@ from usboost.data.encoding import TableEncoder
 from usboost.data.views import View, Views
 from usboost.datasets import image_store
 from usboost.datasets.image_store import CardPart, Count
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
 from usboost.files import replacing
+from usboost.files.arrays import sha256
 
 LABEL = "label"
 """The column of class codes 0..M-1 in every split, or of the numbers to predict."""

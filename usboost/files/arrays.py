@@ -55,8 +55,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hex."""
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

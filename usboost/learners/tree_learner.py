@@ -232,8 +232,6 @@ class TreeLearner(BaseEstimator):
     ----------
     max_depth : int
     max_leaves : the splits that gain most are made first, until there are so many leaves; default 2^max_depth
-    rows_per_leaf : if given, and `max_leaves` is not, a large table's trees have a leaf for each so many of
-        its rows, `MOST_LEAVES` at most, if that is more than 2^max_depth, and twice a balanced tree's depth
     min_samples_leaf : int
         Fewest samples of a leaf. One of sample weight 2 counts as two by "histogram", and one of ½ as half
         a sample; by "lightgbm" in proportion to its share of all weights; by "sklearn" each counts once.
@@ -254,6 +252,8 @@ class TreeLearner(BaseEstimator):
         splits; four columns at least
     num_threads : one by default: at these sizes the tree then costs milliseconds and leaves the other cores
         to the network that trains next to it
+    rows_per_leaf : if given, and `max_leaves` is not, a large table's trees have a leaf for each so many of
+        its rows, `MOST_LEAVES` at most, if that is more than 2^max_depth, and twice a balanced tree's depth
 
     Examples
     --------
@@ -279,7 +279,6 @@ class TreeLearner(BaseEstimator):
 
     max_depth: int = 3
     max_leaves: int | None = None
-    rows_per_leaf: int | None = None
     min_samples_leaf: int = 20
     category_l2: float = 0.0
     engine: str = "lightgbm"
@@ -288,6 +287,7 @@ class TreeLearner(BaseEstimator):
     reads: tuple[str, ...] | None = None
     components: int | None = None
     feature_fraction: float = 1.0
+    rows_per_leaf: int | None = None
 
     def prepare(self, view: View) -> PreparedTable:
         if not isinstance(view, Table):

@@ -16,7 +16,7 @@ from safetensors.torch import save_file as save_tensors
 
 from usboost.errors import UsboostError
 from usboost.files import replacing
-from usboost.files.arrays import digest_of, read_json
+from usboost.files.arrays import read_json, sha256
 from usboost.learners.base import check_writable
 from usboost.learners.networks.architectures import published_features, read_weights
 from usboost.models.base import MODELS
@@ -189,7 +189,7 @@ _FILE = re.compile(r"((point|lower|upper|m\d+-\d+)/)?(gbm/)?[a-z0-9-]+\.(safeten
 def digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file in a folder, by its path there."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in files}
 
 
 def check_digests(document: Mapping[str, Any], folder: Path) -> None:
@@ -201,7 +201,7 @@ def check_digests(document: Mapping[str, Any], folder: Path) -> None:
         if not _FILE.fullmatch(name):
             raise UsboostError(f"{folder} lists {name!r}, which is no file of a model")
         try:
-            actual = digest_of(folder / name)
+            actual = sha256(folder / name)
         except OSError as error:
             raise UsboostError(f"{folder / name} cannot be read: {error.strerror}") from None
         if actual != digest:

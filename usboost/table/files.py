@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from usboost.datasets.sources import sha256
 from usboost.errors import UsboostError
+from usboost.files.arrays import sha256
 from usboost.shards.collective import world
 from usboost.table.content import FAULTS, Content, Delimited, damaged, kind_of_file, unpacked
 

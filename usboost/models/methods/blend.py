@@ -18,7 +18,7 @@ import numpy as np
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import row_losses
-from usboost.files.arrays import digest_of
+from usboost.files.arrays import sha256
 from usboost.files.onnx_graph import Value, ViewNodes, sum_of
 from usboost.learners.networks import embeddings
 from usboost.losses.base import ClassLoss, from_scores
@@ -97,7 +97,7 @@ class Blend(ViewsEstimator):
         first: dict[str, Path] = {}
         for file in sorted(path for path in folder.rglob("*") if path.is_file()):
             # of equal files, a frozen backbone's weights say, further ones are links to the first
-            known = first.setdefault(digest_of(file), file)
+            known = first.setdefault(sha256(file), file)
             if known is not file:
                 other = file.with_suffix(".link")
                 os.link(known, other)
