@@ -261,7 +261,7 @@ def minutes_figure(dataset: str, traces: pd.DataFrame) -> None:
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
     ax.xaxis.set_major_formatter("{x:g}")
-    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=8, frameon=False)
+    fig.legend(loc="outside right center", frameon=False)
     fig.savefig(FIGURES / f"papers-minutes-{dataset}.png", dpi=110)
     plt.close(fig)
 
