@@ -117,9 +117,9 @@ def predictions(
     Both are float64 of shape (n,). `margin` is added to a prediction for the ends of its interval; None:
     there are none. `label` is what is predicted; no interval reaches below `floor`.
     """
-    covered = None
+    covered, ends = None, tuple[np.ndarray, ...]()
     if margin is not None:
-        low, high = clip_lower(predicted + margin[0], floor), predicted + margin[1]
+        low, high = ends = clip_lower(predicted + margin[0], floor), predicted + margin[1]
         share = float(((low <= true) & (true <= high)).mean())
         texts = (f"{each:.1%}" for each in (share, *wilson(share, len(true))))
         sizes = (
@@ -129,7 +129,7 @@ def predictions(
         covered = dict(zip(names, (*texts, *sizes), strict=True))
         covered["floor"] = "" if floor is None else f"{floor:g}"
     scatter = data_uri(to_svg(model_figures.predicted_against_true(true, predicted, label)))
-    rest = data_uri(to_svg(model_figures.residuals(true, predicted, margin, label)))
+    rest = data_uri(to_svg(model_figures.residuals(true, predicted, ends, label)))
     bias, points = number(float((true - predicted).mean())), min(model_figures.POINTS, len(true))
     return (
         html("predicted", figure=scatter, label=label, points=points, n=len(true)),

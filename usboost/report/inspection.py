@@ -66,7 +66,7 @@ class Inspection:
             true, predicted = (own["predicted"][name].to_numpy() for name in ("true", "predicted"))
             scatter, rest = figures.predicted_against_true, figures.residuals
             drawn["predicted"] = "Predicted against true", lambda _: scatter(true, predicted, self.label)
-            drawn["residuals"] = "Residuals", lambda _: rest(true, predicted, None, self.label)
+            drawn["residuals"] = "Residuals", lambda _: rest(true, predicted, (), self.label)
             return drawn
         error = measured.expected_calibration_error(own["calibration"])
         draw = partial(figures.calibration, own["calibration"])

@@ -192,10 +192,10 @@ def predicted_against_true(true: np.ndarray, predicted: np.ndarray, label: str) 
     return fig
 
 
-def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] | None, label: str) -> Figure:
+def residuals(true: np.ndarray, predicted: np.ndarray, ends: Sequence[np.ndarray], label: str) -> Figure:
     """Draw true less predicted, float64 (n,), over the prediction, and a histogram of it.
 
-    `margin`: residuals at the ends of the interval, drawn as lines; None: no lines.
+    `ends`: both ends of each prediction's interval, (n,), drawn as lines; empty: no lines.
     """
     with mpl.rc_context(STYLE):
         fig = Figure(figsize=(6.4, 3.7), layout="constrained")
@@ -206,8 +206,9 @@ def residuals(true: np.ndarray, predicted: np.ndarray, margin: Sequence[float] |
         for ax in (left, right):
             ax.set_axisbelow(True)
             ax.axhline(0, color=MUTED, linewidth=1)
-            for end in margin or ():
-                ax.axhline(end, color=ORANGE, linewidth=1, linestyle=(0, (4, 2)))
+        along = np.argsort(predicted)
+        for end in ends:
+            left.plot(predicted[along], (end - predicted)[along], ORANGE, linewidth=1, linestyle=(0, (4, 2)))
         left.set(xlabel=f"predicted {plain(label)}", ylabel="true − predicted")
         for axis in (left.xaxis, left.yaxis):
             _ticks(axis)
