@@ -55,8 +55,8 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     Parameters
     ----------
     model : only fits of this model are candidates; "" for all
-    metric : one of `names.METRICS_OF` the dataset's task, or as scikit-learn names it; "auto": F1, or RMSE of
-        a number
+    metric : of the dataset's task, one of `METRICS_OF`, or as scikit-learn names it; "auto": F1, or RMSE of a
+        number
     """
     task = task_of(dataset)
     metric = task.chooses if metric == "auto" else check_metric(metric, task.metrics)

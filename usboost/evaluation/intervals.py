@@ -96,7 +96,7 @@ def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = Non
     ----------
     scores : float64 (n,), of rows that were not fitted to.
     weights : float64 (n,), positive, of whatever scale; by default equal. n is then what they are worth
-        (`weighted.effective_sample_size`), and the score the first one up to which their share is
+        (`effective_sample_size`), and the score the first one up to which their share is
         ⌈(n + 1) · level⌉/n.
     """
     weights = np.ones(len(scores)) if weights is None else weights

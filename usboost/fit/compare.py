@@ -173,7 +173,7 @@ def compare(
     models : by name; each is built with a repeat's seed.
     folds, repeats : of the stratified cross-validation, the same for all models.
     jobs : fits at a time, in threads.
-    by : the score that the models are ranked by, one of `names.RANKING` or as scikit-learn names it; by
+    by : the score that the models are ranked by, one of `ranking.RANKING` or as scikit-learn names it; by
         default accuracy, or RMSE.
     by_column : a column by whose groups the models are scored, too.
     keep : a folder for the records of finished fits, which are not made again; see `Records`.

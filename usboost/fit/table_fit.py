@@ -38,7 +38,7 @@ class Fitted:
     Attributes
     ----------
     scores : of the validation rows, or of the rows left out of folds: those of the task, by
-        `names.METRICS_OF`.
+        `ranking.METRICS_OF`.
     rows : (training, validation).
     best_round : the round, epoch or fit kept.
     views : of the validation rows.

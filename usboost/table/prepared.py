@@ -291,7 +291,7 @@ def read_prepared(folder: Path) -> UserTable:
 
 
 def _joined(parts: list[pd.Series]) -> pd.Series:
-    """Join the splits' values of a column; categories are sorted, as `Column.categories` has them."""
+    """Join the splits' values of a column; categories are sorted, as `Column.feature` has them."""
     if not all(isinstance(part.dtype, pd.CategoricalDtype) for part in parts):
         return pd.concat(parts, ignore_index=True)
     names = sorted({str(name) for part in parts for name in part.cat.categories})

@@ -85,8 +85,8 @@ class Sample(TableFile):
 def read_shard(path: Path, spec: TableSpec, *, progress: Progress | None = None) -> UserTable:
     """Read the rows of this shard of a fit; all shards agree on what columns and labels are.
 
-    A sample of about `here.SAMPLE_ROWS` rows of all shards, or all if they are fewer, is read as a table of
-    its own, and decides: the task and the classes, the kinds and forms of the columns. It has rows of each
+    A sample of about `SAMPLE_ROWS` rows of all shards, or all if they are fewer, is read as a table of its
+    own, and decides: the task and the classes, the kinds and forms of the columns. It has rows of each
     label, however rare. Raises UsboostError as `read_table`; if the table is not Parquet, the processes have
     different files or ask for something else, `spec` names what is not done on several shards, a column is
     text, or a value is none of what the sample says of its column. `path`: a Parquet file, a folder of them,
