@@ -6,7 +6,7 @@ from flows.flow import Dataset, command, flow
 from flows.local import runtime
 from tasks import flow_page as page
 from tasks import settings as params
-from tasks.data import obtain_raw, own_table_has_changed, prepare_dataset
+from tasks.data import has_changed, obtain_raw, prepare_dataset
 from tasks.folders import prepared_folder, work_folder
 
 
@@ -18,8 +18,9 @@ def data(dataset: Dataset) -> Path:
         dataset: dataset to make, e.g. ci_a
     """
     settings = params.load()
-    running = f"the dataset {dataset} is being made in this folder; wait for it"
-    with runtime.alone(work_folder(dataset) / "data.lock", running):
+    running = f"the dataset {dataset} is being made or fitted to in this folder; wait for it"
+    made, fitted = (runtime.alone(work_folder(dataset) / f"{each}.lock", running) for each in ("data", "fit"))
+    with made, fitted:
         obtain_raw(dataset, settings, runtime.home() / "downloads")
         card = prepare_dataset(dataset, settings)
     splits = card["splits"].items()
@@ -35,10 +36,10 @@ def data(dataset: Dataset) -> Path:
 
 
 def prepare_again(dataset: str, settings: params.Settings, new_data: bool = False) -> None:
-    """Make a dataset anew if a user's table or its settings have changed, or raw data is to be read again."""
-    if has_changed := dataset == "user_table" and own_table_has_changed(settings):
-        print("the table, an image of it or its settings have changed; it is prepared again", flush=True)
-    if has_changed or new_data:
+    """Make a dataset anew if its raw files or settings have changed, or raw data is to be read again."""
+    if changed := has_changed(dataset, settings):
+        print(f"{dataset}: files, settings or code have changed; it is prepared again", flush=True)
+    if changed or new_data:
         data(dataset)
 
 

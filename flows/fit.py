@@ -20,6 +20,7 @@ from tasks.fits.fit_cell import fit_cell
 from tasks.fits.models import Cell, grid, of_task, plan
 from usboost.errors import UsboostError
 from usboost.evaluation.ranking import metric_name, number
+from usboost.process import thread_share
 
 tell = partial(print, flush=True)
 
@@ -111,7 +112,7 @@ def fit_one(dataset: Dataset, model: Model, seed: Annotated[int, Field(ge=0)] = 
     if not run_cells.missing([cell]):  # a process that was only slow has fitted it
         return str((folders.read_record(cell.results) or {})["made"]["mlflow_run"])
     task = fit_cell.with_options(retries=settings.fits.retries)
-    return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], machine.thread_share(1)))
+    return str(task(cell, os.environ["MLFLOW_TRACKING_URI"], thread_share(1)))
 
 
 app = command(__name__, fit)

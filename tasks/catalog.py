@@ -4,14 +4,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from tasks.settings import Settings, UserTableSettings
+from tasks.settings import Settings
 from usboost.data.progress import Progress
 from usboost.datasets import census, covertype, imagenet, sequences
 from usboost.datasets.image_files import identity
@@ -22,7 +21,7 @@ from usboost.files.arrays import sha256
 from usboost.table import demo as user_demo
 from usboost.table import prepared as user_table
 from usboost.table.files import digest
-from usboost.table.source import TableFile
+from usboost.table.images import files_of_images
 from usboost.table.spec import SIZE
 
 POINTER = "source.json"  # stands in for raw files that are too large to copy: where they are, and a digest
@@ -37,11 +36,13 @@ class Dataset:
     write_demo : (folder, rows_train=, rows_test=, seed=) writes generated files of the real format
     obtain : (folder, settings, cache) puts the real raw files, or a pointer to them, into a folder
     prepare : (raw, settings, work, progress) makes the prepared form
+    sampled : the sizes that real data are cut to
     """
 
     write_demo: Callable[..., object]
     obtain: Callable[[Path, Settings, Path], None]
     prepare: Callable[[Path, Settings, Path, Progress | None], Prepared]
+    sampled: Sequence[str] = ()
 
 
 def own_folder() -> Path | None:
@@ -129,22 +130,9 @@ def pointer_of_table(settings: Settings) -> dict[str, str]:
         raise UsboostError(f"the table {table}, which params.yaml names as user_table.table, does not exist")
     pointer = {"path": str(table.resolve()), "digest": digest(table)}
     if settings.user_table.image:
-        images = "".join(map(identity, files_of_images(settings.user_table)))
+        images = "".join(map(identity, files_of_images(table, settings.user_table.spec())))
         pointer["images"] = hashlib.sha256(images.encode()).hexdigest()
     return pointer
-
-
-def files_of_images(chosen: UserTableSettings) -> Iterator[Path]:
-    """Yield the files that a user's table names as images, as far as they are there."""
-    spec = chosen.spec()
-    file = TableFile.open(Path(chosen.table or "").expanduser(), spec.images_root)
-    for column in [each for each in spec.image if each in file.names]:  # one without is refused elsewhere
-        for batch in file.batches([column], 4096):
-            for value in batch[column].to_pylist():
-                path = value.get("path") if isinstance(value, dict) else value
-                with suppress(OSError, ValueError):  # no path
-                    if isinstance(path, str) and (file.folder / path).is_file():
-                        yield file.folder / path
 
 
 def _user_table(raw: Path, settings: Settings, work: Path, progress: Progress | None) -> Prepared:
@@ -174,6 +162,8 @@ def _further(raw: Path, settings: Settings, work: Path, progress: Progress | Non
 _GUNPOINT = "https://www.timeseriesclassification.com/aeon-toolkit/GunPoint_"
 GUNPOINT_FILES = [RemoteFile(f"GunPoint_{part}.ts", f"{_GUNPOINT}{part}.ts") for part in ("TRAIN", "TEST")]
 
+_ROWS = ("rows_train", "rows_test")
+
 _copy_census = partial(_copy, source=census.SOURCE, files=census.FILES)
 _copy_digits = partial(_copy, source="pendigits", files=sequences.PENDIGITS_FILES)
 _copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
@@ -181,10 +171,12 @@ _copy_gunpoint = partial(_copy, source="gunpoint", files=GUNPOINT_FILES)
 DATASETS: dict[str, Dataset] = {
     "ci_a": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_a")),
     "ci_b": Dataset(census.write_demo, _copy_census, partial(_census, split="ci_b")),
-    "ct": Dataset(covertype.write_demo, partial(_copy, source="covertype", files=covertype.FILES), _ct),
-    "mi": Dataset(imagenet.write_demo, _obtain_imagenet, _mi),
+    "ct": Dataset(
+        covertype.write_demo, partial(_copy, source="covertype", files=covertype.FILES), _ct, _ROWS[:1]
+    ),
+    "mi": Dataset(imagenet.write_demo, _obtain_imagenet, _mi, _ROWS),
     # the demo's, in place of mi: no other profile has its sizes
-    "digits": Dataset(imagenet.write_demo, _obtain_imagenet, partial(_mi, dataset="digits")),
+    "digits": Dataset(imagenet.write_demo, _obtain_imagenet, partial(_mi, dataset="digits"), _ROWS),
     "user_table": Dataset(user_demo.write_demo, _obtain_user_table, _user_table),
     "iris": Dataset(_bundled, _bundled, partial(_further, name="iris")),
     "digits_rows": Dataset(_bundled, _bundled, partial(_further, name="digits_rows")),

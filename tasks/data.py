@@ -16,7 +16,7 @@ from tasks.machine import worth_retrying
 from tasks.settings import Settings
 from usboost.boosting.code import digest
 from usboost.datasets import store
-from usboost.errors import warn
+from usboost.errors import UsboostError, warn
 from usboost.files import replacing, write_atomically
 from usboost.files.arrays import key_of, sha256
 
@@ -27,6 +27,12 @@ def obtain_raw(dataset: str, settings: Settings, cache: Path) -> None:
     """Put the raw files of a dataset into data/raw: generated (demo), or found or downloaded (paper)."""
     sizes = settings.data_of(dataset)  # which refuses a name that there is not
     source = DATASETS[dataset]
+    for name in ("rows_train", "rows_test"):
+        if getattr(sizes, name) and not settings.generated(dataset) and name not in source.sampled:
+            raise UsboostError(
+                f"params.yaml: profiles.{settings.profile}.data.{dataset}.{name}: {dataset} is read whole; "
+                "leave it out"
+            )
     with replacing(raw_folder(dataset)) as fresh:
         if settings.generated(dataset):
             rows = {"rows_train": sizes.rows_train or 6000, "rows_test": sizes.rows_test or 3000}
@@ -59,18 +65,21 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
     return store.read_card(folder)
 
 
-def own_table_has_changed(settings: Settings) -> bool:
-    """Return whether a user's table, a file of its images or its settings are other than what was prepared.
+def has_changed(dataset: str, settings: Settings) -> bool:
+    """Return whether raw files, settings, code, a user's table or its images are not what was prepared.
 
-    Not where nothing was prepared yet, or the table is gone: what was prepared of it stays.
+    Not where nothing was prepared yet, or these are gone: what was prepared of them stays.
     """
-    raw, kept = raw_folder("user_table"), work_folder("user_table") / "fingerprint.json"
-    pointer, table = raw / POINTER, settings.user_table.table
-    if settings.generated("user_table") or table is None or not Path(table).expanduser().exists():
+    raw, kept = raw_folder(dataset), work_folder(dataset) / "fingerprint.json"
+    if dataset == "user_table" and not settings.generated(dataset):
+        pointer, table = raw / POINTER, settings.user_table.table
+        if table is None or not Path(table).expanduser().exists():
+            return False
+        if pointer.is_file() and json.loads(pointer.read_text()) != pointer_of_table(settings):
+            return True
+    if not (raw.is_dir() and kept.is_file()):
         return False
-    if pointer.is_file() and json.loads(pointer.read_text()) != pointer_of_table(settings):
-        return True
-    return kept.is_file() and json.loads(kept.read_text())[0] != fingerprint("user_table", settings, raw)
+    return bool(json.loads(kept.read_text())[0] != fingerprint(dataset, settings, raw))
 
 
 def fingerprint(dataset: str, settings: Settings, raw: Path) -> str:

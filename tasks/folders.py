@@ -24,7 +24,7 @@ from usboost.evaluation.ranking import metric_name, number
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing, write_atomically
 from usboost.models import catalogue
-from usboost.report.results import dataset_name, read_trace
+from usboost.report.results import CURVES, curve, dataset_name, read_trace
 
 RESULTS = Path("data/results")  # a folder for each dataset, in it one for each model, in it one for each seed
 CHECKPOINTS = Path("data/checkpoints")  # rounds of cells that have no record yet: no output of a stage
@@ -82,8 +82,6 @@ ARTIFACT = "cell"  # the folder of an MLflow run that holds its cell's record, f
 METRICS = ("f1", "log_loss", "rmse", "r2")  # of the terminal's lines, as far as a task has them
 LOSSES = ("log_loss", "rmse")  # what DVC compares, and what tells how far a model is ahead of the prior
 
-CURVES = {"score": ("f1_val", "rmse_val"), "epsilon": ("epsilon",), "delta": ("delta",)}
-"""The columns of a trace that are a curve, of which a fit has one at most."""
 OF_KIND = {"two_branch": ("score",), "bfv_network": ("score",), "boosting": tuple(CURVES)}
 """The curves of each kind of model; those of other kinds have no score of each round."""
 
@@ -138,15 +136,6 @@ def write_curves(folder: Path, cells: Iterable[tuple[str, str]], settings: Setti
                 if text := curve(trace, name):
                     (fresh / name).mkdir(exist_ok=True)
                     (fresh / name / f"{dataset}-{model}.csv").write_text(text)
-
-
-def curve(trace: pd.DataFrame, name: str) -> str | None:
-    """Write a row per round as CSV, ``round`` and the curve's name; None where the fit does not have it."""
-    for column in CURVES[name]:
-        if column in trace and trace[column].notna().any():
-            means = trace.groupby("round")[column].mean().dropna().rename(name)
-            return means.to_csv(float_format="%.6g", lineterminator="\n")
-    return None
 
 
 def best_fits(settings: Settings) -> list[str]:

@@ -1,9 +1,7 @@
-"""Running with others on a machine: locks, a share of the cores, a GPU of one's own, and retries."""
+"""Running with others on a machine: locks, a GPU of one's own, and retries."""
 
 import fcntl
 import os
-import platform
-import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,32 +14,9 @@ HALF = "USBOOST_HALF"
 """A variable of the environment of what runs half of the stages: it has half of the fits at a time."""
 
 
-def thread_share(workers: int) -> int:
-    """Return the threads of each of `workers` fits side by side; OMP_NUM_THREADS where a user has set it."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) else max(1, len(os.sched_getaffinity(0)) // workers)
-
-
-def limit_threads(threads: int) -> None:
-    """Have OpenMP and torch use this many threads from now on, and BLAS one, as every fit has it.
-
-    It is for the whole process, in which fits may run side by side: a fit that set the number back would
-    change that of the others, and with it the order in which their networks sum.
-    """
-    import torch
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits({"openmp": threads, "blas": 1})
-    torch.set_num_threads(threads)
-
-
-def processor() -> str:
-    """Name the processor and the instructions that torch uses: ``AMD EPYC, AVX512``, say."""
-    import torch
-
-    info = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*: (.+)", info.read_text()) if info.exists() else None
-    return f"{named[1] if named else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+def place() -> str:
+    """Name this machine and the working folder."""
+    return f"{socket.gethostname()}:{Path.cwd()}"
 
 
 def devices(description: Any) -> set[str]:

@@ -6,8 +6,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,7 @@ from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import STAGES_PER_SHARD, Round, Stage, write_stages
 from usboost.errors import silenced
 from usboost.fit.card import Card
-
-STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
+from usboost.report.results import STEPS
 
 _GROUPS = {
     **dict.fromkeys(("step", *STEPS.values(), "gamma", "alpha"), "step"),
@@ -51,8 +51,9 @@ _LOGGING = threading.Lock()  # MLflow keeps a model that is logged as code in a 
 
 
 def key_of(name: str) -> str:
-    """Make a key of MLflow's of a name: views may be called anything, "S+U" for one."""
-    return re.sub(r"[^\w\-. :/]", "-", name)
+    """Make a key of MLflow's, of 250 characters at most, of a name: columns may be called anything."""
+    key = re.sub(r"[^\w\-. :/]|(?<=/)[./]+|/$", "-", name)
+    return key if len(key) <= 200 else f"{key[:190]}-{sha256(name.encode()).hexdigest()[:8]}"
 
 
 def of_round(name: str) -> str:
@@ -147,7 +148,8 @@ class MLflowCallback(Callback):
 
     One request per round would cost more than many a round; `seconds` holds the time spent here, and
     `earlier` that of the rounds of processes before this one. A fit that resumes from a checkpoint logs what
-    the run does not have yet: that of one which ended because MLflow was away, too.
+    the run does not have yet: that of one which ended because MLflow was away, too. Rounds of several members
+    follow each other.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -156,15 +158,19 @@ class MLflowCallback(Callback):
         self._flushed, self._client = time.perf_counter(), MlflowClient()
         self._rounds: list[list[Metric]] = []
         self._stages: list[Stage] = []
+        self._before = self._last = 0  # steps of the members before this one, and the last step
         self._described: list[dict[str, Any]] = []
+
+    def on_fit_begin(self, fit: Any) -> None:
+        self._before = self._last
 
     def on_resume(self, rounds: Sequence[Round]) -> bool:
         started = time.perf_counter()
         risk = of_round("risk_train")  # every round has it
         steps = {logged.step for logged in self._client.get_metric_history(self.run_id, risk)}
-        self.earlier = sum(round_.seconds["total"] for round_ in rounds)
+        self.earlier += sum(round_.seconds["total"] for round_ in rounds)
         for round_ in rounds:
-            self._add(round_, known=round_.index in steps)
+            self._add(round_, known=steps)
         self.seconds += time.perf_counter() - started
         return False
 
@@ -186,9 +192,10 @@ class MLflowCallback(Callback):
             self._flush_stages()
         self.seconds += time.perf_counter() - started
 
-    def _add(self, round_: Round, known: bool = False) -> None:
+    def _add(self, round_: Round, known: Container[int] = ()) -> None:
         self._stages += [round_.stage] if round_.stage is not None else []
-        if known:
+        self._last = self._before + round_.index
+        if self._last in known:
             return
         values: dict[str, float] = dict(round_.metrics)
         for part, seconds in round_.seconds.items():
@@ -196,7 +203,7 @@ class MLflowCallback(Callback):
                 values[f"seconds_{part}"] = seconds
         if rows := round_.rows:
             values |= {"ranks_number": len(rows), "ranks_rows_least": min(rows), "ranks_rows_most": max(rows)}
-        self._rounds.append([metric(of_round(name), value, round_.index) for name, value in values.items()])
+        self._rounds.append([metric(of_round(name), value, self._last) for name, value in values.items()])
 
     def _flush_metrics(self) -> None:
         while self._rounds:
@@ -281,12 +288,3 @@ def signature(card: Card) -> mlflow.models.ModelSignature:
     sets = [] if card.least is None else [ParamSpec("sets", "boolean", False)]
     parameters = ParamSchema([ParamSpec("explain", "long", 0), *sets])
     return mlflow.models.ModelSignature(None, Schema(outputs), parameters)
-
-
-def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
-    """Return a fit's rounds as the report reads them: a row each, the papers' letters for the steps."""
-    frame = pd.DataFrame(history).rename(columns=STEPS)
-    always = ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
-    frame[[name for name in always if name not in frame]] = float("nan")
-    frame.insert(0, "seed", seed)
-    return frame.astype({"round": "int64"})

@@ -45,10 +45,12 @@ def one_sentence() -> Iterator[None]:
     try:
         yield
     except MlflowException as error:
-        reason = str(error).strip().splitlines()[0][:200]
+        reason, place = str(error).strip().splitlines()[0][:200], mlflow.get_tracking_uri()
+        if error.error_code == "INVALID_PARAMETER_VALUE":
+            raise Unlogged(f"MLflow at {place} refuses this: {reason}") from error
         raise Unlogged(
-            f"MLflow at {mlflow.get_tracking_uri()} does not answer ({reason}); what is fitted is kept under "
-            "data/checkpoints, and the same command goes on when MLflow is back"
+            f"MLflow at {place} does not answer ({reason}); what was done is kept, and the same command goes "
+            "on when MLflow is back"
         ) from error
 
 

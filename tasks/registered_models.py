@@ -3,7 +3,6 @@ training rows."""
 
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,15 @@ def registered_name(dataset: str) -> str:
 
 def champion(dataset: str) -> ModelVersion | None:
     """Return the version of a dataset's registered model that has the alias, if there is one."""
-    with suppress(MlflowException):
+    try:
         return MlflowClient().get_model_version_by_alias(registered_name(dataset), ALIAS)
-    return None
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
 
 
+@mlflow_runs.one_sentence()
 def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
     """Register the best fit of a dataset and give it the alias, if it beats the model that has it.
 
@@ -123,7 +126,7 @@ def promote(dataset: str, model: str, metric: str) -> tuple[bool, str]:
 
 def scores_of(run: Run, split: str) -> dict[str, float]:
     """Return the final scores of a run on one split by metric."""
-    start = mlflow_log.of_score(split, "")
+    start = f"{split}/"
     return {name.removeprefix(start): v for name, v in run.data.metrics.items() if name.startswith(start)}
 
 
@@ -163,6 +166,7 @@ def log_bundle(run_id: str, folder: Path, card: Card, name: str, tags: Mapping[s
     return mlflow_log.log_model(run_id, folder, card, None, name, tags)
 
 
+@mlflow_runs.one_sentence()
 def compare_requests(
     dataset: str, requests: Path, psi: float, share: float
 ) -> tuple[ModelVersion, str, pd.DataFrame]:

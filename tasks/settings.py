@@ -1,5 +1,6 @@
 """params.yaml, read and validated once."""
 
+import re
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -296,13 +297,16 @@ class Settings(ParamsSection):
         for name, own in given.items():
             plain = str(name).removeprefix("_")
             known = plain if plain in catalogue.CATALOGUE else name
-            models[known] = {**models.get(known, {}), **(own or {})}
+            both = isinstance(own, dict) or own is None
+            models[known] = {**models.get(known, {}), **(own or {})} if both else own
         return models
 
     def check(self, imported: bool) -> None:
         """Raise `UsboostError` where sections do not agree; `imported` says whether all losses are known."""
         known = (*LOSSES, *REGRESSION_LOSSES)
         for name, model in self.models.items():
+            if not re.fullmatch(r"\w[\w.+-]*", name):
+                raise UsboostError(f"models.{name!r}: name a model by letters, digits and . + - _")
             if model.loss not in (None, *known) and (imported or not self.imports):
                 raise UsboostError(
                     f"models.{name}.loss: there is no loss {model.loss!r}; choose among {', '.join(known)}"
@@ -375,13 +379,16 @@ def model_names(path: Path) -> list[str]:
     return [*catalogue.CATALOGUE, *(n for n in own or {} if n.removeprefix("_") not in catalogue.CATALOGUE)]
 
 
-def parse(document: Any, path: Path = Path("params.yaml"), imports: Path | None = None) -> Settings:
-    """Return the settings of parsed YAML, checked; its modules are imported from `imports`, if any."""
+def parse(
+    document: Any, path: Path = Path("params.yaml"), imports: Path | None = None, agreeing: bool = True
+) -> Settings:
+    """Return the settings of parsed YAML, whose sections agree; its modules are imported from `imports`."""
     try:
         settings = Settings.model_validate(document)
         if imports is not None:
             import_parts(settings.imports, imports)
-        settings.check(imports is not None)
+        if agreeing:
+            settings.check(imports is not None)
     except ValidationError as error:
         # a misspelt key before the key that is missing for it
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")

@@ -106,9 +106,11 @@ def apply(path: Path, params: Path = Path("params.yaml")) -> None:
     file = YAML()
     document = file.load(params)
     for name, chosen in read_settings(path).items():
+        name = f"_{name}" if f"_{name}" in document["models"] else name
         if document["models"].get(name) is None:
             document["models"][name] = {}
-        document["models"][name]["set"] = chosen
+        own = document["models"][name]
+        own["set"] = {**(own.get("set") or {}), **chosen}
     text = io.StringIO()
     file.dump(document, text)
     write_atomically(params, text.getvalue().encode())

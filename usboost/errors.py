@@ -98,6 +98,18 @@ def within_memory() -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Make a package's refusal of a parameter within it a `UsboostError`."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ not in ("LightGBMError", "InvalidParameterError", "CatBoostError"):
+            raise
+        package, said = type(error).__module__.partition(".")[0], str(error).strip().splitlines()[0]
+        raise UsboostError(f"{package} refuses to fit: {said}; change that setting") from error
+
+
 class UsboostWarning(UserWarning):
     """A note of what usboost did, or found, that a user may not expect; the work went on.
 

@@ -1,12 +1,18 @@
-"""Settings of the process that another package may have changed: usboost has its own, and gives them back."""
+"""Settings of the process that another package may have changed: usboost has its own, and gives them back.
+
+Also how many threads a fit has, and the processor."""
 
 import decimal
+import os
+import platform
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
+from pathlib import Path
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
@@ -112,3 +118,31 @@ class OwnSettings:
         for name, value in list(vars(cls).items()):
             if isinstance(value, FunctionType) and not name.startswith("_"):
                 setattr(cls, name, with_own_settings(value))
+
+
+def thread_share(workers: int) -> int:
+    """Return the threads of each of `workers` fits side by side; OMP_NUM_THREADS where a user has set it."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) else max(1, len(os.sched_getaffinity(0)) // workers)
+
+
+def limit_threads(threads: int) -> None:
+    """Have OpenMP and torch use this many threads from now on, and BLAS one, as every fit has it.
+
+    It is for the whole process, in which fits may run side by side: a fit that set the number back would
+    change that of the others, and with it the order in which their networks sum.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits({"openmp": threads, "blas": 1})
+    torch.set_num_threads(threads)
+
+
+def processor() -> str:
+    """Name the processor and the instructions that torch uses: ``AMD EPYC, AVX512``, say."""
+    import torch
+
+    info = Path("/proc/cpuinfo")
+    named = re.search(r"model name\s*: (.+)", info.read_text()) if info.exists() else None
+    return f"{named[1] if named else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"

@@ -25,7 +25,7 @@ import pandas as pd
 from benchmarks.study.plan import PLAN, VARIANTS, Cell
 from benchmarks.study.rows import Predicted
 from flows.local import workspace
-from tasks import machine, settings
+from tasks import settings
 from tasks.fits import models, scores
 from usboost.boosting.callbacks import Callback, EarlyStopping, Patience
 from usboost.boosting.checkpoint import Checkpoint, described
@@ -35,6 +35,7 @@ from usboost.datasets import store
 from usboost.evaluation import metrics
 from usboost.evaluation.task import TASKS
 from usboost.files.arrays import key_of, sha256
+from usboost.process import limit_threads
 
 STOPS = {"log_loss": "risk_val", "f1": "f1_val"}
 """What a stopping rule looks at: the loss that is fitted, and the papers' F1."""
@@ -105,7 +106,7 @@ def stopped(model: Any, splits: dict[str, Samples]) -> Iterator[tuple[str, Any]]
 def fit(folder: Path, cell: Cell) -> None:
     """Fit a cell and keep what it gives, unless that is there, of the same data and settings."""
     place = (folder / cell.part).resolve()
-    machine.limit_threads(1)
+    limit_threads(1)
     with chdir(place):  # where embeddings are kept
         chosen = settings.load()
         prepared = place / "data/prepared" / cell.dataset

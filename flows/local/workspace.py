@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import islice
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Literal
@@ -28,10 +29,11 @@ from ruamel.yaml import YAML
 from flows.local import runtime, servers
 from tasks import machine
 from tasks import settings as params
-from tasks.catalog import files_of_images
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
+from usboost.files.yaml_file import read_yaml
 from usboost.models import catalogue
+from usboost.table.images import files_of_images
 from usboost.table.spec import TableSpec
 from usboost.table.user_table import label_task
 
@@ -69,7 +71,9 @@ def make(
     changes : other values by dotted key, e.g. ``{"boosting.patience": 60}``
     """
     new, editor = not (folder / "params.yaml").exists(), YAML()
-    document = editor.load(((ROOT if new else folder) / "params.yaml").read_text(encoding="utf-8"))
+    before = (ROOT if new else folder) / "params.yaml"
+    params.parse(read_yaml(before, ""), before, agreeing=False)  # whose sections are all there
+    document = editor.load(before.read_text(encoding="utf-8"))
     name = document["profile"] = profile or document["profile"]
     if name not in document["profiles"]:
         raise UsboostError(f"params.yaml has no profile {name!r}; it has {', '.join(document['profiles'])}")
@@ -105,7 +109,7 @@ def make(
     if "user_table.table" in (changes or {}):
         stages = folder / "dvc.yaml"
         chosen = params.UserTableSettings.model_validate(dict(document["user_table"]))
-        write_atomically(stages, depending_on(chosen, stages.read_text(encoding="utf-8")).encode())
+        write_atomically(stages, depending_on(chosen, stages.read_text("utf-8"), folder).encode())
     if new or any((profile, datasets, rounds, seeds, changes)):
         text = io.StringIO()
         editor.dump(document, text)
@@ -121,42 +125,52 @@ def make(
             (folder / link).symlink_to(target)
     if new:
         linked = [link for link in links if (folder / link).is_symlink()]
-        _call(folder, "git", "add", "--force", "--", ".gitignore", ".dvc/config", *COPIED, *linked)
-        _call(folder, "git", "commit", "--quiet", "--no-verify", "--message", "a workspace")
+        files = ["--", ".gitignore", ".dvc/config", ".dvc/.gitignore", *COPIED, *linked]
+        _call(folder, "git", "add", "--force", *files)
+        _call(folder, "git", "commit", "--quiet", "--no-verify", "--message", "a workspace", *files)
     return folder
 
 
 def _begin(folder: Path) -> None:
-    """Make a repository of Git and DVC, with the files that stay as the checkout has them."""
+    """Make a repository of Git and DVC, with files as the checkout has them; refuse to replace others."""
     folder.mkdir(parents=True, exist_ok=True)
+    ignored = folder / ".gitignore"
+    begun = ignored.is_file() and ignored.read_bytes() == IGNORED.encode()
+    for path in (folder / name for name in (".gitignore", ".dvc/config", *COPIED)):
+        if path.exists() and not begun:
+            raise UsboostError(f"{path} is there already; make the workspace in a folder of its own")
     _call(folder, "git", "init", "--quiet")
     if _call(folder, "git", "config", "user.email", check=False).returncode:  # somebody has to commit
         _call(folder, "git", "config", "user.name", "usboost")
         _call(folder, "git", "config", "user.email", "usboost@localhost")
     _call(folder, "git", "config", "commit.gpgsign", "false")
-    write_atomically(folder / ".gitignore", IGNORED.encode())
+    write_atomically(ignored, IGNORED.encode())
     _call(folder, sys.executable, "-m", "dvc", "init", "--quiet", "--force")
     for copied in (".dvc/config", *COPIED[1:]):
         write_atomically(folder / copied, (ROOT / copied).read_bytes())
 
 
-def depending_on(chosen: params.UserTableSettings | None, stages: str) -> str:
+def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: Path = Path()) -> str:
     """Return dvc.yaml with stages of data that depend on a user's table and the folder of its images.
 
-    Not on a folder that holds the table, too, or more: much else may be there.
+    Not on one with the workspace in it, or much else.
 
     Parameters
     ----------
     chosen : user_table of params.yaml; None: they depend on no table.
-    stages : a dvc.yaml.
+    stages : the dvc.yaml of the workspace in the folder.
     """
     lines = [line for line in stages.splitlines(keepends=True) if not line.endswith(OWN)]
     own = [] if chosen is None else ["${user_table.table}"]
-    folders = {str(path.parent.resolve()) for path in files_of_images(chosen)} if chosen else set()
-    if chosen and folders:
-        common = os.path.commonpath(folders)
-        if not Path(chosen.table or "").resolve().is_relative_to(common):
-            own.append(common)
+    images = list(files_of_images(Path(chosen.table or ""), chosen.spec())) if chosen else []
+    if images:
+        common, most = (
+            Path(os.path.commonpath([path.parent.resolve() for path in images])),
+            2 * len(images) + 9,
+        )
+        few = len(list(islice(common.rglob("*"), most))) < most
+        if few and not folder.resolve().is_relative_to(common):
+            own.append(str(common))
     place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1
     lines[place:place] = [f"        - {json.dumps(each, ensure_ascii=False)}{OWN}" for each in own]
     return "".join(lines)
@@ -243,23 +257,26 @@ def make_command(
     categorical: list[str] = typer.Option([], help="user: a column of numbers that are codes; repeatable"),
     drop: list[str] = typer.Option([], help="user: a column to leave out; may be repeated"),
     dataset: list[str] = typer.Option([], help="a dataset to run; may be repeated"),
-    rounds: int | None = typer.Option(None, help="at most this many boosting rounds"),
-    seeds: int | None = typer.Option(None, help="number of seeds"),
+    rounds: int | None = typer.Option(None, min=1, help="at most this many boosting rounds"),
+    seeds: int | None = typer.Option(None, min=1, help="number of seeds"),
     change: list[str] = typer.Option([], "--set", help="key=value of params.yaml; may be repeated"),
 ) -> None:
     """Make a workspace from the checkout's files, or change one that is there as the options say."""
-    changes: dict[str, Any] = {}
+    changes, given = dict[str, Any](), _changes(change)
+    if root := given.get("user_table.images_root"):
+        given["user_table.images_root"] = str(Path(root).expanduser().resolve())
     if table:
         columns: dict[str, Any] = {"image": image, "drop": drop, "categorical": categorical}
         others = [name for name in dataset if name != "user_table"]
-        spec = TableSpec(label, task=task, split=split, **columns)
+        own = {key.rpartition(".")[2]: value for key, value in given.items() if "user_table." in key}
+        spec = TableSpec.of({"label": label, "task": task, "split": split, **columns, **own})
         changes = changes_for(table, spec, with_classes=bool(others))
         changes["run.datasets"] = ["user_table", *others]
     elif image or drop or categorical or split or task or label != "label":
         raise UsboostError("columns and a task are of your own table; give its path with --table")
     elif profile == "user":
         raise UsboostError("the profile user is for your own table; give its path with --table")
-    changes |= _changes(change)
+    changes |= given
     made = not (folder / "params.yaml").exists()
     make(folder, profile=profile, datasets=dataset, rounds=rounds, seeds=seeds, changes=changes)
     if names := [] if made else differences(folder):

@@ -1,7 +1,6 @@
 """One fit: read what is prepared, fit, score, log to MLflow, and write the cell's record."""
 
 import json
-import socket
 import sys
 import tempfile
 import time
@@ -40,7 +39,9 @@ from usboost.boosting.checkpoint import Checkpoint
 from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
 from usboost.datasets import store
+from usboost.errors import UsboostError
 from usboost.evaluation.intervals import margin_of
+from usboost.files.arrays import sha256
 from usboost.fit.bundle import Bundle, bundle_of, example_of
 from usboost.fit.table_fit import TableFit
 from usboost.models.catalogue import model_colour
@@ -52,6 +53,8 @@ from usboost.models.methods.bfv_network import BFV
 from usboost.models.methods.boosted_features import load_gbm
 from usboost.models.methods.early_trigger import EarlyTrigger
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
+from usboost.process import limit_threads, processor
+from usboost.report.results import history_frame
 from usboost.table.prepared import ROW, SPLITS, read_prepared
 
 INSPECTED, INSPECTED_IMAGES = 2000, 400  # samples on which views are shuffled
@@ -69,8 +72,8 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     Raises `UsboostError` if the fit fails, or MLflow does not take what is logged.
     """
     mlflow.set_tracking_uri(tracking_uri)
-    place = f"{socket.gethostname()}:{Path.cwd()}"
-    machine.limit_threads(threads)
+    place = machine.place()
+    limit_threads(threads)
     with machine.gpu_slot(machine.devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
@@ -91,6 +94,8 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
                 runs.log_datasets(run_id, card, prepared_folder(cell.dataset))
                 page.link_run(run_id, cell.name)
                 fit(replace(cell, estimator=clone(cell.estimator)), out, run_id, resumable)
+                if sha256(prepared_folder(cell.dataset) / "card.json") != cell.identity["data"]:
+                    raise UsboostError(f"{cell.dataset} was made again while it was fitted; fit it again")
                 log.log_files(run_id, out, ARTIFACT)
                 if MlflowClient().get_run(run_id).data.tags.get(runs.SUPERSEDED):
                     raise runs.Superseded(f"{cell.name} was given to another worker; its result counts")
@@ -164,7 +169,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         folds, history, seconds = scores_of.fit_folds(cell.task, cell.estimator, folder, cell.seed)
         # the mean of the folds is the seed's score, and that of their rounds its rounds
         scores = {"test": {name: float(np.mean([fold[name] for fold in folds])) for name in folds[0]}}
-        every = pd.concat([log.history_frame(each, cell.seed) for each in history])
+        every = pd.concat([history_frame(each, cell.seed) for each in history])
         rounds = every.groupby("round", as_index=False).mean(numeric_only=True)
         rounds = rounds.astype({"seed": "int64", "round": "int64"})
         cost = {"rounds": len(rounds), "fit_seconds": seconds}
@@ -177,7 +182,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
         page.log(f"{cell.entry.title} on {cell.dataset}, seed {cell.seed}; rows: {counts}")
         fitted = (_fit_table if store.is_user_table(card) else _fit_splits)(cell, run_id, resumable)
         scores_of.test_rows(fitted.predicted, cell.seed).to_parquet(out / ROWS, index=False)
-        rounds = log.history_frame(fitted.model.history_, cell.seed)
+        rounds = history_frame(fitted.model.history_, cell.seed)
         best, seconds, logging = fitted.took
         cost, took = {"fit_seconds": seconds}, f"{seconds:.1f} s"
         if KINDS[cell.entry.kind].rounds:
@@ -204,7 +209,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             alone = features_folder(cell.dataset, cell.seed) / "scores.json"
             result["gbm"] = json.loads(alone.read_text())
     page.log(page.scores_in_words(result["scores"]))
-    of |= {"profile": card["profile"], "fingerprint": cell.fingerprint, "processor": machine.processor()}
+    of |= {"profile": card["profile"], "fingerprint": cell.fingerprint, "processor": processor()}
     run = MlflowClient().get_run(run_id)
     origin = run.data.tags
     made = {"mlflow_run": run.info.run_id, "mlflow_experiment": run.info.experiment_id}

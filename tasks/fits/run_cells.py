@@ -31,6 +31,7 @@ from tasks.fits.models import Cell
 from tasks.folders import ARTIFACT, CHECKPOINTS
 from tasks.settings import FitsSection
 from usboost.errors import UsboostError
+from usboost.process import thread_share
 
 RUNNERS: dict[str, Any] = {"threads": ThreadPoolTaskRunner, "processes": ProcessPoolTaskRunner}
 POLL_SECONDS = 2.0
@@ -59,9 +60,8 @@ def missing(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def download(cell: Cell, run: Run) -> bool:
-    """Put the record that a run has logged among the results; a run without it does not count any more."""
+    """Put the record that a run has logged among the results; return False if it is not to be seen."""
     if not MlflowClient().list_artifacts(run.info.run_id, ARTIFACT):
-        mlflow_runs.supersede(run.info.run_id)
         return False
     with tempfile.TemporaryDirectory() as folder:
         got = MlflowClient().download_artifacts(run.info.run_id, ARTIFACT, folder)
@@ -90,7 +90,7 @@ def run_locally(
         if not left:
             break
         with RUNNERS[chosen.runner](max_workers=at_once) as runner:
-            threads = machine.thread_share(chosen.workers)
+            threads = thread_share(chosen.workers)
             given = {"tracking_uri": mlflow.get_tracking_uri(), "threads": threads}
             futures = {runner.submit(task, {"cell": cell, **given}): cell for cell in left}
             left = []
@@ -201,15 +201,19 @@ def _supersede(dataset: str, flow_run_id: UUID) -> None:
         mlflow_runs.supersede(run.info.run_id)
 
 
+def _tags(dataset: str) -> list[str]:
+    return [f"fits:{dataset}", f"from {machine.place()}"]  # another folder's dataset may have that name
+
+
 def _submit(cell: Cell, chosen: FitsSection) -> UUID:
     of = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed, "expected": cell.fingerprint}
-    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=[f"fits:{cell.dataset}"])
+    run: Any = run_deployment(chosen.deployment, parameters=of, timeout=0, tags=_tags(cell.dataset))
     return UUID(str(run.id))
 
 
 def _cancel_leftovers(client: SyncPrefectClient, dataset: str) -> None:
-    """Cancel what an earlier flow of this dataset submitted and did not wait for."""
-    wanted = {"tags": {"all_": [f"fits:{dataset}"]}, "state": {"type": {"any_": LIVE}}}
+    """Cancel what an earlier flow of this dataset submitted from here and did not wait for."""
+    wanted = {"tags": {"all_": _tags(dataset)}, "state": {"type": {"any_": LIVE}}}
     live = FlowRunFilter.model_validate(wanted)
     while left := client.read_flow_runs(flow_run_filter=live):
         for run in left:

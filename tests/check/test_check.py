@@ -133,6 +133,14 @@ def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     assert [each.columns for each in check_table(table_of(frame))] == [("z",)]
 
 
+def test_copies_of_all_rows_are_found_without_numbers_too() -> None:
+    letters = np.random.default_rng(0).choice(list("abcdefgh"), (150, 6))
+    frame = pd.DataFrame(letters, columns=list("pqrstu")).assign(y=["n", "p"] * 75)
+    found = check_table(table_of(pd.concat([frame] * 3)))
+    assert [(each.kind, each.columns, each.rows) for each in found] == [("groups", (), 450)]
+    assert "keep one of each" in str(found[0]) and not check_table(table_of(frame[["p", "q", "y"]]))
+
+
 def test_exchanged_labels_are_found() -> None:
     x, y = datasets.load_digits(return_X_y=True)
     rng = np.random.default_rng(0)

@@ -218,6 +218,21 @@ def test_settings_of_a_model_that_there_is_not(tmp_path):
         assert "no model 'logistik'; did you mean 'logistic'" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--model crossed --set n_rounds=-3", "n_rounds cannot be -3"),
+        ("--model crossed --set learners__U__hidden=[0]", "hidden cannot be [0]"),
+        ("--model lgbm --set num_leaves=-1", "lightgbm refuses to fit: "),
+        ("--model forest --set max_features=zzz", "sklearn refuses to fit: "),
+        ("--finetune all", "--finetune is of images"),
+    ],
+)
+def test_settings_that_cannot_be(table, tmp_path, words, said):
+    done = run("fit", table, "--label", "kind", "--out", tmp_path / "m", *words.split())
+    assert done.exit_code == 1 and "error: " in done.stderr and said in done.stderr
+
+
 ENVIRONMENTS = {
     "cp1252": ({"PYTHONIOENCODING": "cp1252"}, ["größe", "±"]),
     "ascii": ({"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, [r"gr\xf6\xdfe", "+/-"]),

@@ -107,14 +107,6 @@ def test_a_limit_keeps_the_shares_and_work_is_used_again(raw: Path, tmp_path: Pa
     assert calls == [(200, 200)]
 
 
-def test_the_raw_file_may_be_named_itself(raw: Path, made: Prepared, tmp_path: Path) -> None:
-    named = prepare(raw / "covtype.data", tmp_path / "w", rows=50)
-    assert named.card["sources"] == made.card["sources"]
-    refuses(r"holds neither covtype\.data nor covtype\.data\.gz", prepare, tmp_path, tmp_path / "w")
-    refuses(r"absent\.data cannot be read", prepare, tmp_path / "absent.data", tmp_path / "w")
-    refuses("9 rows cannot be split", prepare, raw, tmp_path / "w", rows=9)
-
-
 def test_the_real_covertype(tmp_path: Path) -> None:
     folder = published(covertype.SOURCE)
     if not any((folder / name).is_file() for name in ("covtype.data", "covtype.data.gz")):
@@ -210,24 +202,6 @@ def test_read_refuses_what_is_no_whole_file(small: Path, tmp_path: Path) -> None
         (tmp_path / name).write_bytes(data)
         refuses(message, covertype.read, tmp_path / name)
     refuses("cannot be read", covertype.read, tmp_path / "absent")
-
-
-@given(st.lists(st.integers(1, 7), min_size=3, max_size=60).filter(lambda y: len(set(y)) > 2))
-def test_three_largest_keeps_the_most_frequent(y: list[int]) -> None:
-    frame = pd.DataFrame({"position": range(len(y))})
-    ranked = sorted(set(y), key=lambda k: (-y.count(k), k))
-    expected = sorted(ranked[:3])
-    kept, labels, classes = covertype.three_largest(frame, y)
-    assert classes == tuple(expected)
-    assert kept["position"].tolist() == [i for i, k in enumerate(y) if k in expected]
-    assert labels.tolist() == [expected.index(k) for k in y if k in expected]
-    assert kept.index.tolist() == list(range(len(kept)))
-
-
-def test_three_largest_refuses_too_few_classes_and_other_lengths() -> None:
-    frame = pd.DataFrame({"a": [1, 2, 3]})
-    refuses("2 classes, but three are needed", covertype.three_largest, frame, [1, 2, 2])
-    refuses("3 rows but there are 2 labels", covertype.three_largest, frame, [1, 2])
 
 
 @given(n=st.integers(10, 500), seed=st.integers(0, 2**32))

@@ -4,8 +4,10 @@ import ast
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -15,8 +17,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.conftest import refuses
+from tests.conftest import encoded, refuses
+from tests.datasets.test_pixels import STEPS, exif, tiff, with_exif
 from tests.fit.conftest import accepted, refused
+from usboost.datasets.image_files import FORMATS, load, sized
 from usboost.export.folder import FILES, export
 from usboost.fit import build, bundle
 from usboost.fit.build import ImageOptions
@@ -28,20 +32,21 @@ from usboost.table.spec import TableSpec
 from usboost.table.user_table import UserTable, read_table
 
 ALL = ("yes", "no", "maybe")
+HERE = Path(export.__code__.co_filename).parent
 
 
 def rows(n: int, seed: int, task: str) -> pd.DataFrame:
-    """Numbers, plain and with a unit, categories, dates, some of each missing; and a label by them."""
+    """Numbers, with a unit too, categories, dates, some missing, some called as answers; a label by them."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(
         {
             "age": rng.normal(50, 12, n).round(2),
             "in come": np.exp(rng.normal(3, 2, n)).round(3),
             "code": rng.choice(["1", "2", "3", "x"], n),
-            "town": rng.choice(["Bern", "Chur", "Ulm", "Öl"], n),
-            "flag": rng.choice(["yes", "no"], n),
+            "probabilities": rng.choice(["Bern", "Chur", "Ulm", "Öl"], n),
+            "low": rng.choice(["yes", "no"], n),
             "day": pd.Series(pd.Timestamp("2019-02-25") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")),
-            "price": [f"{x:,.2f} EUR" for x in rng.uniform(1, 5000, n)],
+            "low (answer)": [f"{x:,.2f} EUR" for x in rng.uniform(1, 5000, n)],
         }
     )
     score = 0.06 * (table["age"] - 50) + (table["code"] == "3") * 1.5 + 0.4 * np.log(table["in come"])
@@ -62,12 +67,12 @@ OFFERED = [
 
 DIRTY = {
     "code": ("3.0", " 2 "),
-    "town": ("Mars", "  Bern "),
+    "probabilities": ("Mars", "  Bern "),
     "age": ("NA", "1e3", "x", "1,234", "٣٫٥", "\u22123"),
     "in come": ("inf", "-0.0"),
-    "flag": ("TRUE", "1", "1.0", "No"),
+    "low": ("TRUE", "1", "1.0", "No"),
     "day": ("2020-01-05 13:45:00", "2020", "5 March 2020, 3:05 p.m.", "Thu Mar  5 10:11:12 2020", "soon", ""),
-    "price": ("12 EUR", "1,2 EUR", "7", "3 kg", "-1,234.5 EUR"),
+    "low (answer)": ("12 EUR", "1,2 EUR", "7", "3 kg", "-1,234.5 EUR"),
 }
 """What rows of others hold: other spellings, and what is none of the column's kind."""
 
@@ -117,9 +122,8 @@ def fitted_to(table: UserTable, model: str, images: ImageOptions | None = None) 
     ("model", "task"),
     [
         *(("logistic", "two"), ("ridge", "number"), ("lgbm", "three"), ("lgbm", "number"), ("forest", "two")),
-        *(("linear_trees", "three"), ("crossed", "two"), ("2wl", "number")),
-        *(("2wl2o", "three"), ("bfv_dnn", "three"), ("average", "three")),
-        *(("baseline", "number"), ("prior", "three")),
+        *(("linear_trees", "three"), ("crossed", "two"), ("2wl", "number"), ("average", "three")),
+        *(("2wl2o", "three"), ("bfv_dnn", "three"), ("baseline", "number"), ("prior", "three")),
         *(("xgboost", task) for task in ("two", "three", "number")),
     ],
 )
@@ -133,7 +137,7 @@ def test_answers_are_those_of_predict(model: str, task: str, tmp_path: Path) -> 
 
 
 def pictures(folder: Path, n: int, seed: int, bright: pd.Series) -> list[str]:
-    """Pictures, some brighter: grey, clear, turned, wide and tall ones, and none."""
+    """Pictures, some brighter: grey, clear, wide and tall ones, and none."""
     rng = np.random.default_rng(seed)
     folder.mkdir()
     names = []
@@ -141,19 +145,17 @@ def pictures(folder: Path, n: int, seed: int, bright: pd.Series) -> list[str]:
         size = [(40, 40), (90, 30), (31, 77), (70, 100), (17, 17)][row % 5]
         small = Image.fromarray(rng.integers(0, 150, (6, 6, 3)).astype(np.uint8)).resize(size)
         image = small.point(lambda value, more=100 * bool(bright[row]): value + more)
-        kind, exif = row % 8, Image.Exif()
+        kind = row % 8
         name = f"{folder.name}/{row}.{'jpg' if row % 8 in (3, 4) else 'png'}"
         if kind == 0:
             (folder / "broken.png").write_bytes(b"no image")
             others = ["", "none.png", f"{folder.name}/broken.png"]
             names.append(others[row // 8 % 3 * folder.name.startswith("rows")])
             continue
-        if kind == 4:
-            exif[274] = 6
         if kind == 5:
             image.putalpha(120)
         image = {1: image.convert("L"), 2: image.convert("P")}.get(kind, image)
-        image.save(folder.parent / name, exif=exif)
+        image.save(folder.parent / name)
         names.append(name)
     return names
 
@@ -192,6 +194,19 @@ def test_answers_of_images(model: str, backbone: str, columns: tuple[str, ...], 
     assert len(card["sha256"]) == 64
 
 
+def test_pixels_are_those_of_predict(tmp_path: Path) -> None:
+    module, about = script(HERE), {"kind": "image", "size": 32, "formats": FORMATS}
+    assert module.csv.field_size_limit() > 1 << 30  # an image in a cell is long
+    (tmp_path / "x").mkdir()
+    turned = [with_exif(form, exif(turn)) for form in ("JPEG", "PNG") for turn in range(1, 10)]
+    grey = [tiff(STEPS >> 4, bits=12), tiff(STEPS, zero_is_white=True), encoded(STEPS, transparency=0)]
+    for data in turned + grey:
+        (tmp_path / "x/a").write_bytes(data)
+        for text in ("x/a", "x\\a", f"data:image/png;base64,{b64encode(data).decode()}"):
+            found = sized(Image.fromarray(module.value(text, about, tmp_path / "rows.csv")), 32, "crop")
+            assert np.array_equal(found, load(data, size=32, channels=3).transpose(1, 2, 0))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("columns", [(), ("front",), ("front", "side")], ids=["none", "one", "two"])
 @pytest.mark.parametrize(("model", "task"), OFFERED)
@@ -211,6 +226,7 @@ def test_every_model_that_is_offered(
 def test_no_training_value_is_in_the_files(tmp_path: Path) -> None:
     n, rng = 240, np.random.default_rng(0)
     secret = rng.uniform(1e5, 9e5, (n, 3)).round(6)
+    values = [(str(v).encode(), v.tobytes(), v.astype(np.float32).tobytes()) for v in secret.ravel()]
     table = pd.DataFrame(secret, columns=["a", "b", "c"])
     table["id"] = [f"person-{rng.integers(1 << 60)}" for _ in range(n)]
     table["face"] = [f"{row}.png" for row in range(n)]
@@ -224,17 +240,9 @@ def test_no_training_value_is_in_the_files(tmp_path: Path) -> None:
         fitted = build.fit(read_table(tmp_path / "train.csv", spec), model, images=images, rounds=3).bundle
         fitted.save(tmp_path / "model")
         export(fitted, tmp_path / "export")
-        files = [
-            each for name in ("model", "export") for each in (tmp_path / name).rglob("*") if each.is_file()
-        ]
-        data = b"\n".join(each.read_bytes() for each in files)
-        values = [(value, value.astype(np.float32)) for value in secret.ravel()]
-        known = [
-            v
-            for v, single in values
-            if str(v).encode() in data or v.tobytes() in data or single.tobytes() in data
-        ]
-        assert len(known) == 0
+        found = [each for name in ("model", "export") for each in (tmp_path / name).rglob("*")]
+        data = b"\n".join(each.read_bytes() for each in found if each.is_file())
+        assert not any(form in data for forms in values for form in forms)
         assert not any(name.encode() in data for name in table["id"])
         pixels = [np.asarray(Image.open(tmp_path / f"{row}.png")) for row in range(n)]
         assert not any(each[0].tobytes() in data or each[..., 0].tobytes() in data for each in pixels)
@@ -270,8 +278,7 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_script_needs_three_packages_and_the_page_reads_as_much_of_a_card() -> None:
-    source = Path(export.__code__.co_filename).with_name("predict.py").read_text()
-    page = Path(export.__code__.co_filename).with_name("index.html").read_text()
+    source, page = ((HERE / name).read_text() for name in ("predict.py", "index.html"))
     read = set(re.findall(r'about(?:\.get\(|\[)"(\w+)"', source))
     assert {name for name in read if f"about.{name}" not in page} == {"formats", "forms", "rewrite"}
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -279,22 +286,45 @@ def test_the_script_needs_three_packages_and_the_page_reads_as_much_of_a_card() 
     assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"numpy", "onnxruntime", "PIL"}
 
 
+PAGE = """
+const part = () => ({ rows: [], append() {}, replaceChildren(...rows) { this.rows = rows }, insertRow: part,
+  insertCell() { return this.cell = part() }, elements: { namedItem: () => ({ files: [1] }) } });
+const parts = {}, getElementById = (id) => parts[id] ??= part(), location = { href: "http://x/" };
+const document = { getElementById, createElement: part, querySelector: part };
+const createImageBitmap = async () => { throw 0 }, outputNames = ["low (answer)", "high"];
+const card = { classes: [], answers: ["low", "high"], columns: { photo: { kind: "image" } } };
+const run = () => ({ high: { data: [3e6] }, "low (answer)": { data: [245678.4] } });
+const fetch = async () => ({ json: () => card }), session = { run, outputNames }, create = () => session;
+const fake = { env: { wasm: {} }, InferenceSession: { create }, Tensor: class { size = 0 } };
+CODE
+for (session.run of [run, null]) {
+  await parts.form.onsubmit({ preventDefault() {} }).catch(() => 0);
+  console.log(parts.about.textContent, ...parts.answer.rows.map((row) => row.cell.textContent));
+}"""
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+def test_the_page_says_that_an_image_cannot_be_read_and_keeps_no_answer() -> None:
+    code = (HERE / "index.html").read_text().split('<script type="module">')[1].split("</script>")[0]
+    code = PAGE.replace("CODE", code.replace('import(HERE + "ort.wasm.min.mjs")', "fake"))
+    said = subprocess.check_output(["node", "--input-type=module", "-e", code], text=True).splitlines()
+    assert "photo is no image that can be read" in said[0] and said[0].endswith("ms. 245678.4 3000000")
+    assert said[1].endswith("page.")
+
+
 def test_fill_values_and_times_of_zones_are_read_as_by_predict(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     small = rng.normal(size=200)
-    hours = pd.Series(
-        pd.Timestamp("2020-03-01 00:30") + pd.to_timedelta(rng.integers(0, 5000, 200), unit="h")
-    )
-    given = pd.DataFrame(
-        {"x": np.where(rng.random(200) < 0.3, 1e10, small), "y": np.where(small > 0, "a", "b")}
-    )
+    hours = pd.Timestamp("2020-03-01 00:30") + pd.Series(pd.to_timedelta(rng.integers(0, 5000, 200), "h"))
+    given = pd.DataFrame({"y": np.where(small > 0, "a", "b")})
+    given["x, in mm, say"] = np.where(rng.random(200) < 0.3, 1e10, small)
     for name, zone in (("none", ""), ("ahead", "+05:30")):
         given[name] = hours.dt.strftime("%Y-%m-%dT%H:%M:%S") + zone
     given.to_csv(tmp_path / "train.csv", index=False)
     fitted = build.fit(read_table(tmp_path / "train.csv", TableSpec("y")), "lgbm", rounds=4).bundle
     assert any(each.knots for encoder in fitted.encoding.encoders.values() for each in encoder.numeric)
-    others = given.drop(columns="y").head(40).assign(x=np.linspace(-5, 5, 40))
+    others = given.drop(columns="y").head(40).assign(**{"x, in mm, say": np.linspace(-5, 5, 40)})
     others.loc[:20, "none"] += "-08:00"
     others.loc[10:30, "ahead"] = others.loc[10:30, "ahead"].str.removesuffix("+05:30")
-    others.to_csv(tmp_path / "rows.csv", index=False)
+    others.to_csv(tmp_path / "rows.csv", index=False, sep=";")
     assert differences(fitted, tmp_path / "rows.csv", tmp_path).max() < 1e-5

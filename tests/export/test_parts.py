@@ -105,16 +105,10 @@ def test_parts_of_dates_are_those_of_pandas() -> None:
 
 
 def test_a_tree_of_xgboosts_json() -> None:
-    grown = {
-        "left_children": [1, 3, -1, -1, -1],
-        "right_children": [2, 4, -1, -1, -1],
-        "split_indices": [0, 3, 0, 0, 0],
-        "split_conditions": [0.1, 1e-45, 7.0, 8.0, 9.0],
-        "categories": [1, 3],
-        "categories_nodes": [1],
-        "categories_segments": [0],
-        "categories_sizes": [2],
-    }
+    grown = {"left_children": [1, 3, -1, -1, -1], "right_children": [2, 4, -1, -1, -1]}
+    grown |= {"split_indices": [0, 3, 0, 0, 0], "split_conditions": [0.1, 1e-45, 7.0, 8.0, 9.0]}
+    grown |= {"categories": [1, 3], "categories_nodes": [1]}
+    grown |= {"categories_segments": [0], "categories_sizes": [2]}
     table = mixed(300)  # of rows that are at the condition, too
     below, of_set = table.numeric[:, 0] < np.float32(0.1), np.isin(table.codes[:, 0], [1, 3])
     expected = np.where(below, np.where(of_set, 9.0, 8.0), 7.0)
@@ -189,10 +183,6 @@ def test_a_learner_without_a_form_is_refused_by_its_name() -> None:
     refuses("KNeighborsRegressor", predicted, model, views)
     learners = {"S": TreeLearner(max_depth=1)}
     model = TwoWeakLearnerClassifier(learners, n_rounds=2, patience=None).fit(views, y)
-
-    class Own:
-        def predict(self, prepared):
-            return prepared
-
+    Own = type("Own", (), {"predict": lambda self, prepared: prepared})
     model.stages_ = [replace(stage, learners={"S": Own()}) for stage in model.stages_]
     refuses(r"Own, of the learner 'S', has no ONNX form", predicted, model, views)

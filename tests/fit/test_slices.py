@@ -162,6 +162,8 @@ def test_few_numbers_are_groups_of_their_own_in_rising_order():
     frame = pd.DataFrame({"x": [3, 1, 2, 1]})
     found = read_slices(FrameRows(frame), "x", np.arange(4))
     assert found.names == ("1", "2", "3") and found.codes.tolist() == [2, 0, 1, 0]
+    assert groups([1204501, 1204502, 1999998.25, 1999999.5])[-1] == "1999999.5"
+    assert groups([1204501, 1204502])[0] == "1204501"
 
 
 def test_what_a_model_reads_as_categories_and_values_that_count_as_missing():
@@ -174,6 +176,7 @@ def test_what_a_model_reads_as_categories_and_values_that_count_as_missing():
 def test_dates_in_quarters():
     days = pd.date_range("2020-01-01", periods=40)
     assert groups(days)[0] == "2020-01-01 to 2020-01-10" and groups(days)[-1] == "2020-01-31 to 2020-02-09"
+    assert groups(days[:2] + pd.Timedelta("30min"))[0] == "2020-01-01 00:30:00"
 
 
 def test_what_cannot_be_grouped():

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import refuses
 from tests.fit.conftest import accepted, refused
-from usboost import MultimodalClassifier, MultimodalRegressor
+from usboost import MultimodalClassifier, MultimodalRegressor, UsboostWarning
 from usboost.datasets import store
 from usboost.fit import bundle, drift
 from usboost.fit.build import fit
@@ -330,6 +330,8 @@ def test_rows_with_types_and_as_written_are_the_same(model: Path, table: Path, t
     texts = [written, written.assign(day=plain()["day"].dt.strftime("%Y-%m-%d")), plain()]
     for frame in (*texts, plain().assign(day=plain()["day"].dt.tz_localize("UTC"))):
         np.testing.assert_allclose(loaded.predict(frame)["p_a"], from_file, rtol=1e-12)
+    with pytest.warns(UsboostWarning, match="have no %"):
+        loaded.predict(plain().assign(share=100 + plain()["share"]))
     plain().to_parquet(tmp_path / "t.parquet")
     accepted("report", model, tmp_path / "t.parquet", "--out", tmp_path / "r.html")
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import refuses
-from tests.fit.conftest import accepted, environment, numbers, refused, until
+from tests.fit.conftest import accepted, environment, numbers, refused, run, until
 from tests.warm import Warm
 from usboost.boosting.rounds import Round
 from usboost.fit import tune as tuned
@@ -322,6 +322,11 @@ def test_mistakes_of_the_command(path: Path, tmp_path: Path) -> None:
     table = ("--label", "kind", "--out", tmp_path / "out")
     assert "--set 'shrinkage' sets nothing" in refused("fit", path, *table, "--set", "shrinkage")
     assert refused("tune", path, *table, "--models", "9wl").startswith("unknown model '9wl'")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/settings.yaml").write_text("models: {lgbm: {set: {}}}")
+    assert (
+        "settings.yaml has settings of lgbm, which" in run("tune", path, *table, "--models", "forest").stderr
+    )
     gone = tmp_path / "gone.yaml"
     assert f"{gone} is missing" in refused("fit", path, *table, "--settings", gone)
     gone.write_text("models: [crossed]")

@@ -12,12 +12,13 @@ import yaml
 from tasks import settings
 from tasks.fits import models
 from tasks.fits.models import grid
-from tasks.machine import devices, thread_share
+from tasks.machine import devices
 from tests.conftest import refuses
 from tests.flows.conftest import ROOT
 from tests.flows.test_pipeline import runs
 from tests.workspaces import mlflow_store, with_cards
 from usboost.boosting.checkpoint import described
+from usboost.process import thread_share
 
 DATASETS, MODELS, SEEDS = ["ci_a", "ci_b"], ["2wl", "lgbm", "bfv_dnn"], [0, 1]
 CELLS = [f"{d}/{m}/seed-{s}" for d in DATASETS for m in MODELS for s in SEEDS]

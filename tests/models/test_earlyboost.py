@@ -257,6 +257,8 @@ def test_a_perfect_frame_gets_the_cap(n_classes: int) -> None:
     columns = 1 if n_classes == 2 else n_classes
     assert model.alphas_[2] == pytest.approx(0.5 * np.log(2 * 30 * columns - 1))
     assert model.errors_[2] == pytest.approx(0, abs=1e-12)
+    scaled = EarlyBoostClassifier().fit(X, y, sample_weight=np.full(30, 1 / 30))
+    np.testing.assert_allclose(scaled.alphas_[:3], model.alphas_[:3])
     lower = EarlyBoostClassifier(max_alpha=1.5).fit(X, y)
     assert lower.alphas_[2] == 1.5
     assert lower.alphas_.max() <= 1.5

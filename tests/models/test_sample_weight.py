@@ -149,21 +149,6 @@ def test_wrong_weights_are_refused(k: int, model: Any) -> None:
     refuses("validation is inf in row 0", fit, model, k, FIT, STOP, None, np.full(80, np.inf))
 
 
-def test_trees_to_nine_digits() -> None:
-    for name in ("2wl of trees", "cross-entropy"):
-        y, found = Y[3], []
-        for rows, weights in ((np.repeat(FIT, COUNTS[FIT]), None), (FIT, COUNTS[FIT])):
-            model = clone(EXACT[name]).set_params(validation_fraction=0)
-            model.fit(VIEWS[rows], y[rows], sample_weight=weights)
-            stages = [(s.steps["U"], s.steps["S"], *s.learners["S"].trees) for s in model.stages_]
-            found.append([np.array([u, s, *tree.value.ravel()]) for u, s, tree in stages])
-            found[-1].append(np.array([row["risk_train"] for row in model.history_]))
-        # what a learner predicts is float32, and the rounds after the first see it
-        np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-9, atol=1e-9)
-        for first, other in zip(*found):
-            np.testing.assert_allclose(first, other, rtol=1e-5, atol=1e-6)
-
-
 BATCH = NetworkLearner((5,), "sgd", 0.05, 10_000, 3)
 
 

@@ -11,7 +11,7 @@ import yaml
 from flows.local import workspace
 from tasks import catalog, data, settings
 from tasks.folders import raw_folder
-from tests.conftest import encoded
+from tests.conftest import encoded, refuses
 
 PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8"))
 
@@ -38,7 +38,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def obtain(chosen: Any, own: Path) -> None:
     raw_folder("user_table").mkdir(parents=True)
     catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
-    assert not data.own_table_has_changed(chosen)
+    assert not data.has_changed("user_table", chosen)
 
 
 def other_labels(own: Path) -> None:
@@ -64,12 +64,12 @@ def image_behind_a_link(own: Path) -> None:
 @pytest.mark.parametrize("change", [other_labels, other_image, image_gone, image_behind_a_link])
 def test_a_change_of_the_table_or_of_an_image_is_noticed(own: Path, change: Any) -> None:
     chosen = of_table(own, table=str(own / "t.csv"), image="photo")
-    assert not data.own_table_has_changed(chosen)  # nothing was prepared
+    assert not data.has_changed("user_table", chosen)  # nothing was prepared
     obtain(chosen, own)
     change(own)
-    assert data.own_table_has_changed(chosen)
+    assert data.has_changed("user_table", chosen)
     (own / "t.csv").unlink()
-    assert not data.own_table_has_changed(chosen)  # what was prepared of it stays
+    assert not data.has_changed("user_table", chosen)  # what was prepared of it stays
 
 
 def test_other_settings_are_noticed_and_so_is_a_table_that_could_not_be_prepared(own: Path) -> None:
@@ -77,11 +77,21 @@ def test_other_settings_are_noticed_and_so_is_a_table_that_could_not_be_prepared
     chosen = of_table(own, table=str(own / "t.csv"))
     obtain(chosen, own)
     data.prepare_dataset.fn("user_table", chosen)
-    assert not data.own_table_has_changed(chosen)
-    assert data.own_table_has_changed(of_table(own, table=str(own / "t.csv"), categorical=["a"]))
+    assert not data.has_changed("user_table", chosen)
+    assert data.has_changed("user_table", of_table(own, table=str(own / "t.csv"), categorical=["a"]))
     (own / "t.csv").write_text("a\n1\n")
     catalog.DATASETS["user_table"].obtain(raw_folder("user_table"), chosen, own)
-    assert data.own_table_has_changed(chosen)
+    assert data.has_changed("user_table", chosen)
+
+
+def test_another_seed_is_noticed_of_any_dataset_and_rows_that_are_not_cut_are_refused(own: Path) -> None:
+    chosen = of_table(own, table=str(own / "t.csv"))
+    raw_folder("iris").mkdir(parents=True)
+    data.prepare_dataset.fn("iris", chosen)
+    assert not data.has_changed("iris", chosen)
+    assert data.has_changed("iris", chosen.model_copy(update={"seed": chosen.seed + 1}))
+    object.__setattr__(chosen.sizes.data["user_table"], "rows_train", 9)
+    refuses("rows_train: user_table is read whole", data.obtain_raw.fn, "user_table", chosen, own)
 
 
 def test_a_part_of_a_folder_of_parquet_files_is_noticed_too(own: Path) -> None:
@@ -91,7 +101,7 @@ def test_a_part_of_a_folder_of_parquet_files_is_noticed_too(own: Path) -> None:
     chosen = of_table(own, table=str(own / "rows"))
     obtain(chosen, own)
     pd.DataFrame({"a": [1], "y": [0]}).to_parquet(own / "rows/1.parquet")
-    assert data.own_table_has_changed(chosen)
+    assert data.has_changed("user_table", chosen)
 
 
 def test_dvcs_stage_of_the_data_depends_on_the_table_and_the_folder_of_its_images(own: Path) -> None:
@@ -111,4 +121,7 @@ def test_dvcs_stage_of_the_data_depends_on_the_table_and_the_folder_of_its_image
     (own / "photos/2.png").rename(own / "2.png")
     text = (own / "t.csv").read_text().replace("photos/2.png", "2.png")
     (own / "t.csv").write_text(text)
-    assert deps(image="photo") == ["${user_table.table}"]  # much else may be in the table's folder
+    assert deps(image="photo")[1:] == [str(own)]
+    for k in range(40):
+        (own / f"{k}.txt").touch()
+    assert deps(image="photo")[1:] == []  # much else is in the table's folder

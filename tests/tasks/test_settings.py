@@ -41,6 +41,8 @@ def test_tables_1_and_2_as_the_paper_prints_them():
         (lambda p: p.pop("boosting"), "boosting"),
         (lambda p: p["table2"]["ci_a"].update(tree_depth=0), "table2.ci_a.tree_depth"),
         (lambda p: p["models"]["2wl"].update(speed=3), "models.2wl.speed"),
+        (lambda p: p["models"].update(crossed="fast"), "models.crossed"),
+        (lambda p: p["models"].update({"../x": {"like": "2wl"}}), r"models.'../x': name a model by"),
         (lambda p: p["profiles"]["demo"].update(seeds="many"), "profiles.demo.seeds"),
         (
             lambda p: p["user_table"].update(table="parts.csv"),
@@ -134,6 +136,9 @@ def test_it_is_applied_and_comments_stay(tmp_path: Path) -> None:
     assert models.build("lgbm_s", "ci_a", settings.load(params), 0).learning_rate == 0.05
     tuning.apply(chosen, params)
     assert params.read_text() == after
+    chosen.write_text(settings_text({"lgbm": {"patience": 7}}, "a test"))
+    tuning.apply(chosen, params)  # what was not searched stays
+    assert models.build("lgbm", "ci_a", settings.load(params), 0).learning_rate == 0.0123
 
 
 def test_dvc_takes_it_as_overrides(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ _TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|qua
 @dataclass(frozen=True)
 class Grouping:
     """Groups of n rows: what they are in words, the columns that they are of, their codes, int64 (n,), equal
-    in a group, their kind ("column", "columns", "stem", "numbers", "twins", "order" or "time"), whether a
-    model reads the column, the numbers (n, p) that are equal, if these may tell the label, and what to
-    do."""
+    in a group, their kind ("rows", "column", "columns", "stem", "numbers", "twins", "order" or "time"),
+    whether a model reads the column, the numbers (n, p) that are equal, if these may tell the label, and what
+    to do."""
 
     what: str
     columns: tuple[str, ...]
@@ -66,6 +66,16 @@ def texts_of(table: UserTable) -> dict[str, pd.Series]:
 def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Grouping]:
     """Yield what may be groups: not of one row each, nor few."""
     numbers, few = table.features.select_dtypes("float64"), list[str]()
+    paths = [texts[name] for name in table.spec.image if name in texts]
+    whole = pd.concat([table.features.reset_index(drop=True), *paths], axis=1)
+    if whole.shape[1] and len(paths) == len(table.spec.image):
+        rng = np.random.default_rng(0)
+        shuffled = whole.apply(lambda column: rng.permutation(column.astype(object)))
+        equal, chance = (each.duplicated(keep=False).mean() for each in (whole, shuffled))
+        if equal >= max(0.005, 5 * chance):  # else columns of few values meet again
+            advice = "keep one of each, or number the distinct rows in a column and name it with `group`"
+            codes = codes_of(pd.util.hash_pandas_object(whole, index=False))
+            yield Grouping("rows that are equal", (), codes, "rows", advice=advice)
     for name, values in texts.items():
         codes, is_read, is_number = codes_of(values), name in table.features, name in numbers
         count = codes.max() + 1

@@ -67,6 +67,7 @@ def compare(
     more models or --repeats makes only the new fits. Ctrl-C shows what is there.
     """
     with exit_on_error():
+        images.check(spec.image)
         options.check_compared(by, out, "comparison")
         given = None if models is None else options.parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}

@@ -84,6 +84,7 @@ def fit(
     folder next to --out, and the same command goes on.
     """
     with exit_on_error():
+        images.check(spec.image)
         deadline = None if time_limit is None else clock() + time_limit
         model_of = partial(catalogue.resolve_model, model, preset, time_limit is not None)
         if (named := model_of()) not in catalogue.OFFERED_FOR["regression"]:
@@ -241,7 +242,8 @@ def echo_result(model: str, fitted: Fitted) -> None:
         before = "; the losses in the table are from before that" if rows else ""
         echo(f"probabilities are calibrated: temperature {card.temperature:.3f}{before}")
     if card.threshold is not None:
-        echo(f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on")
+        named = f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on"
+        echo(f"{named}; accuracy and F1 are of 0.5")
     if card.margin is not None:
         low, high = card.margin
         echo(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")

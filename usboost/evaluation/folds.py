@@ -334,6 +334,8 @@ class Divisible:
         else:
             from sklearn.model_selection import KFold, StratifiedKFold
 
+            if folds > self.n:
+                raise UsboostError(f"{self.n} rows are too few for {folds} folds; change `folds`")
             splitter = KFold if self.codes is None else StratifiedKFold
             yield from splitter(folds, shuffle=True, random_state=seed).split(np.zeros(self.n), self.codes)
 

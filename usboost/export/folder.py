@@ -57,7 +57,8 @@ def graph_of(bundle: Bundle) -> Graph:
 
     Inputs are named as the columns: float64 (n,) numbers, and dates as seconds since 1970 in UTC, NaN where
     missing; str (n,) categories, "" where missing; uint8 (n, height, width, 3) images, of height 0 where
-    missing. Outputs are float64: ``probabilities`` (n, M), or ``prediction``, ``low``, ``high``, (n,) each.
+    missing. Outputs are float64: ``probabilities`` (n, M), or ``prediction``, ``low``, ``high``, (n,) each;
+    one that is called as a column has "(answer)" behind its name.
     """
     card, graph = bundle.card, Graph()
     columns = {}

@@ -4,9 +4,10 @@ import csv
 import json
 import re
 import sys
+from base64 import b64decode
 from contextlib import suppress
 from datetime import datetime
-from io import StringIO
+from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
 from unicodedata import decimal, normalize
@@ -14,18 +15,36 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import onnxruntime
-from PIL import Image, ImageOps
+from PIL import Image
+
+csv.field_size_limit((1 << 31) - 1)  # an image in a cell is long
+# what undoes an EXIF orientation, from 2 on
+TURNED = dict(enumerate(map(Image.Transpose, (0, 3, 1, 5, 4, 6, 2)), 2))
 
 
-def pixels(path, about):
-    """Return an image's pixels, upright and on white."""
-    with Image.open(path, formats=about["formats"]) as opened:
+def pixels(text, folder, about):
+    """Return an image's pixels, upright and on white. `text`: its path in the folder, or itself in base64."""
+    source = folder / text
+    if data := re.match("(?i)data:[^,]*;base64,", text):
+        source = BytesIO(b64decode("".join(text[data.end() :].split()), validate=True))
+    elif not source.exists():  # a path as Windows writes it
+        source = folder / text.replace("\\", "/")
+    with Image.open(source, formats=about["formats"]) as opened:
         opened.draft(None, (2 * about["size"], 2 * about["size"]))
-        image = ImageOps.exif_transpose(opened)
+        opened.load()
+        turn = None
+        with suppress(Exception):  # the pixels behind broken EXIF are intact
+            turn = TURNED.get(opened.getexif().get(274, 1))
+        image = opened if turn is None else opened.transpose(turn)
     if image.mode == "F" or (image.mode, opened.format) == ("I", "TIFF"):
         raise ValueError("the white of 32 bits is not known")
-    if image.mode.startswith("I"):  # 16 bits
-        image = Image.fromarray(((np.asarray(image, np.int64) * 255 + 32767) // 65535).astype(np.uint8))
+    if image.mode.startswith("I"):  # 16 bits, or 12 in a TIFF, where 0 may be white
+        tags, values = getattr(opened, "tag_v2", {}), np.asarray(image, np.int64)
+        most = 4095 if tags.get(258, (16,))[0] == 12 else 65535
+        grey = (values * 255 + most // 2) // most
+        grey = 255 - grey if tags.get(262) == 0 else grey
+        grey[values == opened.info.get("transparency")] = 255
+        image = Image.fromarray(grey.astype(np.uint8))
     white = Image.new("RGBA", image.size, "white")
     return np.asarray(Image.alpha_composite(white, image.convert("RGBA")).convert("RGB"))
 
@@ -34,8 +53,9 @@ def value(text, about, table):
     """Return a value as the model takes it: in one spelling, by the card's patterns; a date in seconds."""
     if about["kind"] == "image":
         with suppress(Exception):  # a broken file can make Pillow raise nearly anything
-            return pixels(table.parent / text, about)
-        sys.stderr.write(f"{text} is no image that can be read, and counts as missing\n" if text else "")
+            return pixels(text, table.parent, about)
+        if text:
+            sys.stderr.write(f"{text[:200]} is no image that can be read, and counts as missing\n")
         return np.zeros((0, 0, 3), np.uint8)
     text = normalize("NFC", text) if "values" in about else "".join(str(decimal(each, each)) for each in text)
     for pattern, instead in about["rewrite"]:
@@ -56,7 +76,12 @@ def main(table, out):
     if out.resolve() == table.resolve():
         sys.exit(f"error: {out} holds the rows; name another file for the answers")
     text = table.read_bytes().decode("utf-8-sig")
-    rows = csv.DictReader(StringIO(text, newline=""), delimiter=max(",;\t|", key=text.split("\n")[0].count))
+
+    def fits(mark):
+        names = next(csv.reader(StringIO(text, newline=""), delimiter=mark), [])
+        return {*card["columns"]} <= {*names}, len(names)
+
+    rows = csv.DictReader(StringIO(text, newline=""), delimiter=max(",;\t|", key=fits))
     if wrong := [name for name in card["columns"] if (rows.fieldnames or []).count(name) != 1]:
         sys.exit(f"error: {table}: column {wrong[0]!r} is missing or twice there; all: {[*card['columns']]}")
     (writer := csv.writer(answers := StringIO(newline=""))).writerow(card["answers"])

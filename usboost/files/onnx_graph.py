@@ -178,7 +178,9 @@ class Graph:
         return Value(self, name)
 
     def output(self, name: str, value: Value, shape: Sequence[int | str] = ()) -> None:
-        """Give out a float64 value (n, …) by a name."""
+        """Give out a float64 value (n, …) by a name; one that an input has gets "(answer)" behind it."""
+        while any(name == each.name for each in self._inputs):
+            name += " (answer)"
         self._nodes[name] = self._onnx.helper.make_node("Identity", [value.name], [name])
         self._outputs.append(self._described(name, np.float64, shape))
 

@@ -114,7 +114,7 @@ def compare(
     file = TableFile.open(table)
     images = [] if card.images is None else card.images.columns
     require(file, [*card.columns, *images])
-    current, absent = _read(file, card, images)
+    current, absent = _read(file, card, train, images)
     if not (n := len(current)):
         raise UsboostError(f"{table} has no rows")
     level = LEVEL / (len(card.columns) + len(images))
@@ -145,7 +145,9 @@ def compare(
     return order.drop(columns="fine").reset_index(drop=True)
 
 
-def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+def _read(
+    file: TableFile, card: Card, train: pd.DataFrame, images: list[str]
+) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return the columns of numbers and categories, and how many rows lack each image."""
     batches, absent, tally = [], dict.fromkeys(images, 0), Tally()
     formats = {name: written.form for name, written in card.formats.items()}
@@ -154,6 +156,9 @@ def _read(file: TableFile, card: Card, images: list[str]) -> tuple[pd.DataFrame,
         columns = {}
         for name, kind in card.columns.items():
             column = Column(file, name, raw[name], first, card.missing)
+            if kind == "number" and not first and is_text(column.type):
+                here, _ = column.format_here(formats.pop(name, None), train[name].median())
+                formats |= {} if here is None else {name: here}
             values = column.feature(kind, formats.get(name), tally.of_kind(name, kind))
             columns[name] = values.astype(object) if kind == "category" else values
         batches.append(pd.DataFrame(columns, index=pd.RangeIndex(first, first + raw.num_rows)))

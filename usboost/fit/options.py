@@ -35,6 +35,12 @@ class ImageOptions(Options):
     ] = "auto"
     size: Literal["auto"] | int = SIZE
 
+    def check(self, image: Any) -> None:
+        """Raise UsboostError if one of them is given and no column of images is."""
+        for name in ("backbone", "finetune"):
+            if not image and getattr(self, name) != getattr(type(self), name):
+                raise UsboostError(f"`{name}` is of images; name their column with `image`")
+
     def for_preset(self, preset: str | None) -> Self:
         """Return the options of a preset: of "fast" images are not tuned unless that was asked for."""
         return replace(self, finetune="none") if preset == "fast" and self.finetune == "auto" else self

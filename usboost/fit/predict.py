@@ -20,7 +20,7 @@ from usboost.evaluation.task import Slice
 from usboost.fit.bundle import Bundle
 from usboost.fit.explain import WHY, explain, read_rows, reference_of
 from usboost.models.inspection.attribution import check_explainable
-from usboost.table.columns.column import Column
+from usboost.table.columns.column import Column, is_binary, plain_type
 from usboost.table.columns.labels import codes_of, targets_of
 from usboost.table.images import ImageSet
 from usboost.table.notes import Tally, check_paths
@@ -83,6 +83,10 @@ def predict(
         reference = reference_of(read_rows(bundle, others).views)
         target = target.append(pa.field(WHY, pa.string()))
     for name in more:
+        if out.suffix.lower() == ".csv" and is_binary(plain_type(file.type_of(name))):
+            raise UsboostError(
+                f"{file}: column {name!r} holds bytes, which no CSV does; write a .parquet file"
+            )
         if name in target.names:
             raise UsboostError(
                 f"{file}: column {name!r} cannot be kept, since the output has a column of that name"

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, listed
 from usboost.evaluation.folds import Fold, stream
 from usboost.evaluation.ranking import RANKING, check_metric, metric_name, number
 from usboost.files import write_atomically
@@ -20,7 +20,7 @@ from usboost.fit.record import rows_digest, table_digest
 from usboost.fit.trials import ModelTrials, Trial, Trials, own_values, space_of
 from usboost.fit.workers import Job, SearchTask, Workers
 from usboost.learners.search_space import Space
-from usboost.models.entry import settings_text
+from usboost.models.entry import read_settings, settings_text
 from usboost.models.settings import with_settings
 from usboost.table.user_table import UserTable
 
@@ -186,6 +186,12 @@ def tune(
     fixed : settings by path that are not chosen; models that have no such setting go without.
     """
     by, plan = check_metric(by or DEFAULT[table.task], RANKING[table.task]), plan or Plan()
+    written = Path(out) / SETTINGS
+    if others := (read_settings(written).keys() if written.exists() else {}) - models.keys():
+        raise UsboostError(
+            f"{written} has settings of {listed(sorted(others))}, which this search would replace; name "
+            "another `out`, or remove it"
+        )
     parts = search_folds(table, default_folds(table, plan.seed) if folds is None else folds, plan.seed)
     built, images, embeddings = {}, tuple(table.images), Embedded(table)
     for name, build in models.items():

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from usboost.data.views import Views
-from usboost.errors import UsboostError, within_memory
+from usboost.errors import UsboostError, refusals, within_memory
 from usboost.evaluation.folds import Related
 from usboost.evaluation.statistics import deviation, mean
 from usboost.files.onnx_graph import Value, ViewNodes
@@ -90,7 +90,7 @@ class _Fitted(ViewsEstimator):
         """
         views = as_views(X)
         # BLAS's threads spin while they wait for each other: with other work a fit took seven times as long
-        with within_memory(), threadpool_limits(1, user_api="blas"):
+        with within_memory(), refusals(), threadpool_limits(1, user_api="blas"):
             targets = self._checked(y, len(views))
             related = Related.of(groups, times, len(views))
             samples = Samples.counted(views, targets, sample_weight, related=related)

@@ -44,6 +44,13 @@ RENAMED = {
 UNSAVED = ("callbacks", "checkpoint", "gbm")
 """Parameters that a file does not hold: they belong to a fit, or the fitted model has them."""
 
+LEAST: dict[str, float] = {
+    **dict.fromkeys(("n_rounds", "n_trees", "n_epochs", "epochs", "hidden"), 1),
+    **dict.fromkeys(("max_leaves", "max_bin"), 2),
+    **dict.fromkeys(("learning_rate", "shrinkage"), 1e-12),
+}
+"""The least value of a setting, wherever it is."""
+
 _NOT_SETTINGS = (*UNSAVED, "random_state", "device")  # of a fit or a machine
 
 _PLAIN = (str, int, float, bool, type(None))
@@ -157,6 +164,9 @@ def with_settings(model: Any, settings: Mapping[str, Any], name: str) -> Any:
             raise UsboostError(f"{name}: {path} is a part of the model; set a parameter of it, {path}__… say")
         try:
             typed = converted(type(owner), key, value)
+            each = typed if isinstance(typed, tuple) else (typed,)
+            if any(isinstance(one, (int, float)) and one < LEAST.get(key, one) for one in each):
+                raise ValueError
         except ValueError:
             raise UsboostError(f"{name}: {path} cannot be {value!r}; it is {known.get(path)!r} now") from None
         try:  # some packages' estimators take a parameter that they do not list, so it is not looked up

@@ -127,7 +127,7 @@ def render(
     if scored.slices:
         name = f"Scores by {by_column}"
         shown = html("table", label=name, stub=by_column, **table_of(scored.slices))
-        sections.append(Section("slices", name, shown + html("slices", few=FEW), name))
+        sections.append(Section("slices", name, shown + html("slices", few=FEW, threshold=threshold), name))
     heads, own = members.members_table(bundle.model, card.scores.get("rmse"))
     if own:
         shown = html("members", members=own, heads=heads, notes=members.notes(bundle.model))

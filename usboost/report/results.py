@@ -29,6 +29,11 @@ TRACE_COLUMNS = (
     *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
 )
 
+STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
+
+CURVES = {"score": ("f1_val", "rmse_val"), "epsilon": ("epsilon",), "delta": ("delta",)}
+"""The columns of a trace that are a curve, of which a fit has one at most."""
+
 _SPLITS = ("train", "val", "test")
 _METRICS = ("f1", "f1_tuned", "accuracy", "auc", "log_loss", "rmse", "mae", "r2")
 _KEY = ["dataset", "seed", "split", "metric"]
@@ -234,6 +239,24 @@ def behind_prior(frame: pd.DataFrame, card: Mapping[str, Any]) -> dict[str, str]
             why = "at no round it was below the prior’s on the validation rows"
         reasons[str(model)] = why
     return reasons
+
+
+def history_frame(history: list[dict[str, float]], seed: int) -> pd.DataFrame:
+    """Return a fit's rounds as the report reads them: a row each, the papers' letters for the steps."""
+    frame = pd.DataFrame(history).rename(columns=STEPS)
+    always = ("risk_train", "risk_val", "f1_val", "accuracy_val", "epsilon", "delta")
+    frame[[name for name in always if name not in frame]] = float("nan")
+    frame.insert(0, "seed", seed)
+    return frame.astype({"round": "int64"})
+
+
+def curve(trace: pd.DataFrame, name: str) -> str | None:
+    """Write a row per round as CSV, ``round`` and the curve's name; None where the fit does not have it."""
+    for column in CURVES[name]:
+        if column in trace and trace[column].notna().any():
+            means = trace.groupby("round")[column].mean().dropna().rename(name)
+            return means.to_csv(float_format="%.6g", lineterminator="\n")
+    return None
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -237,6 +238,18 @@ class ImageReader:
             return map(self._values, rows)
         values = [] if cells is None else Column(self._source, self.column, cells).plain().tolist()
         return iter(values)
+
+
+def files_of_images(file: Path, spec: TableSpec) -> Iterator[Path]:
+    """Yield the files that a table names as images, as far as they are there."""
+    table = TableFile.open(file, spec.images_root)
+    for column in [each for each in spec.image if each in table.names]:  # one without is refused elsewhere
+        for batch in table.batches([column], 4096):
+            for value in batch[column].to_pylist():
+                path = value.get("path") if isinstance(value, dict) else value
+                with suppress(OSError, ValueError):  # no path
+                    if isinstance(path, str) and (table.folder / path).is_file():
+                        yield table.folder / path
 
 
 def check_type(source: Source, column: str) -> None:

@@ -13,7 +13,6 @@ from usboost.data.views import View, Views
 from usboost.errors import UsboostError
 from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding
-from usboost.table.columns.formats import NumberFormat, format_here
 from usboost.table.images import ImageColumns, ImageSet
 from usboost.table.notes import SEVERAL, Gaps, Tally
 from usboost.table.source import Source, require
@@ -152,16 +151,10 @@ class RowReader:
         for name, kind in self.kinds.items():
             column = Column(source, name, raw[name], first, self.missing)
             misfits = None if strict else tally.of_kind(name, kind)
-            said = column.differs_in_zone(formats.get(name))
+            said = column.differs(formats.get(name))
             if kind == "number" and not first and is_text(column.type):
-                own = formats.pop(name, None)
-                here, said = format_here(
-                    own if isinstance(own, NumberFormat) else None,
-                    column.written().dropna(),
-                    source.decimal,
-                    known=source.decimal_known,
-                    usual=self.encoding.imputation[name]["value"],
-                )
+                usual = self.encoding.imputation[name]["value"]
+                here, said = column.format_here(formats.pop(name, None), usual)
                 formats |= {} if here is None else {name: here}
             if said:
                 if misfits is None:

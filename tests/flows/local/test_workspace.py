@@ -126,6 +126,12 @@ def test_a_persons_table_that_is_not_there(tmp_path, words, said):
     assert not (tmp_path / "w").exists()
 
 
+def test_files_of_somebody_else_are_not_replaced(tmp_path):
+    (tmp_path / ".gitignore").write_text("*.secret")
+    refuses("gitignore is there already", workspace.make, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == [".gitignore"]
+
+
 def test_an_unknown_profile(tmp_path):
     refuses("no profile 'test'", workspace.make, tmp_path / "paper", profile="test")
 

@@ -23,6 +23,7 @@ from usboost.boosting.targets import WeightedSigns
 from usboost.data.views import Frame, Views, as_sequences, frame_name
 from usboost.errors import UsboostError
 from usboost.evaluation.metrics import accuracy, f1
+from usboost.evaluation.statistics import effective_sample_size
 from usboost.learners.base import Target
 from usboost.learners.estimators import ClassifierLearner
 from usboost.losses.exponential import Exponential
@@ -172,7 +173,8 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         loss, n_classes = self._loss(), len(self.classes_)
         cap = self.max_alpha
         if cap is None:
-            rows = len(codes) if context.weights is None else max(float(context.weights.sum()), 1.0)
+            w = np.ones(len(codes)) if context.weights is None else context.weights
+            rows = max(float(w.sum()), effective_sample_size(w))  # whatever the weights' scale
             # α for half of one entry of D being wrong, ε = 1/(2 n D)
             cap = 0.5 * math.log(2 * rows * loss.n_outputs - 1)
         elif not 0 < cap < math.inf:

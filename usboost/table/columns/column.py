@@ -17,6 +17,7 @@ from usboost.table.columns.formats import (
     DateFormat,
     Format,
     NumberFormat,
+    format_here,
     localised,
     otherwise,
     plain_numbers,
@@ -243,9 +244,19 @@ class Column:
             return dates if (dates.notna() == values.notna()).all() else None
         return self._nothing("datetime64[us]")
 
-    def differs_in_zone(self, form: Format | None) -> str:
-        """Say that times have a zone, or none, unlike those that `form` was learnt of, and how they are read;
-        "" where they do not."""
+    def format_here(self, form: Format | None, usual: float | None) -> tuple[NumberFormat | None, str]:
+        """Return how its numbers are written, of a fit's `form` and median; see `formats.format_here`."""
+        of_fit, source = form if isinstance(form, NumberFormat) else None, self.source
+        texts = self.written().dropna()
+        return format_here(of_fit, texts, source.decimal, known=source.decimal_known, usual=usual)
+
+    def differs(self, form: Format | None) -> str:
+        """Say that numbers lack the unit, or times have a zone, or none, unlike those that `form` was learnt
+        of, and how they are read; "" where they do not."""
+        if isinstance(form, NumberFormat) and form.unit == "%" and is_number(self.type):
+            of_fit, typical = "as they had for the fit", abs(self.plain().astype("float64")).median()
+            read = f"numbers such as {typical:g} have no %, {of_fit}, and are read as {100 * typical:g} %"
+            return read if typical > 1 else ""
         if not isinstance(form, DateFormat):
             return ""
         if is_text(self.type):

@@ -29,7 +29,7 @@ _NAME = (
     r"|nov(?:ember)?|dec(?:ember)?"
 )
 _WEEKDAY = r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:day)?"
-_ZONE = r"Z|UTC|GMT|(?:UTC|GMT)?[+-]\d{2}:?\d{2}|[+-]\d{2}"
+_ZONE = r"(?:UTC|GMT)?[+-]\d{2}:?\d{2}|Z|UTC|GMT|[+-]\d{2}"
 _CLOCK = (
     r"(?:(?:[T ,:]+|,? at )(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d{1,9})?))?"
     rf" ?(?P<half>[ap]\.?m\.?)? ?(?P<zone>{_ZONE})?)?"

@@ -55,11 +55,11 @@ def read_slices(
         if values is None or values.isna().all():
             continue
         if each == "number":
-            names, codes = _of_ordered(values.to_numpy(np.float64), "{:g}".format)
+            names, codes = _of_ordered(values.to_numpy(np.float64), _number)
         else:
             seconds = values.astype("datetime64[s]").astype(np.int64).to_numpy(np.float64)
             seconds[values.isna()] = np.nan
-            names, codes = _of_ordered(seconds, lambda each: str(pd.Timestamp(each, unit="s").date()))
+            names, codes = _of_ordered(seconds, _time)
         break
     else:  # by category, the most frequent first; beyond `MOST` the rarest together
         counts = (texts := column.texts()).value_counts()
@@ -71,6 +71,14 @@ def read_slices(
     if (codes < 0).any():  # rows that have no value
         codes, names = np.where(codes < 0, len(names), codes), [*names, "(missing)"]
     return Slices(name, tuple(names), codes.astype(np.int64))
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
+
+
+def _time(seconds: float) -> str:
+    return str(pd.Timestamp(seconds, unit="s")).removesuffix(" 00:00:00")
 
 
 def _of_ordered(values: np.ndarray, written: Callable[[float], str]) -> tuple[list[str], np.ndarray]:
