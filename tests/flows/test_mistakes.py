@@ -125,10 +125,10 @@ def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
 def test_the_first_stage_that_fails_ends_both_halves_of_make_run(workspace):
     def change(document):
         document["run"].update(datasets=["ci_b", "digits_rows"], models_of={"digits_rows": ["2wl"]})
-        document["profiles"]["demo"]["seeds"] = 40
+        document["profiles"]["demo"]["seeds"] = 80
 
     workspace.params(change)
     done = workspace.run(sys.executable, "-m", "flows.local.workspace", "run", check=False)
     assert done.returncode == 1 and "digits_rows" in done.stderr
-    assert not (workspace.folder / "data/results/ci_b/lgbm/seed-39").exists()
+    assert not (workspace.folder / "data/results/ci_b/lgbm/seed-79").exists()
     assert not {"interrupted", "ERROR", "Traceback"} & {*re.findall(r"\w+", done.stderr)}
