@@ -164,12 +164,9 @@ def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: P
     own = [] if chosen is None else ["${user_table.table}"]
     images = list(files_of_images(Path(chosen.table or ""), chosen.spec())) if chosen else []
     if images:
-        common, most = (
-            Path(os.path.commonpath([path.parent.resolve() for path in images])),
-            2 * len(images) + 9,
-        )
-        few = len(list(islice(common.rglob("*"), most))) < most
-        if few and not folder.resolve().is_relative_to(common):
+        common = Path(os.path.commonpath([path.parent.resolve() for path in images]))
+        many = next(islice(common.rglob("*"), 2 * len(images) + 9, None), None)
+        if many is None and not folder.resolve().is_relative_to(common):
             own.append(str(common))
     place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1
     lines[place:place] = [f"        - {json.dumps(each, ensure_ascii=False)}{OWN}" for each in own]

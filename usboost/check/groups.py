@@ -69,13 +69,13 @@ def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Groupin
     paths = [texts[name] for name in table.spec.image if name in texts]
     whole = pd.concat([table.features.reset_index(drop=True), *paths], axis=1)
     if whole.shape[1] and len(paths) == len(table.spec.image):
-        rng = np.random.default_rng(0)
-        shuffled = whole.apply(lambda column: rng.permutation(column.astype(object)))
-        equal, chance = (each.duplicated(keep=False).mean() for each in (whole, shuffled))
-        if equal >= max(0.005, 5 * chance):  # else columns of few values meet again
-            advice = "keep one of each, or number the distinct rows in a column and name it with `group`"
-            codes = codes_of(pd.util.hash_pandas_object(whole, index=False))
-            yield Grouping("rows that are equal", (), codes, "rows", advice=advice)
+        of_rows, rng = pd.util.hash_pandas_object(whole, index=False), np.random.default_rng(0)
+        if (equal := of_rows.duplicated(keep=False).mean()) >= 0.005:
+            shuffled = whole.apply(lambda each: each.iloc[rng.permutation(len(each))].set_axis(each.index))
+            by_chance = pd.util.hash_pandas_object(shuffled, index=False).duplicated(keep=False)
+            if equal >= 5 * by_chance.mean():  # else columns of few values meet again
+                advice = "keep one of each, or number the distinct rows in a column and name it with `group`"
+                yield Grouping("rows that are equal", (), codes_of(of_rows), "rows", advice=advice)
     for name, values in texts.items():
         codes, is_read, is_number = codes_of(values), name in table.features, name in numbers
         count = codes.max() + 1

@@ -74,7 +74,7 @@ def read_slices(
 
 
 def _number(value: float) -> str:
-    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.8g}"
 
 
 def _time(seconds: float) -> str:
