@@ -55,6 +55,8 @@ def test_rows_of_the_same_kind_do_not_drift(card, tmp_path, suffix):
     assert list(frame["drift"]) == ["", ""]
     assert frame.loc["age", "missing"] == pytest.approx(rows(200, 1)["age"].isna().mean())
     assert frame.loc["age", "ks"] < 0.2 and np.isnan(frame.loc["age", "unseen"])
+    commas = rows(200, 1)["age"].map("{:.3f}".format, na_action="ignore").str.replace(".", ",")
+    assert looked_at(card, lambda r: r.isetitem(0, commas), tmp_path)["drift"].tolist() == ["", ""]
     assert frame.loc["colour", "unseen"] == 0 and np.isnan(frame.loc["colour", "ks"])
 
 
