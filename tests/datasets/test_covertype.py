@@ -202,6 +202,8 @@ def test_read_refuses_what_is_no_whole_file(small: Path, tmp_path: Path) -> None
         (tmp_path / name).write_bytes(data)
         refuses(message, covertype.read, tmp_path / name)
     refuses("cannot be read", covertype.read, tmp_path / "absent")
+    refuses(r"holds neither covtype\.data nor covtype", prepare, Path(__file__).parent, tmp_path / "w")
+    refuses("2 classes, but three are needed", covertype.three_largest, pd.DataFrame({"a": [1, 2]}), [1, 2])
 
 
 @given(n=st.integers(10, 500), seed=st.integers(0, 2**32))

@@ -88,7 +88,6 @@ def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> N
     [
         ("step_U", "step/epsilon"),
         ("step_S", "step/delta"),
-        ("step_frame 1", "step/frame 1"),
         ("risk_train", "risk/train"),
         ("f1_val", "score/f1_val"),
         ("fit_error_U", "weak_learner/fit_error_U"),
