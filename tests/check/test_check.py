@@ -226,7 +226,7 @@ def test_quick_scores() -> None:
     y = rng.integers(0, 2, 400)
     assert tells(y + 0.1 * rng.normal(size=400), y) > 0.95
     assert tells(rng.normal(size=400), y) < 0.3
-    assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64)) is None  # one group
+    assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64), {}) is None  # one group
 
 
 @pytest.mark.parametrize(
@@ -251,5 +251,5 @@ def test_folds_of_a_few_large_groups_are_fair(monkeypatch: pytest.MonkeyPatch) -
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(3), 1000)
     groups_of_a_class = np.arange(3000) // 200
-    found = flattery(rng.normal(size=(3000, 2)) + 3 * y[:, None], y, groups_of_a_class)
+    found = flattery(rng.normal(size=(3000, 2)) + 3 * y[:, None], y, groups_of_a_class, {})
     assert found is not None and found.worse == 0

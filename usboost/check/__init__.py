@@ -130,7 +130,7 @@ class _Check:
 
     def groups(self) -> None:
         """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
-        table, ranked = self.table, []
+        table, ranked, by_random = self.table, [], dict[bytes, np.ndarray]()
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table, self.texts):
             share = beyond_chance(self.y, each.codes, each.numbers)
@@ -145,7 +145,7 @@ class _Check:
         for share, kind, each in [*twins, *ranked[:6], *((0.0, "groups", each) for each in self.near)]:
             if self.is_known(each.codes):
                 continue
-            measured = None if self.quick else flattery(self.x_of_groups, table.labels, each.codes)
+            measured = None if self.quick else flattery(self.x_of_groups, table.labels, each.codes, by_random)
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
             matters = measured is not None and measured.worse >= least

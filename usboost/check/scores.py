@@ -52,10 +52,13 @@ def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray
     return out
 
 
-def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None:
+def flattery(
+    x: np.ndarray, y: np.ndarray, codes: np.ndarray, by_random: dict[bytes, np.ndarray]
+) -> Flattery | None:
     """Score the quick model by both kinds of folds; None where groups cannot be held out.
 
-    `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,).
+    `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,); `by_random`: keeps
+    what random folds predict of a set of rows, for other groups of these.
     """
     is_number, rng = y.dtype.kind == "f", np.random.default_rng(0)
     order, rows = rng.permutation(int(codes.max()) + 1)[codes], rng.permutation(len(codes))
@@ -67,7 +70,9 @@ def flattery(x: np.ndarray, y: np.ndarray, codes: np.ndarray) -> Flattery | None
         folds = inner_folds(y, FOLDS, 0), inner_folds(y, FOLDS, 0, Related.of(codes, None, len(y)))
     except UsboostError:
         return None
-    predicted = np.stack([out_of_fold(x, y, splits) for splits in folds])
+    if (key := rows.tobytes()) not in by_random:
+        by_random[key] = out_of_fold(x, y, folds[0])
+    predicted = np.stack([by_random[key], out_of_fold(x, y, folds[1])])
     judged = ~np.isnan(predicted[:, :, 0]).any(axis=0)
     predicted, y, codes = predicted[:, judged], y[judged], codes[judged]
     true = y[:, None] if is_number else np.eye(predicted.shape[2])[y]
