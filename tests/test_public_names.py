@@ -49,11 +49,6 @@ def test_other_names_are_refused():
         usboost.ThreeWeakLearnerClassifier  # noqa: B018
 
 
-def test_the_version_is_one_number():
-    major, minor, patch = usboost.__version__.split(".")
-    assert all(part.isdigit() for part in (major, minor, patch))
-
-
 @pytest.mark.parametrize("name", [name for name in usboost.__all__ if name != "__version__"])
 def test_its_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some write files

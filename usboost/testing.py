@@ -97,7 +97,7 @@ def _check_trainer(learner: Any, view: View, weighted: bool) -> None:
                 f"outputs must be float32 of shape {shape}, not {output.dtype} of shape {output.shape}"
             )
             assert np.isfinite(output).all(), "outputs must be finite"
-            if base.is_leave_one_out(learner):
+            if getattr(learner, "leave_one_out", False):
                 outputs = trainer.outputs(fitted)
                 assert (
                     outputs.shape == shape and outputs.dtype == np.float32 and np.isfinite(outputs).all()

@@ -295,6 +295,14 @@ def test_no_code_comes_from_a_checkpoint(tmp_path, file):
     assert not marker.exists()
 
 
+def test_rounds_of_no_known_fit_are_refused(tmp_path):
+    model, (views, y) = MODELS["2wl"]
+    fit = clone(model).set_params(checkpoint=tmp_path, n_rounds=2).fit
+    fit(views, y)
+    (tmp_path / "identity.json").unlink()
+    refuses(r"identity.json cannot be read", fit, views, y)
+
+
 @pytest.mark.parametrize(
     "document", ["{}", '{"index": "x", "metrics": 3, "seconds": []}', "[]", "nonsense", ""]
 )

@@ -112,6 +112,7 @@ def test_parts_inside_parts_are_found():
     model = TwoWeakLearnerClassifier({"U": with_images}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
     learners = "usboost.learners.networks"
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
+        "usboost.losses.exponential",  # named by its kind
         "usboost.models.methods.two_weak_learner",
         f"{learners}.learner",
         f"{learners}.backbones",

@@ -99,6 +99,15 @@ def test_places_that_decide_the_label(as_number: bool) -> None:
     assert [(each.kind, each.columns) for each in found] == [("decides", ("place",))]
 
 
+def test_places_that_share_a_number() -> None:
+    """Some of ten places are far from all others, which does not hide that trees know none of them."""
+    rng = np.random.default_rng(1)
+    place, x = rng.integers(0, 10, 400), rng.normal(size=(400, 3))
+    y = x[:, 0] + 2 * rng.normal(size=10)[place] + 0.5 * rng.normal(size=400)
+    frame = pd.DataFrame(x).assign(place=[f"p{k}" for k in place], y=y)
+    assert [each.columns for each in check_table(table_of(frame))] == [("place",)]
+
+
 def test_numbers_of_patients_are_groups() -> None:
     rng = np.random.default_rng(0)
     patient, age, sick = rng.integers(0, 30, 150), rng.normal(50, 9, 30).round(1), rng.integers(0, 2, 30)

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from tests.fit.conftest import numbers, run
+from tests.fit.conftest import numbers
 
 COMMANDS = """
 import json, sys
@@ -69,13 +69,6 @@ def test_a_refusal_loads_nothing_that_trains(tmp_path):
     assert loaded <= {"numpy", "pandas"}
 
 
-def test_as_a_module_and_without_arguments():
-    command = [sys.executable, "-m", "usboost", "fit", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "--label" in done.stdout and "usboost fit" in done.stdout
-    assert "compare" in run().output
-
-
 def test_every_option_is_explained():
     import typer.main
 
@@ -89,9 +82,3 @@ def test_every_option_is_explained():
         for parameter in command.params:
             assert parameter.help, (command.name, parameter.name)
             assert "[" not in parameter.help  # a terminal takes it for markup, and leaves it out
-
-
-def test_defaults_that_depend_on_the_table_are_shown():
-    shown = " ".join(run("fit", "--help-all").output.split())
-    for default in ("the rarer", "what it looks like"):
-        assert f"[default: {default}]" in shown

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -57,14 +56,6 @@ def real() -> Path:
     if (folder / TRAIN).stat().st_size < 1 << 20:
         pytest.skip(f"the census files of {folder} are a demo's")
     return folder
-
-
-def test_the_columns_are_named_once_and_typed() -> None:
-    assert len(census.COLUMNS) == 42
-    assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in census.COLUMNS)
-    assert len(census.FEATURES) == 40
-    assert set(census.CONTINUOUS) < set(census.FEATURES)
-    assert list(census.COLUMNS)[24] == "weight" and list(census.COLUMNS)[41] == "label"
 
 
 def test_fields_are_read_as_a_literal_reader_does(demo: Path, lines: list[bytes]) -> None:
@@ -340,14 +331,6 @@ def test_the_path_is_that_of_a_literal_elimination(seed: int, m: int) -> None:
     assert [step.remaining for step in found.path] == [len(entry[2]) for entry in path]
     np.testing.assert_allclose([step.loss for step in found.path], [entry[1] for entry in path], rtol=1e-9)
     assert list(found.kept) == kept
-
-
-def test_informative_columns_are_kept_and_noise_goes_first() -> None:
-    data, y = table(6000, seed=3, noise=4)
-    found = backward_elimination(data, y, seed=0, candidates=4, tolerance=0.02)
-    assert set(found.kept) == {"good", "better", "kind"}
-    assert {step.removed for step in found.path[1:6]} == {"noise0", "noise1", "noise2", "noise3", "mark"}
-    assert [step.remaining for step in found.path] == list(range(8, 0, -1))
 
 
 def test_what_is_kept_follows_the_tolerance_and_the_limit() -> None:

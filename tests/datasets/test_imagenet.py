@@ -185,13 +185,6 @@ def test_the_larger_class_is_cut_to_the_share(counts: list[int], share: float, s
     assert abs(found[second] - total * counts["abcd".index(second)]) <= 2
 
 
-def test_ilsvrc2012s_own_share_is_the_papers_and_stays() -> None:
-    # its validation images of the groups: 118 and 128 synsets of 50
-    class_of = {"dog": 0, "other": 1}
-    every = images_of({"dog": 118 * 50, "other": 128 * 50})
-    assert imagenet.balanced(every, class_of, 0.47, 0) == every
-
-
 def test_the_card_says_what_the_share_left_out(raw: Path, made: Prepared, tmp_path: Path) -> None:
     assert made.card["balance"] == "as found: no class was cut to a share"
     cut = prepare(raw, tmp_path / "w", dog_share=0.3, limits={"train": 50}, size=8)

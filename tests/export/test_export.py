@@ -194,6 +194,17 @@ def test_answers_of_images(model: str, backbone: str, columns: tuple[str, ...], 
     assert len(card["sha256"]) == 64
 
 
+@pytest.mark.parametrize("gone", ["9999-12-31", "-999,00", "-1 kg"])
+def test_what_stands_for_a_missing_value_does_in_the_export(gone: str, tmp_path: Path) -> None:
+    values = {"9": [f"2024-0{k}-11" for k in range(1, 9)], "-": [f"{k}{gone[2:]}" for k in range(1, 9)]}[
+        gone[0]
+    ]
+    x = np.random.default_rng(0).choice([gone, *values], 240)
+    pd.DataFrame({"x": x, "y": np.where((x == gone) | (x == values[0]), "a", "b")}).to_csv(tmp_path / "t.csv")
+    table = read_table(tmp_path / "t.csv", TableSpec("y", missing=(gone,)))
+    assert differences(fitted_to(table, "linear_trees"), tmp_path / "t.csv", tmp_path).max() < 1e-5
+
+
 def test_pixels_are_those_of_predict(tmp_path: Path) -> None:
     module, about = script(HERE), {"kind": "image", "size": 32, "formats": FORMATS}
     assert module.csv.field_size_limit() > 1 << 30  # an image in a cell is long

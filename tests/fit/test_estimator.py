@@ -228,7 +228,7 @@ def test_paths_of_images_need_their_folder(tmp_path):
 def test_dates_are_no_labels():
     frame = pd.DataFrame({"a": np.arange(60.0)})
     days = pd.Series(pd.date_range("2024-01-01", periods=2).repeat(30))
-    for y in (days, days.to_numpy(), days.dt.tz_localize("UTC"), days - days[0]):
+    for y in (days, days.to_numpy(), days.dt.tz_localize("UTC"), days.dt.to_period("D"), days - days[0]):
         refuses("y holds dates or durations; give", MultimodalClassifier().fit, frame, y)
     model = MultimodalClassifier("logistic").fit(frame, days.astype(str))
     assert model.score(frame, days.astype(str)) > 0.9

@@ -1,9 +1,11 @@
 """A flow that is killed goes on: same results, same MLflow run, no round twice."""
 
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,10 +17,18 @@ from tests.flows.user_table import running, wait_for
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def _learner_of_ones_own(workspace):
+    shutil.copy(Path(__file__).parents[1] / "examples/least_squares.py", workspace.folder)
+
+
 def longer(document):
     sizes = document["profiles"]["demo"]
     sizes["boosting"]["rounds"], sizes["boosting"]["batch_size"] = 30, 16
     sizes["networks"]["epochs"] = 5
+    document["imports"] = ["least_squares"]
+    learners = {"U": {"kind": "network"}, "S": {"kind": "least_squares", "alpha": 10.0}}
+    document["models"]["mine"] = {"like": "2wl", "learners": learners}
 
 
 def killed_after(workspace, model, file):
@@ -45,8 +55,9 @@ def result(workspace, model):
     return record, workspace.trace("ci_b", model)
 
 
-@pytest.mark.parametrize("model", ["2wl", pytest.param("baseline", marks=pytest.mark.long)])
+@pytest.mark.parametrize("model", ["mine", pytest.param("baseline", marks=pytest.mark.long)])
 def test_a_killed_flow_goes_on(workspace, tmp_path, model):
+    """`mine` has a weak learner of one's own, in a module that params.yaml names."""
     workspace.params(longer)
     whole = workspace.copy(tmp_path / "whole")
     # what one has fitted, the other need not

@@ -96,6 +96,9 @@ def test_the_figures_of_score(which: tuple[int, str], by: str, threshold: float,
     assert rule.score(given_X, y) == hm
     assert accuracy == pytest.approx(np.mean(right))
     assert earliness == pytest.approx(np.mean(shares))
+    w = np.arange(25)
+    by_weight = [np.average(each, weights=w) for each in (right, shares)]
+    assert rule.figures(given_X, y, w)[1:] == pytest.approx(by_weight)
     assert hm == pytest.approx(mean_of_two([accuracy, 1 - earliness]))
 
 

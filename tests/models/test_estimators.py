@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -19,9 +20,8 @@ from sklearn.model_selection import (
 
 from tests.conftest import make_views, refuses, reloaded
 from tests.small_models import boosting, lgbm, network, on_features, two_branches
-from usboost import BoostedFeatures, Checkpoint, Images, SplitColumns, Table, TreeLearner, Views
+from usboost import Checkpoint, Images, Table, TreeLearner, Views
 from usboost.boosting.callbacks import Callback, History, ShowRounds
-from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.methods.earlyboost import EarlyBoostClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
@@ -51,6 +51,31 @@ def test_cross_validation_cuts_views(name: str) -> None:
     ]
     np.testing.assert_allclose(scores, by_hand)
     assert cross_val_predict(model, views, y, cv=KFold(2), method="predict_proba").shape == (240, 3)
+
+
+def test_rows_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    views, y = make_views(3, n=240)
+    model, val = boosting(), views[:60]
+    with pytest.warns(DataConversionWarning):
+        model.fit(views, y, (val, y[:60, None]))
+    assert model.best_round_ == boosting().fit(views, y, (val, y[:60])).best_round_
+    for n, labels in ((60, 1), (60, 50), (0, 0)):
+        refuses("one label for each|give one for each", boosting().fit, views, y, (views[:n], y[:labels]))
+    for name, lack in (("groups", None), ("times", np.nan)):
+        refuses(f"{name} has no value in row 0", model.fit, views, y, **{name: [lack, *range(239)]})
+    refuses("every row needs a label", model.fit, views, np.array([None, *"ab" * 119, "a"], dtype=object))
+    refuses("'S' is a DataFrame", model.fit, {"S": pd.DataFrame({"x": y})}, y)
+    late = np.sort(y)  # the last class is in none of the rows that are fitted to
+    assert reloaded(on_features(validation_fraction=0.3).fit(views, late, times=late), tmp_path).gbm_
+
+
+@pytest.mark.parametrize("name", ["2wl", "lgbm"])
+def test_other_columns_than_those_of_the_fit_are_refused(name: str) -> None:
+    y = np.arange(240) % 2
+    view = {names: Table.from_numeric(np.eye(240)[:, :3], names) for names in ("abc", "cba")}
+    model = boosting(learners={"S": TreeLearner()}) if name == "2wl" else lgbm(views=("S",))
+    model.fit(Views(S=view["abc"]), y)
+    refuses("column 0 of view 'S' is 'c', but 'a' in the fit", model.predict, Views(S=view["cba"]))
 
 
 def test_grid_search_over_views() -> None:
@@ -148,16 +173,6 @@ def test_representations_stay_short(name: str, tmp_path: Path) -> None:
             assert len(repr(value)) < 250
         assert len(repr(fitted)) < 1200
         assert fitted._repr_html_().startswith("<style>")
-
-
-def test_a_gbm_as_a_parameter_stays_one_line() -> None:
-    views, y = make_views(3, n=200)
-    gbm = BoostedFeatures(n_trees=50).fit(views["S"], y).gbm_
-    assert repr(gbm) == "GradientBoostedTrees(50 stages, 3 classes)"
-    model = BoostedFeatureNetworkClassifier(gbm=gbm, network=two_branches()).fit(views, y)
-    assert "gbm=GradientBoostedTrees(50 stages, 3 classes)" in repr(model)
-    assert len(model._repr_html_()) < 60_000
-    assert SplitColumns(model)._repr_html_()
 
 
 def test_three_views_with_names_of_their_own() -> None:

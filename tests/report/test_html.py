@@ -308,7 +308,7 @@ def test_what_cannot_be_reported_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     write_cell(tmp_path / "results", "ct", "2wl", [fit(0, 0.5)], "demo")
     (tmp_path / "ct").mkdir()
-    for text, message in (("{", "is not JSON"), (json.dumps([1]), "is not a data card")):
+    for text, message in (("{", "cannot be read"), (json.dumps([1]), "does not hold a JSON object")):
         (tmp_path / "ct" / "card.json").write_text(text)
         places = tmp_path / "results", tmp_path, tmp_path / "out"
         refuses(message, write_pages, *places, datasets=["ct"], models=["2wl"])

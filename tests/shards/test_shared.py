@@ -33,6 +33,7 @@ from usboost.losses.quantile import PiecewiseLinear
 from usboost.losses.regression import Huber, Squared
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import Projection
+from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.shards import collective as here_module
 from usboost.shards.collective import grouped_quantiles, world
@@ -404,3 +405,9 @@ def test_an_interrupted_shard_does_not_give_up_the_turn_of_another() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(work, Link(2))
     assert ended == [ShardStopped]
+
+
+def test_a_matrix_is_taken_as_by_fit() -> None:
+    model = BoostedNetworkClassifier(n_rounds=1)
+    fit_sharded(model, lambda k: {"X": np.eye(8)[k::2], "y": np.arange(8)[k::2] // 4}, shards=2)
+    assert model.n_features_in_ == 8

@@ -261,6 +261,18 @@ FILES = {
         },
         notes="of 2 sheets the first",
     ),
+    "json lines of two types": Case(lines_of_json([{"x": "n/a"}, {"x": 3}]), "values of two types"),
+    "float32 categories": Case(
+        typed(x=pa.array([0.1, 3], pa.float32())), {"x": category("0.1", "3")}, {"categorical": ["x"]}
+    ),
+    "seven digits of a second": Case(
+        text(d=["9999-12-31 00:00:00", "2024-05-01 10:00:00.1234567"]),
+        {"d": date("9999-12-31", "2024-05-01 10:00:00.123456")},
+    ),
+    "excel times and durations": Case(
+        excel(t=[datetime.time(19, 30), datetime.time(8)], d=[datetime.timedelta(hours=k) for k in (6, 36)]),
+        {"t": number(19.5, 8), "d": number(0.25, 1.5)},
+    ),
     "excel that begins late": Case(excel(blank=True, x=[1.5, "n/a"]), {"x": number(1.5, NAN)}),
     "broken excel": Case(raw(b"PK", "t.xlsx"), "is damaged"),
 }
@@ -591,6 +603,12 @@ def test_excel_without_openpyxl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = excel(x=[1])(tmp_path)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     refuses(r"install it with: pip install 'usboost\[excel\]'", read_columns, path, TableSpec(label="y"))
+
+
+def test_times_in_json_lines_keep_their_zone(tmp_path: Path) -> None:
+    times = ["2024-06-01T00:00:00+02:00", "2024-06-02T08:00:00+02:00"]
+    for write in (text(t=times), lines_of_json([{"t": each} for each in times])):
+        assert read_columns(write(tmp_path), TableSpec(label="y")).formats["t"].zone == "+02:00"
 
 
 def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:

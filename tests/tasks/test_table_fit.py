@@ -106,13 +106,11 @@ def fitted(model: str, settings: reading.Settings, kept: Checkpoint | None = Non
 
 IMAGES = {"without": [], "one": ["image"], "two": ["image", "back"]}
 CASES = [
-    ("batch", "without", "2wl"),
     ("batch", "without", "crossed"),
     ("batch", "without", "bfv_dnn"),
     ("batch", "one", "linear_trees"),
     ("batch", "two", "baseline"),
     ("batch", "two", "2wl"),
-    ("price", "without", "linear_trees"),
     ("price", "two", "ridge"),
 ]
 

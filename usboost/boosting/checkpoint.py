@@ -70,7 +70,10 @@ class Checkpoint:
         """Read the identity of the fit that the folder holds; None if it holds none."""
         path = self.folder / "identity.json"
         try:
-            return json.loads(path.read_text()) if path.exists() else None
+            stored = json.loads(path.read_text()) if path.exists() else None
+            if not isinstance(stored, dict | None) or (stored is None and self.began()):
+                raise ValueError("it does not say of which fit the folder's rounds are")
+            return stored
         except (OSError, ValueError) as error:
             raise UsboostError(f"{path} cannot be read: {error}; remove its folder to begin anew") from error
 
@@ -152,6 +155,9 @@ class Checkpoint:
     def clear(self) -> None:
         """Remove the folder: the fit is done and its result elsewhere."""
         if not world().number:
+            # backwards: what a kill leaves is a shorter fit
+            for path in sorted(self.folder.glob("*.safetensors"), reverse=True):
+                path.unlink(missing_ok=True)
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, index: int) -> Path:

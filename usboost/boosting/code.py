@@ -61,7 +61,8 @@ def _inside(part: Any) -> Iterable[Any]:
         return ()
     if hasattr(part, "get_params"):
         inner = part.get_params(deep=False)
-        return [value for name, value in inner.items() if name not in NOT_DECIDING]
+        named = getattr(part, "named_parts", ())
+        return [*named, *(value for name, value in inner.items() if name not in NOT_DECIDING)]
     if isinstance(part, Mapping):
         return part.values()
     if isinstance(part, (list, tuple, set, frozenset)):

@@ -99,6 +99,8 @@ class StagewiseLoop:
     def __post_init__(self) -> None:
         if not 0 <= self.trim < 1:
             raise UsboostError(f"trim is a share of the weight, from 0 to below 1, not {self.trim}")
+        if not 0 <= self.step_fraction < 1:
+            raise UsboostError(f"step_fraction is a share of the rows below 1, not {self.step_fraction}")
 
     def run(
         self,

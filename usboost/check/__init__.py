@@ -5,6 +5,7 @@ wrong labels in `scores`, and an effect that matters: a table without faults has
 a finding of each kind. Nothing here changes a row, and no group is used that a person has not named.
 """
 
+import base64
 import io
 from collections.abc import Iterator
 from contextlib import suppress
@@ -184,7 +185,8 @@ class _Check:
                 advice = "write all images in one size and format, or find out why they differ"
                 self.tell("leak", f"the {what} of the files in {name!r}", values.to_numpy(), advice, name)
         for name, column in self.texts.items():
-            if name not in table.features and column.nunique() > n / 2:
+            is_data = column.astype("string").str.startswith("data:").any()
+            if name not in table.features and column.nunique() > n / 2 and not is_data:
                 texts, advice = column.astype("string"), "no model reads it"
                 numbers = texts.str.extract(r"(\d+)[^\d/]*$")[0].astype("float64").to_numpy()
                 self.tell("note", f"the number in {name!r}", numbers, advice, name)
@@ -237,9 +239,11 @@ def file_facts(table: UserTable, column: str) -> pd.DataFrame:
     for row, cell in enumerate(cells):
         given: Any = (cell.get("bytes") or cell.get("path")) if isinstance(cell, dict) else cell
         with suppress(OSError, ValueError, TypeError, Image.DecompressionBombError):
-            data = (folder / given).read_bytes() if isinstance(given, str) else given
-            with Image.open(io.BytesIO(data)) as image:
-                by_row[row] = (len(data), formats.setdefault(image.format, len(formats)), *image.size)
+            if isinstance(given, str):
+                is_data, path = given.startswith("data:"), folder / given.replace("\\", "/")
+                given = base64.b64decode(given.partition(",")[2]) if is_data else path.read_bytes()
+            with Image.open(io.BytesIO(given)) as image:
+                by_row[row] = (len(given), formats.setdefault(image.format, len(formats)), *image.size)
     names = ["number of bytes", "format", "width", "height"]
     facts = pd.DataFrame.from_dict(by_row, "index", columns=names).reindex(table.rows)
     return facts.loc[:, facts.nunique() > 1]

@@ -79,7 +79,8 @@ def flattery(
     losses = ((predicted - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
     scores = 1 - losses if is_number else predicted.argmax(axis=2) == y
     # means over rows, and their standard errors over groups
-    more = np.stack([losses[1] - losses[0], 1.0 * scores[0] - scores[1]], axis=1)
+    bounded = np.minimum(losses, 1.0)  # or a few rows far off hide what all others say
+    more = np.stack([bounded[1] - bounded[0], 1.0 * scores[0] - scores[1]], axis=1)
     worse, less = more.mean(axis=0).tolist()
     sums = pd.DataFrame(more - [worse, less]).groupby(codes).sum()
     error_of_loss, error = sums.sem() * len(sums) / len(y)

@@ -69,6 +69,9 @@ def compare(
     with exit_on_error():
         images.check(spec.image)
         options.check_compared(by, out, "comparison")
+        title, page = f"{table.name}: {spec.label}", (out or Path()) / "comparison.md"
+        if out is not None and page.exists() and title not in page.read_text(encoding="utf-8"):
+            raise UsboostError(f"{page} is of another table or label; name another folder, --out")
         given = None if models is None else options.parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}
         options.check_settings(settings, chosen, others or ())
@@ -116,7 +119,7 @@ def compare(
         )
         inputs_of = {name: results.inputs(name, own, read) for name in names}
         sentences, reads = results.summary(comparison, inputs_of), results.what_is_read(inputs_of)
-        echo_comparison(comparison, sentences, reads, steps, by_column, out, f"{table.name}: {spec.label}")
+        echo_comparison(comparison, sentences, reads, steps, by_column, out, title)
         if len(comparison.failures) == len(names):
             raise UsboostError("every model failed; the lines below the table give the reasons")
 

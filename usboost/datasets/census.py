@@ -251,7 +251,7 @@ def _frame(path: Path, lines: Sequence[bytes], original: Sequence[bytes]) -> pd.
             recoded[column.indices.to_numpy()], categories=pd.Index(categories, dtype="str")
         )
     labels: pd.Categorical = columns[LABEL]
-    codes = [_CODES.get(_plain_label(value), -1) for value in labels.categories]
+    codes = [_CODES.get(value.replace(" ", "").removesuffix("."), -1) for value in labels.categories]
     y = np.array([*codes, -1], dtype=np.int8)[labels.codes]
     if (y < 0).any():
         raise _complaint(path, original, "a label is unknown")
@@ -259,10 +259,6 @@ def _frame(path: Path, lines: Sequence[bytes], original: Sequence[bytes]) -> pd.
         raise UsboostError(f"{path} holds only the class {CLASSES[y[0]]!r}; both are needed")
     columns[LABEL] = y
     return pd.DataFrame(columns)
-
-
-def _plain_label(value: str) -> str:
-    return value.replace(" ", "").removesuffix(".")
 
 
 def _complaint(path: Path, lines: Sequence[bytes], otherwise: str) -> UsboostError:
@@ -275,7 +271,7 @@ def _complaint(path: Path, lines: Sequence[bytes], otherwise: str) -> UsboostErr
         for name, field in zip(names, fields, strict=True):
             if name in _NUMBERS and not is_finite(field):
                 return UsboostError(f"{path}, line {number}: {name} must be a number, not {field!r}")
-        if _plain_label(fields[-1]) not in _CODES:
+        if fields[-1].replace(" ", "").removesuffix(".") not in _CODES:
             return UsboostError(
                 f"{path}, line {number}: the label must be one of {CLASSES}, not {fields[-1]!r}"
             )

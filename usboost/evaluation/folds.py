@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from usboost.errors import UsboostError, silenced
@@ -51,6 +52,8 @@ class Related:
                 raise UsboostError(
                     f"{name} has the shape {np.shape(each)}; give one for each of the {n} rows"
                 )
+            if each is not None and (lacking := pd.isna(np.asarray(each))).any():
+                raise UsboostError(f"{name} has no value in row {lacking.argmax()}; give one, or drop it")
         if groups is not None:
             return cls(groups=np.unique(np.asarray(groups), return_inverse=True)[1].astype(np.int64))
         return None if times is None else cls(times=np.asarray(times))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from importlib.metadata import version
 from pathlib import Path
@@ -91,8 +92,11 @@ def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
     encoders = bundle.encoding.encoders.values()
     categories = {each.name: each.values for encoder in encoders for each in encoder.categorical}
     missing = missing_of(bundle.reader.missing)
+    gone = [[f"^{re.escape(each)}$", ""] for each in sorted(missing.texts)]
     for name, kind in card.columns.items():
         form: Any = bundle.reader.formats.get(name)
+        if not name:
+            raise UsboostError("a column has no name, which ONNX's inputs need; name it, and fit again")
         columns[name] = {"kind": kind}
         if kind == "category":
             values = [value for value in categories[name] if value is not None]
@@ -100,9 +104,10 @@ def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
         elif kind == "number":
             required = bundle.encoding.imputation[name]["value"] is None
             columns[name] |= {"required": required, "divide_by": 100 if form and form.unit == "%" else 1}
-            columns[name]["rewrite"] = spelling.of_numbers(form)
+            columns[name]["rewrite"] = [*gone, *spelling.of_numbers(form)]
         elif kind == "date":
             columns[name] |= spelling.of_dates(form or DateFormat())
+            columns[name]["rewrite"][:0] = gone
     if images is not None:
         about = {"kind": "image", "size": images.size, "formats": FORMATS}
         columns |= dict.fromkeys(images.columns, about)

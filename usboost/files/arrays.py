@@ -47,7 +47,7 @@ def read_arrays(path: Path) -> Arrays:
 def read_json(path: Path) -> dict[str, Any]:
     """Read the JSON object in a file. Raises UsboostError if there is none."""
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UsboostError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):

@@ -1,5 +1,6 @@
 """The card of a saved model, ``card.json``: its form, and how it is made of a fit."""
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from usboost.shards.collective import world
 from usboost.table.columns.column import Kind
 from usboost.table.columns.encoding import DateParts, Encoding, Part
 from usboost.table.columns.formats import Written, plain_form
-from usboost.table.columns.texts import digest_of_texts
+from usboost.table.columns.texts import texts_to_bytes
 from usboost.table.images import ImageColumns
 from usboost.table.user_table import UserTable
 
@@ -234,7 +235,7 @@ def card_of(
         },
         "imputation": encoding.imputation,
         "dates": {name: each.to_dict() for name, each in encoding.dates.items()},
-        "texts_sha256": digest_of_texts(encoding.texts),
+        "texts_sha256": hashlib.sha256(texts_to_bytes(encoding.texts)).hexdigest() if encoding.texts else "",
         "gaps": dict(zip(map(str, lacking), counts[:-1] / counts[-1], strict=True)),
         "formats": {name: plain_form(form) for name, form in table.formats.items()},
         "missing": list(table.spec.missing),

@@ -142,7 +142,8 @@ class _Multimodal(_FitAttributes):
                     f"{role}s are given, and the column {names[role]!r}; leave one of them out"
                 )
             column = column_of(values)
-            if role == "label" and column.dtype.kind in "mM":
+            is_period = isinstance(getattr(values, "dtype", None), pd.PeriodDtype)
+            if role == "label" and (is_period or column.dtype.kind in "mM"):
                 raise UsboostError("y holds dates or durations; give numbers, or y.astype(str) as classes")
             if column.ndim == 2 and column.shape[1] == 1:
                 column = column_or_1d(column, warn=True)

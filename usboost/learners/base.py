@@ -164,11 +164,6 @@ def view_names(name: str, learner: Any) -> tuple[str, ...]:
     return tuple(getattr(learner, "reads", None) or (name,))
 
 
-def is_leave_one_out(learner: Any) -> bool:
-    """Return whether the learner's trainers know what it gives rows that it was not fitted to."""
-    return bool(getattr(learner, "leave_one_out", False))
-
-
 def kind_of(fitted: FittedLearner) -> str:
     """Return the kind under which a fitted learner is written.
 
@@ -292,7 +287,7 @@ class PresentTrainer:
         self._prepared = prepared.prepared if isinstance(prepared, PresentRows) else prepared
         self._trainer = learner.trainer(self._prepared, n_outputs)
         self.takes_metric: bool = getattr(self._trainer, "takes_metric", False)
-        self.leave_one_out = is_leave_one_out(learner)
+        self.leave_one_out = bool(getattr(learner, "leave_one_out", False))
 
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None) -> FittedLearner:
         """Fit the learner to the target (of n rows) on the rows that have its view."""

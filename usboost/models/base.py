@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -111,11 +112,11 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
 
     def _checked(self, y: Any, n: int) -> np.ndarray:
         labels = one_for_each_row(y, n, "label")
-        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            raise UsboostError("y holds NaN or infinity; every row needs a label")
+        if pd.isna(labels).any() or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+            raise UsboostError("y holds NaN, None or infinity; every row needs a label")
         try:
             check_classification_targets(labels)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise UsboostError(f"y does not hold class labels: {error}") from None
         return labels
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
@@ -184,6 +185,15 @@ def one_for_each_row(y: Any, n: int, what: str) -> np.ndarray:
     return values
 
 
+def check_columns(now: Sequence[str], fitted: Sequence[str], view: str) -> None:
+    """Refuse a view of more or fewer columns than a model was fitted to, or with these in another order."""
+    if len(now) != len(fitted) or (tuple(now) != tuple(fitted) and set(now) == set(fitted)):
+        k, (name, was) = next(p for p in enumerate(zip_longest(now, fitted)) if p[1][0] != p[1][1])
+        raise UsboostError(
+            f"column {k} of view {view!r} is {name!r}, but {was!r} in the fit; give the columns as they were"
+        )
+
+
 class ViewsEstimator(OwnSettings, BaseEstimator):
     """Base of classifiers and regressors on views.
 
@@ -319,9 +329,13 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
         They are drawn by chance, stratified by class, or as rows are related.
         """
         if validation is not None:
-            views, y, *weights = validation
-            what, labels = "the weight in validation", self._encode(np.asarray(y))
-            return samples, Samples.counted(as_views(views), labels, *(weights or [None]), what=what)
+            views, y, *weights = as_views(validation[0]), *validation[1:]
+            # targets of several columns are the model's own affair
+            y = one_for_each_row(y, len(views), "label") if samples.y.ndim == 1 else np.asarray(y)
+            if not world().sum(len(views)) or len(y) != len(views):
+                raise UsboostError(f"validation has {len(views)} rows, {len(y)} labels; give one for each")
+            what, labels = "the weight in validation", self._encode(y)
+            return samples, Samples.counted(views, labels, *(weights or [None]), what=what)
         parameters, y = self.get_params(deep=False), samples.y
         if not parameters.get("validation_fraction"):
             return samples, None

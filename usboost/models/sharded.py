@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
+from usboost.data.table import as_table
+from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.learners.base import LEARNERS
 from usboost.learners.networks.backbones import Backbone
@@ -144,7 +146,7 @@ def _form(given: Mapping[str, Any]) -> str:
     forms = [
         f"{name} {type(view).__name__} {getattr(view, 'names', '')} {getattr(view, 'cardinalities', '')} "
         f"{getattr(view, 'n_columns', '')}"
-        for views in map(as_views, parts)
+        for views in (as_views(X) if isinstance(X, (Views, Mapping)) else Views(x=as_table(X)) for X in parts)
         for name, view in ((name, views[name]) for name in views.names)
     ]
     weighted = given.get("sample_weight") is not None, validation and len(validation)

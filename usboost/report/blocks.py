@@ -1,6 +1,5 @@
 """Blocks of the reports' pages: each a function from records or plain data to HTML; a page chooses some."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -211,19 +210,6 @@ class ReportData:
             Section("made", "Where each number comes from", made, "Origin"),
         )
         return {each.anchor: each for each in sections}
-
-
-def read_card(path: Path) -> dict[str, Any] | None:
-    """Read the card in a file; None if there is none. Raises `UsboostError` if it is no JSON object."""
-    if not path.is_file():
-        return None
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsboostError(f"{path} is not JSON; prepare the dataset again") from error
-    if not isinstance(card, dict):
-        raise UsboostError(f"{path} is not a data card; prepare the dataset again")
-    return card
 
 
 def _shown_card(card: Mapping[str, Any]) -> dict[str, Any]:

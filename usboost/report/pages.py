@@ -14,6 +14,7 @@ from usboost.evaluation.ranking import f1_of, number
 from usboost.evaluation.statistics import LEVEL
 from usboost.evaluation.task import TASKS
 from usboost.files import write_atomically
+from usboost.files.arrays import read_json
 from usboost.models import catalogue
 from usboost.report import blocks, figures, inspection, paper
 from usboost.report import results as records
@@ -50,7 +51,7 @@ def write_pages(
     cells = [(d, m) for d, m in cells if d != USER_TABLE]
     datasets = list(dict.fromkeys([*([USER_TABLE] if of_own else []), *datasets]))
     frame = records.collect(results, datasets, [*models, *of_own])
-    cards = {d: card for d in datasets if (card := blocks.read_card(prepared / d / "card.json")) is not None}
+    cards = {d: read_json(path) for d in datasets if (path := prepared / d / "card.json").is_file()}
     own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
     pages = dict[str, str]()
     for part, fitted, further, name in (

@@ -86,21 +86,21 @@ class Shards:
 
 
 _ALONE = Shards()
-_WORLD: ContextVar[Shards] = ContextVar("shards")
+WORLD: ContextVar[Shards] = ContextVar("shards")
 
 
 def world() -> Shards:
     """Return the shards of the fit that runs in this thread, one if it is not divided."""
-    return _WORLD.get(_ALONE)
+    return WORLD.get(_ALONE)
 
 
 def unsharded(work: Callable[[], T]) -> T:
     """Return what `work` gives where nothing is asked of other shards."""
-    token = _WORLD.set(_ALONE)
+    token = WORLD.set(_ALONE)
     try:
         return work()
     finally:
-        _WORLD.reset(token)
+        WORLD.reset(token)
 
 
 def needs_all_rows(name: str, value: str = "") -> UsboostError:
@@ -110,11 +110,6 @@ def needs_all_rows(name: str, value: str = "") -> UsboostError:
         f"`{given}` needs all rows in one place, which several shards do not have; leave it out, or fit "
         "without shards"
     )
-
-
-def set_world(shards: Shards) -> None:
-    """Let `world` give these shards from now on, in this thread."""
-    _WORLD.set(shards)
 
 
 _SIGN = np.uint64(1 << 63)

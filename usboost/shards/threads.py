@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from usboost.errors import UsboostError, within_memory
-from usboost.shards.collective import SAMPLE_ROWS, Shards, set_world
+from usboost.shards.collective import SAMPLE_ROWS, WORLD, Shards
 
 T = TypeVar("T")
 
@@ -219,7 +219,7 @@ def run(work: Callable[[int], T], link: Link) -> T:
 
     def one(place: int) -> None:
         shards = ShardThread(meeting, place)
-        set_world(shards)
+        WORLD.set(shards)
         try:
             with within_memory(), threadpool_limits(1, "openmp"):  # of this thread
                 meeting.meet(place, "begin", None)

@@ -121,6 +121,8 @@ def even(pieces: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
 def damaged(path: Path, error: Exception) -> UsboostError:
     """Return the refusal of a file that its reader cannot read."""
     memory = ", or there is not enough memory" if isinstance(error, MemoryError) else ""
+    if "changed from" in str(error):  # pyarrow's word of JSON
+        return UsboostError(f"{path} has values of two types in a column; write them alike: {error}")
     return UsboostError(f"{path} is damaged or not of the type in its name{memory}: {error}")
 
 

@@ -203,6 +203,9 @@ def read_json_lines(path: Path) -> Whole:
     data.decode()
     options = pyarrow.json.ReadOptions(block_size=_BLOCK)
     table = pyarrow.json.read_json(pa.BufferReader(data), read_options=options)
+    if times := [(each.name, pa.string()) for each in table.schema if pa.types.is_timestamp(each.type)]:
+        given = pyarrow.json.ParseOptions(explicit_schema=pa.schema(times))  # or their zone would be lost
+        table = pyarrow.json.read_json(pa.BufferReader(data), read_options=options, parse_options=given)
     doubles = [each.name for each in table.schema if pa.types.is_floating(each.type)]
     if doubles and _HUGE.search(data):  # whole numbers of more than 64 bits, of which neighbours would be one
         rows = [json.loads(line) for line in data.splitlines() if line.strip()]
@@ -238,7 +241,9 @@ def read_excel(path: Path) -> Whole:
             for sheet in book.worksheets[:1]:
                 sheet.reset_dimensions()  # what a sheet says of its size may be wrong
                 cells = list(sheet.iter_rows(values_only=True))
-                with_floats = any(isinstance(each, float) and each % 1 for row in cells for each in row)
+                every = [each for row in cells for each in row]
+                with_floats = any(isinstance(each, float) and each % 1 for each in every)
+                with_floats |= any(isinstance(each, datetime.time | datetime.timedelta) for each in every)
                 rows = [_texts(row) for row in cells]
     # openpyxl raises nearly anything for a damaged workbook
     except Exception as error:
@@ -268,7 +273,12 @@ def _texts(row: Sequence[Any]) -> list[str]:
     for value in row:
         if isinstance(value, datetime.datetime) and value.time() == datetime.time():
             value = value.date()
-        if isinstance(value, (datetime.date, datetime.time)):
+        if isinstance(value, datetime.time):  # hours, and durations days, as in other files
+            of_day = datetime.datetime.combine(datetime.date.min, value) - datetime.datetime.min
+            value = of_day / datetime.timedelta(hours=1)
+        if isinstance(value, datetime.timedelta):
+            value = value / datetime.timedelta(days=1)
+        if isinstance(value, datetime.date):
             value = value.isoformat()
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             value = int(value)

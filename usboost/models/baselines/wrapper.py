@@ -32,7 +32,7 @@ from usboost.learners.spectrum import with_indicators
 from usboost.learners.tree import Tree
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.entry import COMPONENTS
-from usboost.models.estimator import ViewsEstimator, as_views
+from usboost.models.estimator import ViewsEstimator, as_views, check_columns
 from usboost.models.inputs import InputReader, InputSpec
 
 ARRAYS = "package.safetensors"
@@ -333,7 +333,10 @@ class Wrapper(ViewsEstimator):
 
     def _rows(self, views: Views) -> Any:
         """Return any rows as the package reads them."""
-        return self._columns_of(self.reading_(views)[NAME])
+        table = self.reading_(views)[NAME]
+        for view, columns in getattr(self, "columns_", {}).items():
+            check_columns(table.names, columns, view)
+        return self._columns_of(table)
 
     def _columns_of(self, table: Table) -> Any:
         """Return the table as it is; or float32 (n, p): numbers, then each category's indicators; or a frame

@@ -83,7 +83,7 @@ class _OnBoostedFeatures(ViewsEstimator):
         settings = clone(self.features) if self.features is not None else BoostedFeatures()
         if self.gbm is None:
             table = views[self.structured]
-            self.gbm_ = settings.fit(table, y, context.weights).gbm_
+            self.gbm_ = settings.fit(table, y, context.weights, self.n_outputs).gbm_
             if self.out_of_fold:
                 # leaf values that have seen the row's label promise the network more than new rows keep
                 unseen = np.empty((len(y), self.gbm_.n_features), dtype=np.float32)

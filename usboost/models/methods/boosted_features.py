@@ -220,14 +220,17 @@ class BoostedFeatures(OwnSettings, BaseEstimator):
     num_threads: int = 0
     random_state: int = 0
 
-    def fit(self, table: Table, y: np.ndarray, weights: np.ndarray | None = None) -> "BoostedFeatures":
+    def fit(
+        self, table: Table, y: np.ndarray, weights: np.ndarray | None = None, n_classes: int | None = None
+    ) -> "BoostedFeatures":
         """Fit the GBM to a table of n rows and y of shape (n,): codes 0..M−1, or float targets.
 
-        `weights`, positive (n,), count as the engine takes them; `min_samples_leaf` counts rows.
+        `weights`, positive (n,), count as the engine takes them; `min_samples_leaf` counts rows. `n_classes`
+        is M where these rows may lack the last class.
         """
         if self.engine not in ("lightgbm", "sklearn"):
             raise UsboostError(f"unknown GBM engine {self.engine!r}; choose 'lightgbm' or 'sklearn'")
-        n_classes = 1 if y.dtype.kind == "f" else int(y.max()) + 1
+        n_classes = n_classes or (1 if y.dtype.kind == "f" else int(y.max()) + 1)
         initial = initial_score(y, n_classes, weights)
         if self.engine == "lightgbm":
             own = {
@@ -246,6 +249,8 @@ class BoostedFeatures(OwnSettings, BaseEstimator):
         else:
             from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
+            if n_classes > 1 and len(np.unique(y)) < n_classes:
+                raise UsboostError("scikit-learn's GBM needs rows of every class; choose engine 'lightgbm'")
             gbm = (GradientBoostingRegressor if n_classes == 1 else GradientBoostingClassifier)(
                 n_estimators=self.n_trees,
                 max_depth=self.max_depth,

@@ -114,11 +114,11 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
         codes = np.where(stream.decided, stream.codes, stream.scores.codes())
         return self.classes_[codes], np.where(stream.decided, stream.times, sequences.lengths)
 
-    def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the harmonic mean of `figures`, by which searches can choose the threshold."""
-        return self.figures(X, y)[0]
+        return self.figures(X, y, sample_weight)[0]
 
-    def figures(self, X: Any, y: Any) -> tuple[float, float, float]:
+    def figures(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[float, float, float]:
         """Return (harmonic mean, accuracy, earliness) on complete sequences with labels y.
 
         Earliness is the mean of t_i/T_i, the share of each sequence that was read. The harmonic mean
@@ -131,8 +131,8 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
                 f"y must have one label for each of the {len(sequences)} sequences, not {y.shape}"
             )
         labels, times = self.decision_times(sequences)
-        accuracy = float(np.mean(labels == y))
-        earliness = float(np.mean(times / sequences.lengths))
+        accuracy = float(np.average(labels == y, weights=sample_weight))
+        earliness = float(np.average(times / sequences.lengths, weights=sample_weight))
         return harmonic_mean(accuracy, earliness), accuracy, earliness
 
     def _sequences(self, X: Any) -> Sequences:

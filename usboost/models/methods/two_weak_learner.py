@@ -115,6 +115,11 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         return added(self._loss(), "the loss", super()._to_onnx(views))
 
+    @property
+    def named_parts(self) -> tuple[type, ...]:
+        """The class of the loss, whose code decides a fit as that of the learners does."""
+        return (LOSSES[self.loss],)
+
     def _loss(self) -> ClassLoss:
         # with two classes one coordinate of f is enough
         return LOSSES[self.loss].of_classes(len(self.classes_), per_class=len(self.classes_) > 2)

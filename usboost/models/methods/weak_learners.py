@@ -30,7 +30,7 @@ from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.search_space import Real, Space
 from usboost.learners.tree import Tree
 from usboost.learners.tree_learner import TreeLearner
-from usboost.models.estimator import Samples, ViewsEstimator
+from usboost.models.estimator import Samples, ViewsEstimator, check_columns
 from usboost.models.inputs import InputReader, InputSpec
 from usboost.models.sharded import unsharded_learner
 from usboost.shards.collective import world
@@ -240,6 +240,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
     def _prepare(self, views: Views) -> dict[str, Any]:
         self._check_fitted()
         read = self.reading_(views)
+        for name, columns in getattr(self, "columns_", {}).items():
+            check_columns(read[name].names, columns, name)
         return {name: prepare(learner, read[name]) for name, learner in self._learners().items()}
 
     def _trees(self) -> Iterator[tuple[str, Tree, float]]:

@@ -173,6 +173,8 @@ class Column:
             return values.map(canonical, na_action="ignore")
         # equal values of one type are called the same
         codes, distinct = pd.factorize(values)
+        if distinct.dtype.kind == "f" and distinct.dtype.itemsize < 8:  # .1, not .10000000149
+            distinct = np.asarray(distinct).astype(str)
         names = np.array([*map(canonical, distinct.astype(object)), None], dtype=object)
         return pd.Series(names[codes], values.index)
 

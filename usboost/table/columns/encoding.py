@@ -64,10 +64,12 @@ class DateParts:
         far from those of the training rows, and that is what zones differ by; else 0."""
         if "hour" not in self.parts or not self.last or dates.isna().all():
             return 0.0
-        ends = dates.min() - pd.Timestamp(self.reference), dates.max() - pd.Timestamp(self.last)
+        begin, end = pd.Timestamp(self.reference), pd.Timestamp(self.last)
+        is_apart = dates.min() >= end or dates.max() <= begin  # another day, or the next shift
+        ends = dates.min() - begin, dates.max() - end
         first, last = (each / pd.Timedelta(hours=1) for each in ends)
         is_zone = 0.5 <= abs(first) <= 14 and abs(first - last) <= 1  # an hour is that of summer time
-        return float(first) if is_zone else 0.0
+        return float(first) if is_zone and not is_apart else 0.0
 
     def names(self, column: str) -> list[str]:
         """Return the names of the parts of a column."""

@@ -152,7 +152,8 @@ class DateFormat:
             return None if hour else date
         hour = str(int(hour) % 12 + 12 * (half[0] in "pP")) if half else hour
         zone = "" if self.zone == "" else re.sub("Z|UTC|GMT", "", zone, flags=re.IGNORECASE)
-        return f"{date}T{hour:0>2}:{minute}:{(second or '00').replace(',', '.')}{zone or 'Z'}"
+        second = (second or "00").replace(",", ".")[:9]  # microseconds: of more digits no date is after 2262
+        return f"{date}T{hour:0>2}:{minute}:{second}{zone or 'Z'}"
 
 
 def _zone_in(text: str) -> str:

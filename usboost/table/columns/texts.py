@@ -208,11 +208,6 @@ def texts_to_bytes(texts: Mapping[str, TextParts]) -> bytes:
     return save(arrays)
 
 
-def digest_of_texts(texts: Mapping[str, TextParts]) -> str:
-    """Return the SHA-256 of the file, in hex; "" where there is no text."""
-    return hashlib.sha256(texts_to_bytes(texts)).hexdigest() if texts else ""
-
-
 def read_texts(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextParts]:
     """Read the parts of these columns, in their order.
 
