@@ -25,7 +25,7 @@ class Flattery:
     """Scores of the quick model ("accuracy" or "R²") by random folds, and with groups together.
 
     `low`, `high`: a 95 % interval of their difference; `worse`: how much larger the loss is with groups
-    together, in losses of a constant, and 0 where that or a lower score may be by chance.
+    together (of numbers at most 1 a row, in losses of a constant), and 0 where that may be by chance.
     """
 
     score: str
@@ -79,7 +79,7 @@ def flattery(
     losses = ((predicted - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
     scores = 1 - losses if is_number else predicted.argmax(axis=2) == y
     # means over rows, and their standard errors over groups
-    bounded = np.minimum(losses, 1.0)  # or a few rows far off hide what all others say
+    bounded = np.minimum(losses, 1.0) if is_number else losses  # or a few far rows hide what all others say
     more = np.stack([bounded[1] - bounded[0], 1.0 * scores[0] - scores[1]], axis=1)
     worse, less = more.mean(axis=0).tolist()
     sums = pd.DataFrame(more - [worse, less]).groupby(codes).sum()

@@ -117,7 +117,7 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
 
     @property
     def named_parts(self) -> tuple[type, ...]:
-        """The class of the loss, whose code decides a fit as that of the learners does."""
+        """The class of the loss: its code decides a fit as that of the learners does."""
         return (LOSSES[self.loss],)
 
     def _loss(self) -> ClassLoss:
