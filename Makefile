@@ -66,7 +66,7 @@ services-stop: $(READY) ## end what `make services` started, and the Prefect ser
 
 .PHONY: test
 test: $(READY) ## all tests but the longest
-	OMP_NUM_THREADS=1 python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --junitxml=.usboost/tests.xml
+	OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --junitxml=.usboost/tests.xml
 
 .PHONY: test-fast
 test-fast: $(READY) ## the tests that take seconds
