@@ -70,7 +70,7 @@ def compare(
         images.check(spec.image)
         options.check_compared(by, out, "comparison")
         title, page = f"{table.name}: {spec.label}", (out or Path()) / "comparison.md"
-        if out is not None and page.exists() and title not in page.read_text(encoding="utf-8"):
+        if out and page.exists() and not page.read_text(encoding="utf-8").startswith(f"# {title}\n"):
             raise UsboostError(f"{page} is of another table or label; name another folder, --out")
         given = None if models is None else options.parsed_names(models)
         chosen = read_settings(settings) if settings is not None else {}

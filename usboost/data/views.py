@@ -40,7 +40,7 @@ class Views:
         if not self._views:
             raise UsboostError("at least one view is needed")
         for name, view in self._views.items():
-            if hasattr(view, "columns"):  # a data frame's rows are not cut by [ ]
+            if hasattr(view, "dtypes"):  # a data frame's rows are not cut by [ ]
                 raise UsboostError(f"view {name!r} is a {type(view).__name__}; make a Table of its columns")
         lengths = {name: len(view) for name, view in self._views.items()}
         if len(set(lengths.values())) > 1:
