@@ -59,7 +59,7 @@ def fit(
         typer.Option(
             "--time-limit",
             min=0,
-            help="Seconds after which no new round begins; without a model, the best blend that they allow.",
+            help="No round begins that would end after these seconds; without a model, their best blend.",
         ),
     ] = None,
     force: Annotated[
