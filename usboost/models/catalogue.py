@@ -375,25 +375,9 @@ OTHERS = (
 )
 """Colours of models that the catalogue gives no line; those of lines are Okabe and Ito's, too."""
 
-_SHADES = ((255, 0.0), (255, 0.5), (0, 0.5))
-"""Colours, and how much of each is mixed into that of the first, second and third model that has it."""
-
 
 def model_colour(name: str) -> str | None:
-    """Return a colour that no other model of the catalogue has; None of a model that is not in it.
-
-    In figures a model may have another one's colour and be dashed, or have another marker. Where neither is
-    shown, it has a lighter or darker shade.
-    """
-    given: dict[str, int] = {}
-    looks = {entry.name: entry.line.colour for entry in CATALOGUE.values() if entry.line}
-    others = [entry.name for entry in CATALOGUE.values() if not entry.line]
-    looks |= {each: OTHERS[place % len(OTHERS)] for place, each in enumerate(others)}
-    for each in CATALOGUE:
-        colour = looks[each]
-        if each == name:
-            other, share = _SHADES[given.get(colour, 0)]
-            parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
-            return "#" + "".join(f"{round(part * (1 - share) + other * share):02x}" for part in parts)
-        given[colour] = given.get(colour, 0) + 1
-    return None
+    """Return a colour that no other model of the catalogue has, that of its line; None of another model."""
+    lines = {entry.name: entry.line.colour for entry in CATALOGUE.values() if entry.line}
+    others = zip((name for name in CATALOGUE if name not in lines), OTHERS)
+    return {**lines, **dict(others)}.get(name)
