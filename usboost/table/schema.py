@@ -4,7 +4,6 @@ columns that give the label away, say nothing, or are there twice."""
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -156,11 +155,10 @@ def warnings_of(table: UserTable) -> Iterator[str]:
             twice.append(f"column {name!r} holds the same as {same!r}; one of them can be dropped")
     yield from twice
     # of each row's image, by column: int64, equal where the pixels are, 0 where there is none
-    images: list[Any] = [each for view in table.images.values() for each in getattr(view, "columns", (view,))]
     shown = pd.DataFrame()
-    for k, (name, each) in enumerate(zip(table.form.columns if table.form else (), images, strict=True)):
-        digests = each.digests().view(np.int64)[:, 0]
-        shown[name] = digests if each.absent is None else np.where(each.absent, 0, digests)
+    for k, (name, view) in enumerate(zip(table.spec.image, table.images.values())):
+        digests = view.digests().view(np.int64)[:, 0]
+        shown[name] = digests if view.absent is None else np.where(view.absent, 0, digests)
         if shown[name].nunique() == 1:
             yield f"column {name!r} has the same image in all rows, so it says nothing"
         if alike := [other for other in shown.columns[:k] if (shown[other] == shown[name]).all()]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import mutual_info_score
 
 from usboost.data.table import Table
 from usboost.data.views import View, Views
@@ -295,14 +296,8 @@ def informative_columns(frame: pd.DataFrame, y: np.ndarray, n: int = 8) -> list[
     for name in frame.columns:
         codes = _tenths(frame[name])
         codes = np.where(np.bincount(codes)[codes] < _RARE, 0, codes + 1)
-        counts = np.zeros((codes.max(initial=0) + 1, labels.max(initial=0) + 1))
-        np.add.at(counts, (codes, labels), 1)
-        counts = counts[counts.any(axis=1)]
-        chance = (len(counts) - 1) * (counts.shape[1] - 1) / (2 * max(1, len(y)))
-        # mutual information in nats of two variables whose values occur together so often
-        both, total = counts[counts > 0], counts.sum()
-        expected = np.outer(counts.sum(axis=1), counts.sum(axis=0))[counts > 0]
-        information[name] = float((both * np.log(both * total / expected)).sum() / total) - chance
+        chance = (len(np.unique(codes)) - 1) * labels.max(initial=0) / (2 * max(1, len(y)))
+        information[name] = float(mutual_info_score(labels, codes)) - chance
     return sorted(information, key=lambda name: -information[name])[:n]
 
 
