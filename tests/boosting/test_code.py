@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from usboost import Backbone, BoostedFeatures, NetworkLearner, TreeLearner, TwoWeakLearnerClassifier
-from usboost.boosting.callbacks import ShowRounds
+from usboost.boosting.callbacks import History
 from usboost.boosting.code import PACKAGE, closure, code_digest, digest, modules_of
 from usboost.models.methods.bfv_network import BoostedFeatureNetworkClassifier
 
@@ -109,7 +109,7 @@ def test_the_same_code_in_another_folder_is_the_same_and_under_another_name_anot
 
 def test_parts_inside_parts_are_found():
     with_images = NetworkLearner(backbone=Backbone("small_cnn", False, "all"))
-    model = TwoWeakLearnerClassifier({"U": with_images}, callbacks=[ShowRounds("")], checkpoint=Path("kept"))
+    model = TwoWeakLearnerClassifier({"U": with_images}, callbacks=[History()], checkpoint=Path("kept"))
     learners = "usboost.learners.networks"
     assert {name for name in modules_of(model) if name.startswith("usboost")} == {
         "usboost.losses.exponential",  # named by its kind

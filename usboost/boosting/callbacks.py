@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -278,47 +277,14 @@ class History(Callback):
 
 
 class ShowRounds(Callback):
-    """Shows the rounds of a fit: a line on a terminal with round, risk, score, time left; silent elsewhere.
+    """Shows the rounds of a fit: calls `progress` with (rounds done, rounds at most)."""
 
-    Parameters
-    ----------
-    label : before the line.
-    progress : called with (rounds done, rounds at most) instead.
-    """
-
-    def __init__(self, label: str = "", progress: Progress | None = None) -> None:
-        self.label, self.progress, self._total = label, progress, 0
-        self._bar: Any = None
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
 
     def on_fit_begin(self, fit: Any) -> None:
         self._total = int(fit.n_rounds)
-        if self.progress is not None or not sys.stderr.isatty():
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        self._bar = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
-        self._bar.start()
-        self._task = self._bar.add_task(self.label, total=self._total, state="")
 
     def on_round(self, round_: Round) -> bool:
-        if self.progress is not None:
-            self.progress(round_.index, self._total)
-        if self._bar is not None:
-            shown = {"risk": "risk_train", "F1": "f1_val", "RMSE": "rmse_val"}
-            values = [f"{n} {round_.metrics[k]:.4f}" for n, k in shown.items() if k in round_.metrics]
-            self._bar.update(self._task, completed=round_.index, state="  ".join(values))
+        self.progress(round_.index, self._total)
         return False
-
-    def on_fit_end(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None

@@ -181,7 +181,7 @@ class _Fit:
             if self.settings_file is not None and name not in self.from_file:
                 note(f"{self.settings_file} has no settings of {name}, which is fitted as it is")
             chosen = vars(replace(self.answers, settings=self.settings_of(name)))
-            callbacks = [ShowRounds(progress=show), pressed, *limits]
+            callbacks = [ShowRounds(show), pressed, *limits]
             fitted = fit_table(own, name, images=read, callbacks=callbacks, keep=keep, **chosen)
             if not world().number:
                 fitted.bundle.save(self.out)
