@@ -13,7 +13,6 @@ from tests.small_models import boosting, lgbm, network, on_features, two_branche
 from tests.tables import bright
 from usboost import Backbone, EarlyBoostClassifier, TreeLearner, Views
 from usboost.learners.networks import finetuning
-from usboost.learners.networks.embeddings import image_digests
 from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier, BoostedNetworkRegressor
 from usboost.models.methods.ensemble import EnsembleClassifier
@@ -131,14 +130,14 @@ def test_an_ensembles_fits_are_tuned_on_their_folds(tmp_path: Path, monkeypatch:
     made, tuned = [], finetuning.tuned
 
     def spy(backbone: Backbone, train: Any, held: Any, device: Any) -> Backbone:
-        made.append([set(map(bytes, image_digests(each.images[0]))) for each in (train, held)])
+        made.append([set(map(bytes, each.images[0].digests())) for each in (train, held)])
         return tuned(backbone, train, held, device)
 
     monkeypatch.setattr(finetuning, "tuned", spy)
     (views, y), (beside, y_beside) = bright(36, 32, 3), bright(16, 32, 3, seed=1)
     model = EnsembleClassifier({"one": linear(tmp_path), "two": linear(tmp_path)}, folds=2)
     fit_weighted(model, (views, y, None), (beside, y_beside, None))
-    every = set(map(bytes, image_digests(views["U"])))
+    every = set(map(bytes, views["U"].digests()))
     assert len(made) == 4 and made[0] == made[1] and made[2] == made[3]
     for train, held in made:
         assert train | held == every and not train & held

@@ -24,7 +24,6 @@ from usboost.evaluation.folds import Fold
 from usboost.evaluation.ranking import RANKING
 from usboost.files.arrays import Store, key_of
 from usboost.fit.evaluate import related_of
-from usboost.learners.networks.embeddings import image_digests
 from usboost.shards.collective import world
 from usboost.table.user_table import UserTable
 
@@ -134,7 +133,7 @@ def table_digest(table: UserTable) -> str:
     for array in () if related is None else related.arrays:
         digest.update(array.tobytes())
     for name, view in table.images.items():
-        digest.update(name.encode() + image_digests(view).tobytes())
+        digest.update(name.encode() + view.digests().tobytes())
         digest.update(b"" if view.absent is None else np.packbits(view.absent).tobytes())
     return digest.hexdigest()
 

@@ -87,20 +87,6 @@ def cache_folder(chosen: str | bool | None) -> Path | None:
     return user / "usboost" / "embeddings"
 
 
-def image_digests(view: Any) -> np.ndarray:
-    """Return what each image is, whatever row it stands in: uint8 (n, 16)."""
-    if hasattr(view, "digests"):
-        return view.digests()
-    shape = f"{view.channels} {view.height} {view.width} ".encode()
-    out = np.empty((len(view), 16), dtype=np.uint8)
-    for row in range(len(view)):
-        digest = hashlib.blake2b(shape, digest_size=16)
-        encoded = view.encoded(row) if hasattr(view, "encoded") else None
-        digest.update(view.decode(slice(row, row + 1)).tobytes() if encoded is None else encoded)
-        out[row] = np.frombuffer(digest.digest(), dtype=np.uint8)
-    return out
-
-
 def values_of(
     view: Any, compute: Callable[[], FrozenNetwork], folder: Path | None, network: str = ""
 ) -> np.ndarray:
@@ -119,7 +105,7 @@ def values_of(
     there = np.arange(len(view)) if absent is None else np.flatnonzero(~np.asarray(absent))
     if len(there) == 0:
         return np.zeros((len(view), *compute().shape(view)), dtype=np.float16)
-    keys = image_digests(view)[there]
+    keys = view.digests()[there]
     cache_key = (str(folder), network, len(view), keys.tobytes(), there.tobytes())
     remembered = folder is not None or (_holding.get() and bool(network))
     if remembered and (recent := _recent.get(cache_key)) is not None:

@@ -29,7 +29,7 @@ from usboost.files.arrays import key_of
 from usboost.learners.networks import architectures
 from usboost.learners.networks.architectures import read_weights
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.embeddings import cache_folder, image_digests
+from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.image_network import ImageNetwork, keep_statistics, on_activations
 from usboost.learners.networks.train import Adam
 
@@ -79,7 +79,7 @@ class TuningTarget:
 
     def digest(self) -> str:
         """Digest all that a tuning takes from it."""
-        parts = [part for view, rows in self.rows() for part in (image_digests(view), rows)]
+        parts = [part for view, rows in self.rows() for part in (view.digests(), rows)]
         digest = hashlib.sha256()
         for part in (self.y, *([] if self.weights is None else [self.weights]), *parts):
             digest.update(f"{part.dtype} {part.shape} ".encode())
@@ -190,7 +190,7 @@ class _Mirrored:
         return np.ascontiguousarray(self._view.decode(rows)[..., ::-1])
 
     def digests(self) -> np.ndarray:
-        return image_digests(self._view) ^ np.uint8(0xA5)  # others than those of any image
+        return self._view.digests() ^ np.uint8(0xA5)  # others than those of any image
 
 
 class _Network(nn.Module):
