@@ -55,7 +55,8 @@ def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> Non
         for path, dimension in space.items():
             # no limit on leaves is kept by the models that have none, and offered to no other
             unlimited = own[path] is None and path.endswith("max_leaves")
-            assert unlimited or declared(model, path).holds(own[path]), (name, path, own[path])
+            whole = declared(model, path)
+            assert unlimited or whole.widened(own[path]) == whole, (name, path, own[path])
             for value in corners_of(dimension):
                 changed = with_settings(clone(model), {path: value}, name)
                 assert own_values(changed, space) == {**own, path: value}
@@ -144,7 +145,7 @@ def test_proposals_lie_in_the_space_and_are_seeded(space: dict[str, Any], seed: 
         assert proposed[0] == own and len(proposed) == 4 * batches
         for each in proposed:
             assert each.keys() == space.keys()
-            assert all(dimension.holds(each[path]) for path, dimension in space.items())
+            assert all(dimension.widened(each[path]) == dimension for path, dimension in space.items())
         assert asked(Path(second), space, own, loss, batches, seed) == proposed
 
 

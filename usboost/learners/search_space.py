@@ -21,10 +21,6 @@ class _Range:
     where: Where = "everywhere"
     _type: ClassVar[type] = float
 
-    def holds(self, value: Any) -> bool:
-        """Return whether the value lies in the range."""
-        return self._is_one(value) and self.low <= value <= self.high
-
     def widened(self, value: Any) -> Self | None:
         """Return the dimension that holds the value, too; None if it cannot."""
         if not self._is_one(value) or (self.log and value <= 0):
@@ -64,13 +60,9 @@ class Choice:
     ordered: bool = False
     where: Where = "everywhere"
 
-    def holds(self, value: Any) -> bool:
-        """Return whether the value is one of them."""
-        return _plain(value) in self.options
-
     def widened(self, value: Any) -> "Choice | None":
         """Return the dimension that holds the value, too; None if it cannot."""
-        if self.holds(value):
+        if _plain(value) in self.options:
             return self
         plain = isinstance(value, (str, int, float, bool, tuple, list, type(None)))
         return replace(self, options=(*self.options, _plain(value)), ordered=False) if plain else None
