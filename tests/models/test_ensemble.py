@@ -321,17 +321,6 @@ def test_a_mean_of_probabilities_is_not_read_as_one_of_scores(tmp_path):
     refuses("fit it again", persistence.load, tmp_path / "model")
 
 
-def test_members_of_before_are_read(tmp_path):
-    """Whose number of fits to all rows was called "whole"."""
-    model = EnsembleClassifier(several(), folds=2).fit(NOISY, Z)
-    persistence.save(model, tmp_path / "model")
-    path = tmp_path / "model/model.json"
-    path.write_text(path.read_text().replace('"full_refits"', '"whole"').replace('"refit_full"', '"whole"'))
-    found = persistence.load(tmp_path / "model")
-    assert found.members_ == model.members_ and found.refit_full == model.refit_full
-    np.testing.assert_array_equal(found.predict_proba(NOISY), model.predict_proba(NOISY))
-
-
 class ForFewRows(LinearBaseline):
     """Is made for 130 rows at most, as packages are for so many."""
 

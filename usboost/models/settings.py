@@ -36,8 +36,6 @@ RENAMED = {
     "RidgeLearner": {"honest": "leave_one_out"},
     "BoostedFeatureNetworkClassifier": {"encoding": ""},
     "BoostedFeatureNetworkRegressor": {"encoding": ""},
-    "EnsembleClassifier": {"whole": "refit_full", "fast_predict": ""},
-    "EnsembleRegressor": {"whole": "refit_full", "fast_predict": ""},
 }
 """Parameters by their names in files of before, read for one version; "": there is none any more."""
 

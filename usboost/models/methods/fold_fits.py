@@ -226,8 +226,7 @@ class Member:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Member":
         """Read what a file says of it. Raises `UsboostError` if a value is none that a member can have."""
-        # "whole" is the name of before
-        entry = cls(**{"full_refits" if name == "whole" else name: each for name, each in document.items()})
+        entry = cls(**document)
         numbers = [entry.weight, entry.seconds, entry.predicting, float(entry.fits), float(entry.full_refits)]
         numbers += [each for each in (entry.loss, entry.without) if each is not None]
         if not all(isinstance(each, (int, float)) and math.isfinite(each) and each >= 0 for each in numbers):
