@@ -69,7 +69,6 @@ class CellRecord(BaseModel):
     margin: tuple[float, float] | None = None
     gbm: Scores | None = None
     made: dict[str, Any] | None = None
-    processor: str | None = None
 
 
 def dataset_name(dataset: str) -> str:
