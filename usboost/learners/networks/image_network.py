@@ -169,9 +169,7 @@ class FrozenNetwork:
         self.nbytes = sum(each.nbytes for each in self._network.state_dict().values())
 
     def __call__(self, view: Any, rows: np.ndarray) -> np.ndarray:
-        """Run over some rows of a view of images: float32 (k, …), each as if it were alone."""
-        if len(rows) == 0:
-            raise ValueError("no rows to run over")
+        """Run over some rows of a view of images, one at least: float32 (k, …), each as if it were alone."""
         if self._device.type == "cuda":
             return np.concatenate([self._batch(view, part) for part in _cut(rows, ON_GPU)])
         with self._checking:  # threads may share it
