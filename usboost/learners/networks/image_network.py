@@ -1,7 +1,7 @@
 """Networks on images: a convolutional backbone, or its last block, then layers; and frozen ones."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from threading import Lock
@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from usboost.files.arrays import parts
 from usboost.learners.networks import architectures
 from usboost.learners.networks.architectures import TORCHVISION
 from usboost.learners.networks.inputs import dense_network
@@ -171,17 +172,17 @@ class FrozenNetwork:
     def __call__(self, view: Any, rows: np.ndarray) -> np.ndarray:
         """Run over some rows of a view of images, one at least: float32 (k, …), each as if it were alone."""
         if self._device.type == "cuda":
-            return np.concatenate([self._batch(view, part) for part in _cut(rows, ON_GPU)])
+            return np.concatenate([self._batch(view, rows[part]) for part in parts(len(rows), ON_GPU)])
         with self._checking:  # threads may share it
             if self._folded is not None:
                 self._check(view, rows[:ON_CPU])
 
-        def task(part: np.ndarray) -> np.ndarray:
+        def task(some: np.ndarray) -> np.ndarray:
             torch.get_num_threads()  # sets a new thread's number, which is then changed
             with one_thread_each():
-                return np.concatenate([self._batch(view, each) for each in _cut(part, ON_CPU)])
+                return np.concatenate([self._batch(view, some[each]) for each in parts(len(some), ON_CPU)])
 
-        tasks = list(_cut(rows, _ROWS_A_TASK))
+        tasks = [rows[part] for part in parts(len(rows), _ROWS_A_TASK)]
         # as many as torch may use here; a pool of OpenMP's inside each would ask for more than there are
         with ThreadPoolExecutor(max(1, min(torch.get_num_threads(), len(tasks)))) as pool:
             return np.concatenate(list(pool.map(task, tasks)))
@@ -222,7 +223,3 @@ def folded(backbone: nn.Module) -> nn.Module:
                 setattr(part, name, fuse_conv_bn_eval(convolution, plain.eval()))
                 setattr(part, next_name, getattr(norm, "act", None) or nn.Identity())
     return out.to(memory_format=torch.channels_last)
-
-
-def _cut(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))
