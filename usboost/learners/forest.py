@@ -20,7 +20,7 @@ from usboost.errors import UsboostError
 from usboost.files.arrays import parts
 from usboost.files.onnx_graph import TableNodes, Value
 from usboost.learners.base import Target, check_outputs, sum_one_by_one
-from usboost.learners.tree import Tree
+from usboost.learners.tree import Tree, leaf_type, pick
 from usboost.learners.tree_nodes import tree_sum
 
 BLOCK_ROWS = 32_768
@@ -31,7 +31,7 @@ class _Plan:
     """One tree as tests, (column, threshold or table of codes that go left), and children."""
 
     def __init__(self, tree: Tree) -> None:
-        self.leaf_type: type[np.unsignedinteger[Any]] = np.uint8 if len(tree.value) <= 256 else np.uint32
+        self.leaf_type = leaf_type(len(tree.value))
         self.children = list(zip(tree.left.tolist(), tree.right.tolist()))
         self.tests: list[tuple[int, Any]] = []
         for node, column in enumerate(tree.feature.tolist()):
@@ -142,13 +142,8 @@ def _leaves(plan: _Plan, columns: _Columns) -> np.ndarray:
             goes_left = np.take(rule, columns.read(column, codes=True), mode="clip")
         else:
             goes_left = columns.read(column, codes=False) <= rule
-        left, right = descend(plan.children[node][0]), descend(plan.children[node][1])
-        # 0 or all ones after the negation: right ^ (mask & (left ^ right)) is the child
-        test = goes_left.view(np.uint8) if plan.leaf_type is np.uint8 else goes_left.astype(plan.leaf_type)
-        np.negative(test, out=test)
-        test &= left ^ right
-        test ^= right
-        return test
+        left, right = (descend(child) for child in plan.children[node])
+        return pick(goes_left, left, right, plan.leaf_type)
 
     return descend(0)
 

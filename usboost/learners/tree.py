@@ -18,6 +18,26 @@ Node = tuple[int, float, int, int, list[int]]
 HIGHEST_CODE = 1 << 24
 """Largest category code of a tree; above it float32 has no room for every integer."""
 
+LeafType = type[np.unsignedinteger[Any]]
+
+
+def leaf_type(n_leaves: int) -> LeafType:
+    """Return the type in which `pick` takes the numbers of so many leaves."""
+    return np.uint8 if n_leaves <= 256 else np.uint32
+
+
+def pick(goes_left: np.ndarray, left: Any, right: Any, kind: LeafType) -> np.ndarray:
+    """Return `left` where a row goes left, else `right`, in the `kind` that these are of, (n,).
+
+    right ^ (mask & (left ^ right)), the mask 0 or all ones: `np.where` has a branch that the processor
+    cannot foresee, and takes tens of times longer. The bits of `goes_left`, bool (n,), are written over.
+    """
+    mask = goes_left.view(np.uint8) if kind is np.uint8 else goes_left.astype(kind)
+    np.negative(mask, out=mask)
+    mask &= left ^ right
+    mask ^= right
+    return mask
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -52,7 +72,9 @@ class Tree:
             return np.zeros(len(matrix), dtype=np.int32)
         if self.feature.max() >= matrix.shape[1]:
             raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {matrix.shape[1]}")
-        return _walked(self, matrix) if len(self.feature) >= FEWEST_NODES else self._descend(matrix, 0)
+        if len(self.feature) >= FEWEST_NODES:
+            return _walked(self, matrix)
+        return self._descend(matrix, 0, leaf_type(len(self.value))).astype(np.int32)
 
     def predict(self, matrix: np.ndarray) -> np.ndarray:
         """Return the leaf values of every row, float32 (n, k)."""
@@ -62,11 +84,13 @@ class Tree:
         """Return whether each row would go left at each node, bool (n, nodes), also where it never comes."""
         return np.column_stack([self._goes_left(matrix, node) for node in range(len(self.feature))])
 
-    def _descend(self, matrix: np.ndarray, node: int) -> np.ndarray:
+    def _descend(self, matrix: np.ndarray, node: int, kind: LeafType) -> np.ndarray:
         # whole columns and selects: for shallow trees far faster than walking row by row
         children = (int(self.left[node]), int(self.right[node]))
-        sides = [np.int32(~child) if child < 0 else self._descend(matrix, child) for child in children]
-        return np.where(self._goes_left(matrix, node), *sides)
+        left, right = (
+            kind(~child) if child < 0 else self._descend(matrix, child, kind) for child in children
+        )
+        return pick(self._goes_left(matrix, node), left, right, kind)
 
     def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:
         column = matrix[:, self.feature[node]]
@@ -193,7 +217,7 @@ class Tree:
             raise UsboostError(f"a tree reads column {self.feature.max()}, but there are {n_columns}")
 
 
-FEWEST_NODES = 64
+FEWEST_NODES = 128
 """Inner nodes from which on walking is the faster way."""
 
 _BLOCK_ROWS = 8_192  # what a level reads and writes stays in the cache
