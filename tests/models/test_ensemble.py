@@ -187,12 +187,20 @@ def test_no_fold_is_fitted_once_enough_rows_are_held_out(monkeypatch):
         assert row_losses(Z[known], model.out_of_fold_[known]).mean() == pytest.approx(model.blend_loss_)
 
 
-def test_of_many_rows_there_is_one_fold_and_one_fit_to_all(monkeypatch):
+def test_of_many_rows_there_is_one_fold_and_one_fit_to_all(monkeypatch, tmp_path):
     first = len(inner_folds(Z, 3, 0)[0][1])
     for plenty, folds in ((first, 1), (first + 1, 3)):
         monkeypatch.setattr("usboost.models.methods.ensemble.PLENTY", plenty)
         model = EnsembleClassifier({"lgbm": several()["lgbm"]}, folds=3, repeats=3).fit(NOISY, Z)
-        assert len(model.fits_["lgbm"]) == folds == len(model.full_refits_["lgbm"])
+        assert folds == len(model.full_refits_["lgbm"]) == model.members_["lgbm"].fits
+        # a single fold's fit knows fewer rows than that to all, which answers alone
+        assert len(model.fits_["lgbm"]) == (folds if folds > 1 else 0)
+        persistence.save(model, tmp_path / f"{folds}")
+        expected = model.predict_proba(NOISY)
+        np.testing.assert_array_equal(persistence.load(tmp_path / f"{folds}").predict_proba(NOISY), expected)
+        if folds == 1:
+            alone = model.full_refits_["lgbm"][0].predict_proba(NOISY)
+            np.testing.assert_allclose(expected, alone, rtol=1e-12)
 
 
 def test_time_is_shared_and_never_overrun_by_more_than_a_round():

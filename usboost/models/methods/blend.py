@@ -36,7 +36,7 @@ class Blend(ViewsEstimator):
 
     Attributes
     ----------
-    weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
+    weights_ : of the members kept, by name; fits_ : their fitted models, one a fold, that are kept
     full_refits_ : their fits to all rows by name
     losses_ : of every member by name; blend_loss_ : of the blend; members_ : a `Member` of each
     bytes_ : of each member's files, once they are written or read
@@ -75,7 +75,7 @@ class Blend(ViewsEstimator):
         """Yield each fit and its weight in f; a member's to folds together have that of one to all rows."""
         for name, fits in self.fits_.items():
             whole = self.full_refits_.get(name, [])
-            own = self.weights_[name] / (1 + len(whole))
+            own = self.weights_[name] / (bool(fits) + len(whole))
             yield from ((fit, own / len(fits)) for fit in fits)
             yield from ((fit, own) for fit in whole)
 
@@ -135,7 +135,7 @@ class Blend(ViewsEstimator):
         whole = document["whole"]
         for index, name in enumerate(weights):
             count, more = int(document["fits"][name]), int(whole.get(name, 0))
-            if count < 1 or more < 0:
+            if min(count, more) < 0 or not count + more:
                 raise UsboostError(f"the member {name} has no fit")
             fits = [persistence.load(folder / f"m{index}-{k}") for k in range(count + more)]
             for fit in fits:

@@ -99,6 +99,8 @@ class Ensemble(Blend):
         if not any(each.fits for each in fold_fits.values()):
             raise UsboostError("; ".join(each.left_out for each in fold_fits.values()))
         without = self._weigh(fold_fits, samples, splits)
+        self._single = len(splits) == 1
+        self.best_round_ = sum(map(len, self.fits_.values()))
         if self.refit_full:
             self._complete(fold_fits, samples, inner, left)
         self.members_ = {
@@ -106,7 +108,6 @@ class Ensemble(Blend):
             for name, each in fold_fits.items()
         }
         self._before = None if self.refit_full else (fold_fits, inner, without)
-        self.best_round_ = sum(map(len, self.fits_.values()))
         self.history_ = [{"round": k + 1, "loss": loss} for k, loss in enumerate(self.losses_.values())]
 
     def add_full_refits(
@@ -182,6 +183,8 @@ class Ensemble(Blend):
         self.full_refits_ = {
             name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
         }
+        if self._single:  # its fit saw fewer rows, and there are no other folds' to make up for it
+            self.fits_ |= {name: [] for name in self.full_refits_}
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {**super()._write(folder), "mean_of": "scores"}
@@ -208,9 +211,9 @@ class EnsembleClassifier(Ensemble, BlendClassifier):
     rows best (Caruana et al., 2004), which flatters members that stop early a little. Once three folds have
     held out 2,000 rows, or the first one 10,000, no other is fitted. Members with a weight are fitted to all
     rows, too, as far as their fits to folds went; in a member's mean those to folds count together as much as
-    one of these. Validation samples are not looked at. Related rows are divided as
-    `usboost.evaluation.folds.Related.folds` says: by whole groups, or so that later rows judge each fit;
-    these are half of all rows then.
+    one of these; that to a single fold is dropped. Validation samples are not looked at. Related rows are
+    divided as `usboost.evaluation.folds.Related.folds` says: by whole groups, or so that later rows judge
+    each fit; these are half of all rows then.
 
     Parameters
     ----------
@@ -226,7 +229,7 @@ class EnsembleClassifier(Ensemble, BlendClassifier):
 
     Attributes
     ----------
-    weights_ : of the members kept, by name; fits_ : their fitted models, one a fold
+    weights_ : of the members kept, by name; fits_ : their fitted models, one a fold, that are kept
     full_refits_ : their fits to all rows by name, of those that there was time for
     losses_ : log-loss of every member on the rows that its fits stopped on, and were not fitted to; where
         time was short, on the folds that all members were fitted for
