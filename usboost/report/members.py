@@ -65,7 +65,10 @@ def notes(model: Any) -> list[str]:
             "member; new images take theirs besides, once for all."
         )
     if any(each.full_refits for each in model.members_.values()):
-        lines.append("After + are fits to all rows; those to folds together have the weight of one of these.")
+        of_folds = "those to folds together have the weight of one of these"
+        if not any(model.fits_.values()):
+            of_folds = "that to a single fold is dropped"
+        lines.append(f"After + are fits to all rows; {of_folds}.")
     lines += [f"{name} is left out: {m.left_out}." for name, m in model.members_.items() if m.left_out]
     weights = [each.weight for each in model.members_.values() if each.weight]
     if len(weights) == 1:

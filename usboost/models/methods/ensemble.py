@@ -184,7 +184,9 @@ class Ensemble(Blend):
             name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
         }
         if self._single:  # its fit saw fewer rows, and there are no other folds' to make up for it
-            self.fits_ |= {name: [] for name in self.full_refits_}
+            for name in self.full_refits_:
+                self.fits_[name] = []
+                fold_fits[name].predicting /= 2
 
     def _write(self, folder: Path) -> dict[str, Any]:
         return {**super()._write(folder), "mean_of": "scores"}
