@@ -37,7 +37,7 @@ NAMED = "mlflow.json"  # names the MLflow run of a search or of a trial, in its 
 def tune(dataset: str, names: Sequence[str], settings: Settings, plan: Plan, by: str) -> Path:
     """Search the settings of models of a prepared dataset; the test rows are not read.
 
-    Leaves `tuned.SETTINGS`, `tuned.CSV` and all trials in data/tuning/<dataset>, goes on with what is there,
+    Leaves `tune.SETTINGS`, `tune.CSV` and all trials in data/tuning/<dataset>, goes on with what is there,
     and logs an MLflow run with one below it for each trial.
 
     Raises `UsboostError` if the dataset is not prepared or has folds, a model has no settings of its own to

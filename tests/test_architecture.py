@@ -1,9 +1,11 @@
 """Imports run downwards only, without a circle, and the library does not know who watches it."""
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,14 @@ def test_the_graph_has_few_rooms_and_the_package_few_loose_files() -> None:
 def test_no_folder_has_many_files(top: str) -> None:
     counts = Counter(path.parent.relative_to(ROOT) for path in (ROOT / top).rglob("*.py"))
     assert {str(folder): n for folder, n in counts.items() if n > MOST_FILES} == {}
+
+
+def test_references_in_docstrings_lead_somewhere() -> None:
+    texts = {f".{name}": f"{name} {path.read_text()}" for name, path in modules().items()}
+    for module, text in texts.items():
+        for reference in re.findall(r"(?<!`)`([a-z]\w*\.[\w.]*\w)`(?!`)", text):
+            name = re.sub(r"(\.[A-Z]\w*)\.\w+$", r"\1", reference)  # a method's class
+            place, _, word = name.rpartition(".")
+            of = [own for known, own in texts.items() if known.endswith((f".{place}", f".{name}"))]
+            ours = name.startswith(("usboost.", "tasks.", "flows.")) or not find_spec(name.split(".")[0])
+            assert not ours or any(re.search(rf"\b{word}\b", own) for own in of), (module, reference)

@@ -46,13 +46,6 @@ def test_every_case_has_all_models_and_seeds() -> None:
         assert {seeds[name] for name in seeds if name not in SLOW} == {SEEDS[str(case).partition("-")[2]]}
 
 
-def test_the_difference_is_clear_by_holms_method() -> None:
-    lines = table()
-    ratio = (lines["gap"].abs() / lines["half"]).to_numpy()
-    assert lines["clear"].to_numpy()[np.argmax(ratio)] or not lines["clear"].any()
-    assert (ratio[lines["clear"]] > 1).all()
-
-
 def test_a_fifth_of_each_class_is_for_the_test() -> None:
     frame = pd.DataFrame({"x": range(1000), "y": np.repeat(["a", "b", "c", "rare"], [600, 300, 90, 10])})
     train, test = divided(frame, "y", None)

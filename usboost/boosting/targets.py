@@ -47,7 +47,7 @@ class Gradient:
     needs: ClassVar[tuple[str, ...]] = ("w",)
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        # one object for all views: what is made of a target later is then made once, see `Trimmed`
+        # one object for all views, so that what is made of it later is made once, see `loop.RoundWork.target`
         target = Target(loss.w(f, y))
         return lambda steps: [target] * n_views
 

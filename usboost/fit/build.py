@@ -83,7 +83,7 @@ def outside(
     settings: Mapping[str, Any] | None = None,
     task: str = "classification",
 ) -> Any:
-    """Build a model of another package, by its name or import path; see `baselines.estimators.outside`.
+    """Build a model of another package, by its name or import path; see `models.baselines.packages.outside`.
 
     Its own parameters have paths such as ``estimator__max_depth``.
 

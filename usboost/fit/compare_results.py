@@ -224,7 +224,7 @@ class Inputs:
 def inputs(name: str, table: UserTable, options: ImageOptions | None) -> Inputs:
     """Return what a model reads of a table, whose images, if there are any, are read by some options.
 
-    One that the catalogue does not have reads everything, as `models.baselines.trees.ScikitBaseline` does.
+    One that the catalogue does not have reads everything, as `models.baselines.packages.ScikitBaseline` does.
     """
     columns, entry = table.features.shape[1], catalogue.CATALOGUE.get(name)
     reads = "components" if entry is None else KINDS[entry.kind].images

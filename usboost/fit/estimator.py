@@ -294,7 +294,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
 
     Parameters
     ----------
-    model : a name in `models.catalogue.catalogue.OFFERED`; by default average, or with `time_limit` best
+    model : a name in `models.catalogue.OFFERED`; by default average, or with `time_limit` best
     image : column, or columns, of images: bytes, or paths below `images_root`
     categorical, text, drop : columns that are categories, or text, whatever they look like, and columns to
         leave out

@@ -29,7 +29,7 @@ def leaf_type(n_leaves: int) -> LeafType:
 def pick(goes_left: np.ndarray, left: Any, right: Any, kind: LeafType) -> np.ndarray:
     """Return `left` where a row goes left, else `right`, in the `kind` that these are of, (n,).
 
-    right ^ (mask & (left ^ right)), the mask 0 or all ones: `np.where` has a branch that the processor
+    right ^ (mask & (left ^ right)), the mask 0 or all ones: `numpy.where` has a branch that the processor
     cannot foresee, and takes tens of times longer. The bits of `goes_left`, bool (n,), are written over.
     """
     mask = goes_left.view(np.uint8) if kind is np.uint8 else goes_left.astype(kind)

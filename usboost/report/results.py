@@ -259,7 +259,7 @@ def curve(trace: pd.DataFrame, name: str) -> str | None:
 
 
 def read_trace(results: Path, dataset: str, model: str) -> pd.DataFrame | None:
-    """Read every seed's `trace.parquet` of one model, long over rounds; None if it has no rounds of its own.
+    """Read every seed's ``trace.parquet`` of one model, long over rounds; None if it has none of its own.
 
     Every column of `TRACE_COLUMNS` is there (NaN where the file has none), sorted by seed and round, and the
     boolean ``best`` marks the round each seed's scores come from: ``best_round`` of its record. Raises
@@ -361,7 +361,7 @@ def ranked_fits(
             test |= intervals(*tested)
         best_round, made, seconds = own[["best_round", "rounds", "fit_seconds"]].astype("float64").iloc[0]
         ranked.append(RankedFit(*fit, scores["val"], test, best_round, made, seconds))
-    # a stable sort, so that of fits that are level the first comes first, as in `selection.best`
+    # a stable sort, so that of fits that are level the first comes first, as in `ranking.best`
     ranked.sort(key=lambda each: ranking.rank(each.val, metric), reverse=True)
     if not ranked:
         return []

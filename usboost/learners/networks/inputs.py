@@ -83,7 +83,7 @@ class TableLinear(nn.Module):
 
 
 class SeededLinear(nn.Linear):
-    """`nn.Linear` whose initial weights come from a given generator."""
+    """`torch.nn.Linear` whose initial weights come from a given generator."""
 
     def reset_parameters(self) -> None:
         """Do nothing yet: `reset` draws them, and torch's global generator is left alone."""
