@@ -1,7 +1,4 @@
-"""A script that fits, saves, loads and predicts; its argument is a folder.
-
-It imports nothing of the tests, so that it runs where only the wheel is installed.
-"""
+"""A script without the tests' modules that fits, saves, loads and predicts; its argument is a folder."""
 
 import sys
 from pathlib import Path

@@ -15,12 +15,7 @@ PROSE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/")
 
 
 def measured(names: list[str], read: Read) -> dict[str, int]:
-    """Count lines of Python by part, files of the library and words of prose.
-
-    Parameters
-    ----------
-    names : tracked files, as paths from the root; read : the text of one.
-    """
+    """Count lines of Python by part, files of the library and words of prose, of tracked files."""
     found = {
         part: sum(
             read(name).count("\n")

@@ -1,7 +1,4 @@
-"""The container files: what they name exists, ports are on loopback, no password is in them.
-
-Docker is not needed; nothing is built here.
-"""
+"""The container files, without Docker: what they name exists, ports are on loopback, no password is there."""
 
 import json
 import re

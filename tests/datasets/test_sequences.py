@@ -37,14 +37,10 @@ def ts(path: Path, *lines: str, dimensions: int = 1, drop: str = "", add: str = 
 def test_digits_are_rows_of_the_bundled_images_split_by_class() -> None:
     data = digits_rows(seed=3)
     images = load_digits()
-    assert data.X_train.shape == (1257, 8, 8)
-    assert data.X_test.shape == (540, 8, 8)
+    assert (len(data.X_train), len(data.X_test)) == (1257, 540)
     both = {x.tobytes() for part in (data.X_train, data.X_test) for x in part}
     assert both == {x.tobytes() for x in images.images / 16.0}
-    assert data.X_train.min() == 0
-    assert data.X_train.max() == 1
-    counts = np.bincount(images.target)
-    np.testing.assert_allclose(np.bincount(data.y_test), 0.3 * counts, atol=1)
+    np.testing.assert_allclose(np.bincount(data.y_test), 0.3 * np.bincount(images.target), atol=1)
     np.testing.assert_array_equal(digits_rows(seed=3).y_test, data.y_test)
     assert not np.array_equal(digits_rows(seed=4).y_test, data.y_test)
     row = images.images[0] / 16.0
@@ -134,6 +130,7 @@ def test_ts_returns(tmp_path_factory: pytest.TempPathFactory, lengths: list[int]
 
 def test_missing_values(tmp_path: Path) -> None:
     ends = ts(tmp_path / "ends.ts", "1,2,?,?:up", "1,2,3,4:down")
+    ends.write_text(ends.read_text(), encoding="utf-8-sig")  # as Excel writes it
     X, _ = read_ts(ends)
     assert [x[:, 0].tolist() for x in X] == [[1, 2], [1, 2, 3, 4]]
     gaps = ts(tmp_path / "gaps.ts", "1,?,NaN,4:5,6,?,8:up", "1,2,3,?:1,?,?,?:down", dimensions=2)

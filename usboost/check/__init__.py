@@ -135,9 +135,8 @@ class _Check:
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table, self.texts):
             share = beyond_chance(self.y, each.codes, each.numbers)
-            decides = (
-                share >= DECIDED and each.codes.max() + 1 >= fewest and each.kind not in ("stem", "rows")
-            )
+            several = np.count_nonzero(np.bincount(each.codes) > 1)  # of one group it may be by chance
+            decides = share >= DECIDED and several >= fewest and each.kind not in ("stem", "rows")
             if share and (decides or each.is_entity):
                 ranked.append((share, "decides" if decides else "groups", each))
         # what no model reads first: its groups are there for another reason than to tell the label

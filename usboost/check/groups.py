@@ -181,7 +181,7 @@ def beyond_chance(y: np.ndarray, codes: np.ndarray, numbers: np.ndarray | None =
         at = first[np.where(near == codes[rows], next_near, near)]
         more = agreement[rows] - (1 - (y[rows] - y[at]) ** 2 / 2 if y.dtype.kind == "f" else y[rows] == y[at])
         means = pd.Series(more).groupby(codes[rows]).mean()
-        if more.mean() < SHARED or means.mean() < DEVIATIONS / 2 * means.sem():
+        if more.mean() < SHARED or not means.mean() >= DEVIATIONS / 2 * means.sem():  # NaN of one group
             return 0.0
     several = numbers is not None and numbers.shape[1] > 1  # one grouping, not hundreds
     return float(share) if deviations >= DEVIATIONS / (1 + several) else 0.0

@@ -232,7 +232,7 @@ def _sequence(where: str, dimensions: list[str], header: _Header) -> np.ndarray:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line numbers from 1 and the lines that are not blank, stripped."""
     try:
-        with path.open(encoding="utf-8") as stream:
+        with path.open(encoding="utf-8-sig") as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     yield number, line.strip()
