@@ -176,21 +176,21 @@ def with_pictures(
 
 
 @pytest.mark.parametrize(
-    ("model", "backbone", "columns", "size"),
+    ("model", "backbone", "columns", "size", "drop"),
     [
-        ("linear_trees", "tf_efficientnet_lite0", ("front", "side"), 32),
-        ("baseline", "small_cnn", ("front", "side"), 24),
-        ("2wl", "small_cnn", ("front",), 24),
+        ("linear_trees", "tf_efficientnet_lite0", ("front", "side"), 32, ()),
+        ("linear_trees", "tf_efficientnet_lite0", ("front",), 32, tuple(DIRTY)),  # alone: no tree splits
+        ("baseline", "small_cnn", ("front", "side"), 24, ()),
+        ("2wl", "small_cnn", ("front",), 24, ()),
     ],
 )
-def test_answers_of_images(model: str, backbone: str, columns: tuple[str, ...], size: int, tmp_path) -> None:
+def test_answers_of_images(model, backbone, columns: tuple[str, ...], size: int, drop, tmp_path) -> None:
     aspect = "pad" if backbone == "small_cnn" else "crop"
-    table, others = with_pictures(tmp_path, "two", columns, size=size, aspect=aspect)
+    table, others = with_pictures(tmp_path, "two", columns, size=size, aspect=aspect, drop=drop)
     images = ImageOptions(backbone, finetune="all" if backbone == "small_cnn" else "none")
     assert differences(fitted_to(table, model, images), others, tmp_path).max() < 1e-4
     card = json.loads((tmp_path / "export" / "card.json").read_text())
-    licence = "" if backbone == "small_cnn" else "apache-2.0"
-    assert card["backbones"] == [{"name": backbone, "licence": licence}]
+    assert card["backbones"] == [{"name": backbone, "licence": "apache-2.0" * (backbone != "small_cnn")}]
     assert len(card["sha256"]) == 64
 
 
@@ -216,6 +216,10 @@ def test_pixels_are_those_of_predict(tmp_path: Path) -> None:
         for text in ("x/a", "x\\a", f"data:image/png;base64,{b64encode(data).decode()}"):
             found = sized(Image.fromarray(module.value(text, about, tmp_path / "rows.csv")), 32, "crop")
             assert np.array_equal(found, load(data, size=32, channels=3).transpose(1, 2, 0))
+    for out in ("../x/a", "x/../x/a", str(tmp_path / "x/a"), "C:x"):
+        assert module.value(out, about, tmp_path / "x/rows.csv").size == 0
+    Image.new("1", (11_000, 9_500)).save(tmp_path / "x/a", "PNG")
+    assert module.value("a", about, tmp_path / "x/rows.csv").size == 0
 
 
 @pytest.mark.long

@@ -19,10 +19,11 @@ from usboost.evaluation.metrics import SMALLEST
 from usboost.export import spelling
 from usboost.export.images import image_input
 from usboost.files import replacing
-from usboost.files.onnx_graph import OPSETS, Graph, ViewNodes, added
+from usboost.files.onnx_graph import OPSETS, Graph, ImageNodes, ViewNodes, added
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
+from usboost.table.columns.encoding import NOTHING
 from usboost.table.columns.formats import DateFormat
 
 FILES = ("card.json", "index.html", "model.onnx", "predict.py")
@@ -70,9 +71,12 @@ def graph_of(bundle: Bundle) -> Graph:
             for missing in missing_of(bundle.reader.missing).floats:
                 value = value.Equal(missing).Where(np.nan, value)
         columns[name] = value
-    views: dict[str, ViewNodes] = {**bundle.encoding.to_onnx(columns)}
+    images = dict[str, ImageNodes]()
     if (form := bundle.reader.images) is not None:
-        views |= {view: image_input(graph, form, name) for view, name in zip(form.names, form.columns)}
+        images = {view: image_input(graph, form, name) for view, name in zip(form.names, form.columns)}
+        if not columns:
+            columns[NOTHING] = images[form.names[0]].absent.cast(np.float64) * 0.0
+    views: dict[str, ViewNodes] = {**bundle.encoding.to_onnx(columns), **images}
     output = added(bundle.model, "a model", views)
     if card.classes:
         if card.temperature != 1.0:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from io import BytesIO, StringIO
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from unicodedata import decimal, normalize
 from zoneinfo import ZoneInfo
 
@@ -27,9 +27,13 @@ def pixels(text, folder, about):
     source = folder / text
     if data := re.match("(?i)data:[^,]*;base64,", text):
         source = BytesIO(b64decode("".join(text[data.end() :].split()), validate=True))
+    elif (path := PureWindowsPath(text)).anchor or ".." in path.parts:
+        raise ValueError("a path out of the folder")
     elif not source.exists():  # a path as Windows writes it
         source = folder / text.replace("\\", "/")
     with Image.open(source, formats=about["formats"]) as opened:
+        if opened.width * opened.height > (Image.MAX_IMAGE_PIXELS or np.inf):
+            raise ValueError("too many pixels")
         opened.draft(None, (2 * about["size"], 2 * about["size"]))
         opened.load()
         turn = None

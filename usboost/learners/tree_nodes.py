@@ -73,7 +73,7 @@ def _ensemble(
             "nodes_treeids": [t] * (inner + leaves),
             "nodes_nodeids": range(inner + leaves),
             "nodes_featureids": feature + none,
-            "nodes_values": threshold + none,
+            "nodes_values": threshold + [0.0] * leaves,
             "nodes_modes": ["BRANCH_LEQ"] * inner + ["LEAF"] * leaves,
             "nodes_truenodeids": left + none,
             "nodes_falsenodeids": right + none,
