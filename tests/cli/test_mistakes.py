@@ -50,6 +50,9 @@ def test_what_the_table_may_not_be(command, tmp_path):
     assert f"{path} has no rows" in said(frame.head(0))
     assert "holds infinity" in said(frame.assign(width=np.inf))
     assert "table not found" in refused(command, tmp_path / "none.csv", "--label", "kind", *out)
+    assert "- is a stream" in refused(command, "-", "--label", "kind", *out)
+    assert "s3://a/b is an address" in refused(command, "s3://a/b", "--label", "kind", *out)
+    assert "s3://a/b is an address" in refused(command, path, "--label", "kind", "--out", "s3://a/b")
     assert not (tmp_path / "out").exists()
 
 

@@ -134,13 +134,13 @@ def lines_of_json(objects: Sequence[dict[str, object]], name: str = "t.jsonl") -
     return raw(gzip.compress(data) if name.endswith("gz") else data, name)
 
 
-def zipped(**members: str) -> Callable[[bytes], bytes]:
-    """A zip whose member t.csv has the data, and others."""
+def zipped(first: str = "folder/t.csv", **members: str) -> Callable[[bytes], bytes]:
+    """A zip whose first member has the data, and others."""
 
     def pack(data: bytes) -> bytes:
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("folder/t.csv", data)
+            archive.writestr(first, data)
             for name, content in members.items():
                 archive.writestr(name, content)
         return out.getvalue()
@@ -226,6 +226,7 @@ FILES = {
         "is damaged",
     ),
     "zip": Case(text(name="t.zip", pack=zipped(**{"__MACOSX/x": "", "folder/": ""}), **BASE), {"x": HALF}),
+    "zip by pandas": Case(text(name="t.zip", pack=zipped("t"), **BASE), {"x": HALF}),
     "zip of two": Case(
         text(name="t.zip", pack=zipped(more="x"), **BASE), "holds 2 files; a zip must hold one table"
     ),

@@ -21,6 +21,7 @@ from typer.core import TyperCommand
 from usboost.cli.console import as_flag, exit_on_error
 from usboost.errors import UsboostError, choices
 from usboost.evaluation.ranking import METRICS_OF, RANKING, check_metric
+from usboost.files import check_local
 from usboost.fit.options import AnswerOptions, ImageOptions
 from usboost.models import catalogue
 from usboost.table.spec import Help, Names, Options, TableSpec
@@ -275,6 +276,7 @@ def check_compared(by: str | None, out: Path | None, what: str) -> None:
 
 def check_out(out: Path, file: bool = False) -> None:
     """Refuse a place that cannot be written before anything takes time; of a file also a missing folder."""
+    check_local(out)
     if file and not out.parent.exists():
         raise UsboostError(f"there is no folder {out.parent}; make it, or name another --out")
     place = next(each for each in (out, *out.absolute().parents) if each.exists())

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -15,6 +16,13 @@ from usboost.errors import UsboostError
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
+def check_local(path: Path) -> None:
+    """Raise UsboostError if a path is an address, ``s3://bucket/rows.csv`` say, which has lost a slash."""
+    if re.match(r"[A-Za-z][\w+.-]+:[/\\]", str(path)):
+        address = path.as_posix().replace(":/", "://", 1)
+        raise UsboostError(f"{address} is an address; name a file or folder of this computer")
+
+
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
     """Make a new folder next to `folder` to write to, which takes its place when the block succeeds.
@@ -24,6 +32,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     next to it, or the disk is full, whatever the block's writers raise then.
     """
     folder = Path(folder)
+    check_local(folder)
     if folder.exists() and not folder.is_dir():
         raise UsboostError(f"{folder} is a file, so no folder can be written there; name another one")
     try:

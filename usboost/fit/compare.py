@@ -242,7 +242,7 @@ class _FoldFits:
         self.records = Records(self.keep, self.table, predictions=self.predictions)
         self.pace, self.images = Pace(len(self.parts), self.slow), Embedded(self.table)
         # learning from text takes its time, and all models of a fold read the same
-        self.encoding = lru_cache(maxsize=2)(lambda k: self.table.fit_encoding(self.parts[k].train))
+        self.data = lru_cache(maxsize=2)(lambda k: FitData.of(self.table, self.parts[k]))
 
     def record(self, name: str, k: int, show: Callable[[str], None]) -> Record:
         """Return the record of a model on the k-th fold, fitted now unless that has been done."""
@@ -254,7 +254,7 @@ class _FoldFits:
             if "callbacks" in model.get_params(deep=False):
                 model.set_params(callbacks=[Watched(name, self.pace, show)])
             self.images.prepare(model)  # else the first fit would seem to take as long as the images
-            result = evaluate(model, FitData.of(table, fold, self.encoding(k)), table.task)
+            result = evaluate(model, self.data(k), table.task)
             # validation rows take part in the fit, too
             rows = {"rows_train": len(fold.train) + len(fold.val), "rows_test": len(fold.test)}
             row = {"repeat": fold.repeat, "fold": fold.fold, **rows, **result.scores}

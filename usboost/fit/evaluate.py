@@ -19,7 +19,6 @@ from usboost.learners.networks.backbones import Backbone, embedded
 from usboost.learners.networks.train import pick_device
 from usboost.models.tuned_images import Weighted, fit_weighted, tune_images
 from usboost.shards.collective import world
-from usboost.table.columns.encoding import Encoding
 from usboost.table.user_table import UserTable
 
 Build = Callable[[int], Any]
@@ -163,9 +162,9 @@ class FitData:
     groups: np.ndarray | None = None
 
     @classmethod
-    def of(cls, table: UserTable, fold: Fold, encoding: Encoding | None = None) -> "FitData":
-        """Return a fold's rows; without an encoding, encoders learn from its training rows only."""
-        encoding = table.fit_encoding(fold.train) if encoding is None else encoding
+    def of(cls, table: UserTable, fold: Fold) -> "FitData":
+        """Return a fold's rows; encoders learn from its training rows only."""
+        encoding = table.fit_encoding(fold.train)
         parts = [fold.train, fold.val, *(() if fold.test is fold.val else (fold.test,))]
         train, val, *test = [
             (table.views(encoding, rows), table.labels[rows], weights_of(table, rows)) for rows in parts

@@ -129,9 +129,8 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
             self.classes_ = np.unique(np.array(every, dtype=object if samples.y.dtype == object else None))
             codes = np.searchsorted(self.classes_, samples.y)
         if len(self.classes_) < 2:
-            raise UsboostError(
-                f"all {len(codes)} labels are {self.classes_[0]!r}, one class; two classes are needed"
-            )
+            (only,) = self.classes_.tolist()
+            raise UsboostError(f"all {len(codes)} labels are {only!r}, one class; two classes are needed")
         self._fit_to(*self._set_aside(replace(samples, y=codes), validation))
 
     def _encode(self, labels: np.ndarray) -> np.ndarray:

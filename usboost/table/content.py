@@ -30,7 +30,8 @@ def kind_of_file(path: Path) -> tuple[str, bool]:
     packing = path.suffix.lower()
     if packing == ".zip":
         with zipfile.ZipFile(path) as archive:
-            return PurePosixPath(_member(path, archive).filename).suffix.lower(), True
+            # pandas names a table in "rows.zip" "rows"
+            return PurePosixPath(_member(path, archive).filename).suffix.lower() or ".csv", True
     return (path.with_suffix("").suffix.lower(), True) if packing in PACKINGS else (packing, False)
 
 

@@ -26,6 +26,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from usboost.errors import UsboostError
+from usboost.files import check_local
 from usboost.files.arrays import sha256
 from usboost.shards.collective import world
 from usboost.table.content import FAULTS, Content, Delimited, damaged, kind_of_file, unpacked
@@ -318,6 +319,9 @@ def open_content(path: Path) -> Content:
         if path.is_dir() or is_pattern(path):
             content: Content = Parquet.open(path)
         elif not path.is_file():
+            check_local(path)
+            if path.exists() or str(path) == "-":
+                raise UsboostError(f"{path} is a stream, and rows are read twice; write them to a file first")
             others = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
             near = get_close_matches(path.name, others, 1, 0.75)
             raise UsboostError(
