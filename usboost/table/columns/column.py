@@ -124,7 +124,7 @@ class Column:
         series = self.values.to_pandas(integer_object_nulls=True)
         if is_text(self.type):
             series = series.str.strip()
-            return series.mask(series == "")
+            return series.mask(empty) if (empty := series == "").any() else series
         return series.astype(object) if self.missing and pa.types.is_integer(self.type) else series
 
     def _means_missing(self, series: pd.Series, options: Collection[str]) -> pd.Series:
@@ -156,13 +156,12 @@ class Column:
         Digits of other scripts, and their decimal marks, are written 0 to 9.
         """
         values = self.plain()
-        foreign = values[values.str.contains(r"[^\x00-\x7F]").fillna(False).astype(bool)]
-        foreign = foreign[foreign.str.fullmatch(_NUMERIC).astype(bool)]
-        foreign = foreign.map(lambda text: "".join(str(decimal(each, each)) for each in text))
-        foreign = foreign.str.translate(_SIGNS)
-        if len(foreign):
-            values = values.where(~values.index.isin(foreign.index), foreign)
-        return values.mask(values.isin([*MISSING, *marks]))
+        if not pc.all(pc.string_is_ascii(self.values)).as_py():
+            foreign = values[values.str.contains(r"[^\x00-\x7F]").fillna(False).astype(bool)]
+            foreign = foreign[foreign.str.fullmatch(_NUMERIC).astype(bool)]
+            foreign = foreign.map(lambda text: "".join(str(decimal(each, each)) for each in text))
+            values = values.where(~values.index.isin(foreign.index), foreign.str.translate(_SIGNS))
+        return values.mask(gone) if (gone := values.isin([*MISSING, *marks])).any() else values
 
     def texts(self) -> pd.Series:
         """Return values as names of classes and categories, NaN or None where missing; see `canonical`."""
