@@ -130,7 +130,7 @@ def test_ts_returns(tmp_path_factory: pytest.TempPathFactory, lengths: list[int]
 
 def test_missing_values(tmp_path: Path) -> None:
     ends = ts(tmp_path / "ends.ts", "1,2,?,?:up", "1,2,3,4:down")
-    ends.write_text(ends.read_text(), encoding="utf-8-sig")  # as Excel writes it
+    ends.write_text(ends.read_text(), encoding="utf-8-sig")  # with a byte-order mark
     X, _ = read_ts(ends)
     assert [x[:, 0].tolist() for x in X] == [[1, 2], [1, 2, 3, 4]]
     gaps = ts(tmp_path / "gaps.ts", "1,?,NaN,4:5,6,?,8:up", "1,2,3,?:1,?,?,?:down", dimensions=2)
