@@ -245,20 +245,3 @@ def test_every_kind_of_model(name, images, expected, demo, tmp_path):
     for words in expected:
         assert words in text
     assert "Permutation importance" in text
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("2wl_logistic", {"networks (images)", "trees (table)"}),
-        ("crossed", {"networks (images and table)", "trees (table and images)"}),
-    ],
-)
-def test_every_learner_is_in_the_figure_of_the_learners(name, expected, demo, tmp_path):
-    words = ["--model", name, "--rounds", 2, "--out", tmp_path / "model"]
-    accepted("fit", demo, *ROLES, *words)
-    accepted("report", tmp_path / "model", demo, "--out", tmp_path / "r.html")
-    encoded = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", (tmp_path / "r.html").read_text())
-    drawn = [base64.b64decode(figure).decode() for figure in encoded]
-    (figure,) = (text for text in drawn if "Contribution of each learner" in text)
-    assert all(learner in figure for learner in expected)

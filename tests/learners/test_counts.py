@@ -26,7 +26,7 @@ N = 150
 
 def problem(seed: int, given: str) -> tuple[np.ndarray, Target, np.ndarray, np.ndarray]:
     """A matrix whose last column is of categories, a target, counts, and the rows repeated."""
-    rng, d = np.random.default_rng(seed), 2 if given == "metric" else 1
+    rng, d = np.random.default_rng(seed), 2 if given in ("metric", "diagonal") else 1
     matrix = np.asfortranarray(rng.normal(size=(N, 4)).astype(np.float32))
     matrix[:, 1] = matrix[:, 1].round(1)
     matrix[:, 3] = rng.integers(0, 6, N)
@@ -36,6 +36,7 @@ def problem(seed: int, given: str) -> tuple[np.ndarray, Target, np.ndarray, np.n
         "nothing": {},
         "weights": {"weights": rng.uniform(0.2, 2, N)},
         "metric": {"metric": roots @ roots.swapaxes(1, 2)},
+        "diagonal": {"metric": rng.uniform(0.2, 2, (N, d))},
         "leaves": {"leaf_values": LeafValues(values[:, 0], PiecewiseLinear.absolute().constants)},
     }[given]
     target = Target(np.sign(values) if given == "leaves" else values, **more)
@@ -83,7 +84,8 @@ def test_bins() -> None:
 NETWORK = NetworkLearner((5,), "sgd", 0.1, 10_000, 2)
 RIDGES = [RidgeLearner(2.0), RegressorLearner(Ridge(2.0))]
 LEARNERS = [(each, given) for each in (*RIDGES, NETWORK) for given in ("nothing", "weights")]
-LEARNERS += [(NETWORK, "metric"), (TreeLearner(engine="histogram", min_samples_leaf=9), "leaves")]
+LEARNERS += [(NETWORK, "metric"), (NETWORK, "diagonal"), (TreeLearner(min_samples_leaf=9), "diagonal")]
+LEARNERS += [(TreeLearner(engine="histogram", min_samples_leaf=9), "leaves")]
 
 
 @pytest.mark.parametrize(("learner", "given"), LEARNERS)
@@ -95,7 +97,7 @@ def test_learners(learner: Any, given: str) -> None:
         own = Target(**{**vars(target.of(at)), "counts": counted})
         trainer = learner.trainer(learner.prepare(table[at]), target.values.shape[1])
         found.append(trainer.fit(own, seed=0, start=None).predict(learner.prepare(table)))
-    np.testing.assert_allclose(*found[:2], atol=2e-4 if given == "metric" else 2e-6)
+    np.testing.assert_allclose(*found[:2], atol=2e-4 if given in ("metric", "diagonal") else 2e-6)
     assert np.abs(found[2] - found[0]).max() > 1e-3
 
 

@@ -92,18 +92,16 @@ def test_fifteen_thousand_levels_are_no_dense_matrix() -> None:
     assert peak < 4 * n * levels / 4  # a quarter of the dense rows
 
 
-# Many classes.
-
-
 @pytest.mark.parametrize("loss", [SoftmaxCrossEntropy, CodewordExponential])
 @pytest.mark.parametrize("more", [0, 1])
-def test_of_many_classes_a_row_has_no_metric(loss: type, more: int) -> None:
+def test_of_many_classes_a_row_has_the_hessians_diagonal(loss: type, more: int) -> None:
     loss = loss.of_classes(MOST_OUTPUTS + 1 + more)
-    y, f = RNG.integers(0, loss.n_classes, 40), np.zeros((40, loss.n_outputs))
-    (target,) = NewtonDirection().targets(loss, f, loss.labels(y), 1)(np.ones(1))
-    wanted = (loss.w if more else loss.newton_direction)(f, loss.labels(y))
-    np.testing.assert_array_equal(target.values, wanted)
-    assert target.weights is None and (target.metric is None) == bool(more)
+    y, f = loss.labels(RNG.integers(0, loss.n_classes, 40)), RNG.normal(size=(40, loss.n_outputs))
+    (target,), hessian = NewtonDirection().targets(loss, f, y, 1)(np.ones(1)), loss.hessian(f, y)
+    diagonal = np.einsum("nii->ni", hessian)
+    wanted = loss.w(f, y) / diagonal if more else loss.newton_direction(f, y)
+    np.testing.assert_allclose(target.values, wanted, rtol=1e-9)
+    np.testing.assert_allclose(target.metric, diagonal if more else hessian, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("n_classes", [MANY, MANY + 1])
@@ -128,7 +126,9 @@ def test_of_many_outputs_a_round_has_one_tree(outputs: int, trees: int) -> None:
     fitted = learner.trainer(prepared, outputs).fit(
         Target(RNG.normal(size=(80, outputs))), seed=0, start=None
     )
-    assert len(fitted.trees) == trees and fitted.predict(prepared).shape == (80, outputs)
+    # the one has as many leaves as many would have, if there are rows
+    assert len(fitted.trees) == trees and (len(fitted.trees[0].value) > 4) == (trees == 1)
+    assert fitted.predict(prepared).shape == (80, outputs)
 
 
 def test_a_forest_of_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,15 +252,17 @@ def test_ties_are_said_and_so_is_a_model_worse_than_the_prior(tmp_path: Path) ->
         write_cell(tmp_path, "ct", model, [_scored(scores, {"f1": 0.9, "log_loss": 1.85})], "demo")
     other = _scored({"f1": 0.9, "log_loss": 0.01}, {"f1": 0.99, "log_loss": 0.1})
     write_cell(tmp_path, "ct", "1wl_s", [other], "demo")
+    prior = {"f1": 0.5, "log_loss": 1.85}
+    write_cell(tmp_path, "ct", "prior", [_scored(prior, prior)], "demo")
     splits = {name: {"classes": {"a": 10, "b": 10, "c": 10}} for name in ("train", "val", "test")}
-    models = ["baseline", "2wl", "lgbm", "1wl_s"]
+    models = ["baseline", "2wl", "lgbm", "1wl_s", "prior"]
     card = {"classes": ["a", "b", "c"], "splits": splits}
     text = Page(_page(tmp_path, ["ct"], models, cards={"ct": card})).words
     assert "Best by validation score: 2WL on CT" in text
     assert "3 models tie at validation F1 1.0000; the lowest validation log-loss breaks the tie." in text
     assert "worse than the prior’s: log-loss 1.8500 against 1.0986 on the test split." in text
     assert "† Probabilities worse than the prior’s, test log-loss above 1.0986: Baseline (" in text
-    assert text.count("1.8500†") == 3
+    assert text.count("1.8500†") == 3 and "Prior (" not in text  # it is not worse than itself
     text = Page(_page(tmp_path, ["ct"], ["1wl_s"], cards={"ct": card})).words
     assert "tie at" not in text and "worse than the prior" not in text
 

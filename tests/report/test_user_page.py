@@ -98,20 +98,6 @@ def test_differences_have_intervals_and_a_test(results: Path) -> None:
     assert "The test rows do not separate it from 2WL" in text
 
 
-def test_the_prior_is_not_worse_than_itself(results: Path) -> None:
-    for model, loss in (("prior", 0.70), ("baseline", 0.71), ("2wl", 0.1)):
-        scores = {split: {"f1": 0.5, "log_loss": loss} for split in ("val", "test")}
-        write_cell(results, "user_table", model, [fit(0, 0.5) | {"scores": scores}], "user")
-    splits = {split: {"rows": 60, "classes": {"a": 30, "b": 30}} for split in ("train", "val", "test")}
-    write_card(
-        results.parent / "prepared", "user_table", "user", classes=["a", "b"], splits=splits, columns={}
-    )
-    prepared, out = results.parent / "prepared", results.parent / "out"
-    page = write_pages(results, prepared, out, datasets=["user_table"], models=("prior", "baseline", "2wl"))
-    text = Page(page.read_text()).words
-    assert "test log-loss above 0.6931: Baseline (" in text and "Prior (" not in text
-
-
 def test_under_best_round_is_the_one_that_is_scored(results: Path) -> None:
     html = _report(results, datasets=["user_table"]).read_text()
     assert html.count('data-name="best round">30<small class="under">of 37</small>') == 4

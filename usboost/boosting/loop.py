@@ -463,7 +463,7 @@ def ensemble_to_onnx(
 def fit_error(target: Target, output: np.ndarray) -> float:
     """Return a learner's weighted mean squared error, summed over outputs; in the target's metric, if any."""
     error, weight, missing = 0.0, float(len(output)), target.values - output
-    if len(output) and target.metric is not None:
+    if len(output) and target.metric is not None and target.metric.ndim == 3:
         metric = target.metric if target.counts is None else target.metric * target.counts[:, None, None]
         # over the mean of the n·D diagonal entries: in the identity metric it is the plain error below
         weight = float(np.einsum("nii->", metric))

@@ -24,7 +24,7 @@ TargetsAt = Callable[[np.ndarray], list[Target]]
 
 Differentiable = CodewordExponential | SoftmaxCrossEntropy
 
-MOST_OUTPUTS, LARGEST_METRIC = 50, 1 << 27
+MOST_OUTPUTS, LARGEST_METRIC = 20, 1 << 27
 """Outputs D, and values n · D², above which rows have no (D, D) metric: a split takes D³; 2²⁷ are 1 GB."""
 
 
@@ -89,23 +89,25 @@ class NewtonDirection:
     whatever f is. With one output (two classes) that is weighted least squares with weight H_i: Gentle
     AdaBoost with the exponential loss, LogitBoost with cross-entropy.
 
-    With more than `MOST_OUTPUTS` outputs, or `LARGEST_METRIC` values, it is `Gradient`.
+    With more than `MOST_OUTPUTS` outputs, or `LARGEST_METRIC` values, the diagonal of H_i stands for it, as
+    in LightGBM and XGBoost; of a loss without ``hessian_diagonal(f, y)`` it is `Gradient`.
     """
 
     n_inner: int = 1
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
-        if loss.n_outputs > MOST_OUTPUTS or world().highest(len(y)) * loss.n_outputs**2 > LARGEST_METRIC:
+        d, n = loss.n_outputs, world().highest(len(y))
+        if 1 < d <= MOST_OUTPUTS and n * d**2 <= LARGEST_METRIC:
+            target = Target(loss.newton_direction(f, y), metric=loss.hessian(f, y))
+        elif d > 1 and not hasattr(loss, "hessian_diagonal"):
             return Gradient().targets(loss, f, y, n_views)
-        hessian = loss.hessian(f, y)
-        if loss.n_outputs == 1:
-            weights = hessian[:, 0]
-            # the Hessian of a sample that is all but certain underflows to 0, and is divided by
-            weights = np.maximum(weights, 1e-12 * world().highest(weights.max(initial=0.0)))
-            target = Target(loss.w(f, y) / weights, weights)
         else:
-            target = Target(loss.newton_direction(f, y), metric=hessian)
+            hessian = loss.hessian(f, y) if d == 1 else loss.hessian_diagonal(f, y)
+            # that of a sample that is all but certain underflows to 0, and is divided by
+            hessian = np.maximum(hessian.reshape(-1, d), 1e-12 * world().highest(hessian.max(initial=0.0)))
+            values = loss.w(f, y) / hessian
+            target = Target(values, hessian) if d == 1 else Target(values, metric=hessian)
         return lambda steps: [target] * n_views
 
 
@@ -178,7 +180,7 @@ def trimmed(target: Target, mass: float) -> Target:
     given = target.weights
     if target.metric is not None:
         # the trace, which is the same in every basis of the outputs
-        given = np.einsum("nii->n", target.metric)
+        given = np.einsum("nii->n" if target.metric.ndim == 3 else "ni->n", target.metric)
     if given is None:
         raise UsboostError(
             "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "

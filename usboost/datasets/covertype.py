@@ -60,7 +60,6 @@ SOIL = tuple(f"soil_type_{k}" for k in range(1, 41))
 FEATURES = (*NUMERIC, *WILDERNESS, *SOIL)
 """The 54 columns in the file's order, named as its publisher names them, in lower case."""
 
-
 DEMO = Path(__file__).resolve().parents[2] / "data" / "covertype.parquet"
 """Some thousand rows of the three largest types; in a checkout."""
 

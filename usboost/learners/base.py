@@ -49,7 +49,7 @@ class Target:
     weights : float array of shape (n,) or (n, D), or None for equal weights
     left_out : bool array of the weights' shape, or (n,), or None
         Samples that the learner does not see in this round.
-    metric : float array of shape (n, D, D), or None
+    metric : float array of shape (n, D, D), or (n, D) for diagonal ones, or None
         Symmetric and positive semi-definite: sample i's error is (g − v)ᵀ metric_i (g − v) instead of the
         squared length of g − v. Only trainers with ``takes_metric = True`` are given one, and no weights
         besides.
@@ -69,10 +69,14 @@ class Target:
 
     @property
     def error_weights(self) -> np.ndarray | None:
-        """Return by what samples' errors count, left out or not: `weights` times `counts`; None for alike."""
-        if self.weights is None or self.counts is None:
-            return self.counts if self.weights is None else self.weights
-        return self.weights * self.counts.reshape(-1, *[1] * (self.weights.ndim - 1))
+        """Return by what samples' errors count, left out or not: None for alike.
+
+        That is `weights`, or a diagonal metric, times `counts`.
+        """
+        weights = self.weights if self.metric is None or self.metric.ndim == 3 else self.metric
+        if weights is None or self.counts is None:
+            return self.counts if weights is None else weights
+        return weights * self.counts.reshape(-1, *[1] * (weights.ndim - 1))
 
     @property
     def fit_weights(self) -> np.ndarray | None:

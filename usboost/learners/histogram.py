@@ -135,8 +135,8 @@ class Moments:
     """Sums over rows, and the values and gains of leaves that follow from them.
 
     A row's C channels are weight·metric·value (D numbers; their sum is G), weight·metric (their sum is H:
-    one number where it is a multiple of the identity, else the D(D + 1)/2 of its lower triangle), and how
-    many rows it is. Sums have the channels on their first axis.
+    one number where it is a multiple of the identity, D of a diagonal one, else the D(D + 1)/2 of its lower
+    triangle), and how many rows it is. Sums have the channels on their first axis.
 
     Attributes
     ----------
@@ -163,9 +163,13 @@ class Moments:
     ) -> "Moments":
         n, d = values.shape
         places = [(0, 0)] if metric is None else lower_triangle(d)
+        if weights is not None and weights.ndim == 2:  # diagonal metrics
+            metric, weights, places = weights, np.asarray(weights.any(axis=1)), [(i, i) for i in range(d)]
         channels = np.empty((n, d + len(places) + 1))
         if metric is None:
             channels[:, :d], channels[:, d] = values, 1.0
+        elif metric.ndim == 2:
+            channels[:, :d], channels[:, d:-1] = metric * values, metric
         else:
             channels[:, :d] = np.einsum("nij,nj->ni", metric, values)
             channels[:, d:-1] = metric.reshape(n, d * d).take([i * d + j for i, j in places], axis=1)
@@ -187,7 +191,10 @@ class Moments:
     def value(self, sums: np.ndarray, penalty: np.ndarray) -> np.ndarray:
         """Return a leaf's value (H + penalty)⁻¹ G, float64 (D,), from its sums (C,)."""
         scale = float(sums[self.d : -1] @ self.identity) or 1.0
-        return np.linalg.solve(self.matrix(sums, penalty + RIDGE * scale * self.identity), sums[: self.d])
+        ridge = penalty + RIDGE * scale * self.identity
+        if 1 < len(ridge) == self.d:
+            return sums[: self.d] / (sums[self.d : -1] + ridge)
+        return np.linalg.solve(self.matrix(sums, ridge), sums[: self.d])
 
     def matrix(self, sums: np.ndarray, penalty: np.ndarray) -> np.ndarray:
         """Return H + penalty: (C,) to (D, D)."""
@@ -210,6 +217,10 @@ class Moments:
         if len(packed) == 1:
             value = (total[: self.d] / (total[self.d] + self.ridge)).T
             return gradient - packed[0][:, None] * value[:, :, None], packed[0]
+        if len(packed) == self.d:
+            own = total[self.d : -1] + self.ridge[:, None]
+            left = gradient - (packed * (total[: self.d] / own)[:, :, None]).swapaxes(0, 1)
+            return left / np.sqrt(own).T[:, :, None], (packed / own[:, :, None]).sum(axis=0)
         places = lower_triangle(self.d)
         root, ridge = None, self.ridge
         while root is None:
@@ -240,12 +251,14 @@ BLOCK_NUMBERS = 1 << 17
 
 
 def score(gradient: np.ndarray, metric: np.ndarray) -> np.ndarray:
-    """Return Gᵀ H⁻¹ G, by which a leaf lowers the error: (D, N), packed (D(D + 1)/2, N) to (N,); overwritten.
+    """Return Gᵀ H⁻¹ G, by which a leaf lowers the error: (D, N), H as `Moments` has it, to (N,); overwritten.
 
     By elimination in step for many leaves, which is many times faster than a solver's call each.
     """
     if len(metric) == 1:
         return np.einsum("dn,dn->n", gradient, gradient) / metric[0]
+    if len(metric) == len(gradient):
+        return (np.square(gradient) / np.where(metric > 0, metric, np.inf)).sum(axis=0)
     size = max(1, BLOCK_NUMBERS // len(metric))
     blocks = [slice(start, start + size) for start in range(0, metric.shape[1], size)]
     return np.concatenate([np.empty(0), *(_eliminated(gradient[:, b], metric[:, b]) for b in blocks)])

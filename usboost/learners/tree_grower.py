@@ -33,12 +33,17 @@ SAME = 1e-9
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a tree's growth; see `usboost.learners.tree_learner.TreeLearner`."""
+    """Limits of a tree's growth; see `usboost.learners.tree_learner.TreeLearner`.
+
+    Leaves keep at most `most_sums` sums between them, 2 GB, or are 8; `l2` is added to their H.
+    """
 
     max_depth: int = 3
     max_leaves: int | None = None
     min_samples_leaf: int = 20
     category_l2: float = 0.0
+    most_sums: int = 1 << 28
+    l2: float = 0.0
 
 
 class HistogramGrower:
@@ -74,12 +79,13 @@ class HistogramGrower:
         ----------
         values : float64 (n, D)
         weights : (n,), by default the rows' counts, by which weights are to be multiplied; rows of weight 0
-            are not seen, and do not count for `min_samples_leaf` either
+            are not seen, and do not count for `min_samples_leaf` either. Or (n, D), weight_i · metric_i where
+            metrics are diagonal.
         metric : (n, D, D), symmetric and positive semi-definite, optional, by default the identity
         columns : int (k,), positions in the matrix of the columns that may be split on; by default all
         """
-        rows = np.arange(len(values)) if weights is None else np.flatnonzero(weights > 0)
-        rows = rows.astype(np.int32 if len(values) < 1 << 31 else np.int64)
+        seen = np.ones(len(values)) if weights is None else np.atleast_2d(weights.T).any(axis=0)
+        rows = np.flatnonzero(seen).astype(np.int32 if len(values) < 1 << 31 else np.int64)
         if weights is None:
             weights = self._counts
         moments = Moments.of(values, weights, metric, self._counts)
@@ -126,14 +132,15 @@ class _Growth:
         opened = np.isin(bins.columns, bins.columns if columns is None else columns)
         self._open = np.repeat(opened, np.diff(bins.start))  # bins of columns that may be split on
         self._least = max(limits.min_samples_leaf, 1) - SLACK
-        self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth)
+        room = max(8, limits.most_sums // (len(bins) * moments.channels.shape[1] or 1))
+        self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth, room)
         average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
-        self._category_penalty = limits.category_l2 * average
+        self._category_penalty, self._l2 = limits.category_l2 * average, limits.l2 * moments.identity
         self._splits: list[_NodeSplit] = []
         self._children: list[list[int]] = []
 
     def tree(self, rows: np.ndarray) -> Tree:
-        leaves = [_Leaf(rows, self._moments.total, 0, ([0], 0), 0 * self._category_penalty)]
+        leaves = [_Leaf(rows, self._moments.total, 0, ([0], 0), self._l2)]
         if self._may_split(leaves[0], 1):
             leaves[0].sums = self._histogram(rows)
             self._find_splits(leaves)
@@ -176,7 +183,7 @@ class _Growth:
         assert split is not None
         column, codes = self._bins.matrix[:, split.column].take(leaf.rows), split.codes
         goes_left = column <= split.threshold if codes is None else np.isin(column.astype(np.intp), codes)
-        penalty = self._category_penalty * (codes is not None)
+        penalty = self._l2 + self._category_penalty * (codes is not None)
         of_parent, side = leaf.place
         of_parent[side] = len(self._splits)
         self._splits.append(split)
@@ -253,11 +260,12 @@ class _Growth:
             cuts, whole = np.flatnonzero(able[k]), total[:, k, None]
             part, by_category = left[:, k].take(cuts, axis=1), cuts >= self._bins.first_category
             # by which H is made larger
-            penalty = self._moments.ridge[:, None] + np.outer(self._category_penalty, by_category)
+            ridge = (self._moments.ridge + self._l2)[:, None]
+            penalty = ridge + np.outer(self._category_penalty, by_category)
             # score(left) + score(right) − score(both); `score` overwrites what it is given
             gains = score(part[:d].copy(), part[d:-1] + penalty)
             gains += score(whole[:d] - part[:d], (whole[d:-1] + penalty) - part[d:-1])
-            gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None])
+            gains -= score(whole[:d].copy(), whole[d:-1] + ridge)
             best = int(_first_best(gains, tie))
             if gains[best] > tie:
                 yield k, float(gains[best]), int(cuts[best]), part[:, best].copy()

@@ -53,14 +53,14 @@ HISTOGRAMS = 2048
 """Megabytes that LightGBM may keep histograms in. By itself it makes room for all leaves that a tree may
 have: 20 GB for a tree of depth 12 on a thousand columns."""
 
-
 MOST_LEAVES = 256
 """Leaves up to which trees grow with the rows."""
 
-
-MOST_TREES = 100
+MOST_TREES = 50
 """Outputs above which a round has one tree for all of them, not one for each."""
 
+FEWEST_OF_MANY, BINS_OF_MANY, SUMS_OF_MANY = 16, 64, 1 << 17
+"""Bins of a column for such a tree, and all bins times outputs, which are read to split each leaf."""
 
 FEW_OUTPUTS, FEWEST_BINS = 7, 32
 """Outputs, in a metric, up to which columns have all their bins, as each costs their cube; bins with more."""
@@ -98,7 +98,7 @@ class LightGBMTrainer:
             "verbose": -1,
         }
         self._learner, self._n_outputs, self._matrix = learner, n_outputs, prepared.matrix
-        self._joint = JointTrainer(learner, prepared)
+        self._joint = JointTrainer(learner, prepared, each=True)
         self._boosters: list[Any] = []
         self._has_grown = False
         if n_outputs > MOST_TREES:
@@ -151,7 +151,8 @@ class LightGBMTrainer:
 class JointTrainer:
     """Grows one tree a round for all outputs, in the target's metric if it has one.
 
-    `each`: without a metric each output has a tree of its own, of `MOST_TREES` at most.
+    `each`: without a metric each output has a tree of its own, of `MOST_TREES` at most. The one tree in place
+    of more, or in a diagonal metric, has as many leaves as they would have together, `MOST_LEAVES` at most.
     """
 
     takes_metric = True
@@ -166,8 +167,17 @@ class JointTrainer:
         columns = drawn_columns(table.matrix.shape[1], chosen.feature_fraction, seed)
         if self._grower is None:  # once: rows count the same in every round
             limits = Limits(chosen.max_depth, chosen.max_leaves, chosen.min_samples_leaf, chosen.category_l2)
-            most = chosen.max_bin
-            if metric is not None and (d := values.shape[1]) > FEW_OUTPUTS:
+            most, d = chosen.max_bin, values.shape[1]
+            is_flat = weights is None or weights.ndim == 1
+            if metric.ndim == 2 if metric is not None else d > MOST_TREES and is_flat:
+                bins = SUMS_OF_MANY // (d * max(table.matrix.shape[1], 1))
+                most = min(most, max(FEWEST_OF_MANY, min(BINS_OF_MANY, bins)))
+                if self._each:
+                    leaves = min(MOST_LEAVES, d * (chosen.max_leaves or 2**chosen.max_depth))
+                    limits = replace(limits, max_leaves=leaves, max_depth=2 * math.ceil(math.log2(leaves)))
+                if metric is not None:  # or a class that a leaf has one row of has a value without bound
+                    limits = replace(limits, l2=0.1)
+            elif metric is not None and d > FEW_OUTPUTS:
                 most = min(most, max(FEWEST_BINS, most * FEW_OUTPUTS**2 // d**2))
             self._grower = HistogramGrower(
                 table.matrix, table.categorical, limits, most, chosen.num_threads, target.counts
@@ -184,6 +194,8 @@ class JointTrainer:
             if self._each and len(outputs) <= MOST_TREES:
                 return FittedTrees(tuple(grown(values[:, [j]], weights) for j in outputs))
             return with_leaf_values(FittedTrees((grown(values, weights),)), table.matrix, target)
+        if metric.ndim == 2:  # and weights have it
+            return FittedTrees((grown(values, weights),))
         largest = [np.abs(each).max(initial=0) for each in (metric.sum(axis=2), metric)]
         off, size = world().highest(np.array(largest))
         if off > 1e-8 * size:

@@ -78,6 +78,12 @@ class SoftmaxCrossEntropy:
         mean, squares = p @ basis, (basis[:, :, None] * basis[:, None, :]).reshape(-1, d * d)
         return (p @ squares).reshape(-1, d, d) - mean[:, :, None] * mean[:, None, :]
 
+    def hessian_diagonal(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return the diagonal of `hessian`: (n, D)."""
+        p = np.maximum(self.probabilities(f), 1 / (self.n_classes * self.limit))
+        p /= p.sum(axis=1, keepdims=True)
+        return p @ np.square(self._basis) - np.square(p @ self._basis)
+
     def newton_target(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return −(∇²L)⁺∇L, (n, D).
 

@@ -117,6 +117,11 @@ class CodewordExponential:
             out += 0.25 * e[:, j, None, None] * difference[:, :, None] * difference[:, None, :]
         return out
 
+    def hessian_diagonal(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return the diagonal of `hessian`: (n, D)."""
+        e = self.weights(f, y).T
+        return sum(0.25 * each[:, None] * np.square(self._difference(y, j)) for j, each in enumerate(e))
+
     def newton_direction(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the zero-sum d_i = 2(y_i − 1/M) that solves H_i d_i = w_i, whatever f is: (n, D)."""
         # ⟨y_i − y^k, d_i⟩ = 2 for each k ≠ c_i, so H_i d_i = ½ Σ_k e_ik (y_i − y^k) = w_i

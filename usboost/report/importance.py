@@ -21,7 +21,6 @@ from usboost.report.model_figures import worsening
 COLUMNS = 20  # columns that are shuffled, and those whose gain is shown
 LEAST = 0.0005  # the share of gain that is shown at least; a smaller one would be printed as 0.0 %
 
-
 WITHOUT_IMAGES, EMBEDDED, TRAINED = (2000, 5), (500, 3), (100, 2)
 """Rows and shuffles of each column: predicted from columns, from cached embeddings, by a trained network."""
 

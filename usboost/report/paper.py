@@ -58,7 +58,6 @@ RIVALS = (catalogue.BASELINE, "lgbm")
 REFERENCES = (*RIVALS, catalogue.PRIOR)
 """With them the one whose score is shown only: that a model differs from the prior is no news."""
 
-
 HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 """The paper's Table 4: one-learner against two-learner models."""
 

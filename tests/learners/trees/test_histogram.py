@@ -35,6 +35,19 @@ def targets(matrix, d, seed):
     return values, rng.uniform(0.1, 2.0, n), factors @ factors.swapaxes(1, 2) / d
 
 
+KINDS = [False, True, "diagonal"]
+
+
+def given_as(kind, weights, metric):
+    """What a grower is given of a metric of that kind, and the metric in full."""
+    if kind == "diagonal":
+        diagonal = np.einsum("nii->ni", metric)
+        return (weights[:, None] * diagonal,), diagonal[:, :, None] * np.eye(metric.shape[1])
+    if kind:
+        return (weights, metric), metric
+    return (weights,), np.broadcast_to(np.eye(len(metric[0])), metric.shape)
+
+
 def leaves_of(tree, matrix):
     """The rows of every leaf."""
     numbers = tree.leaves(matrix)
@@ -100,14 +113,25 @@ def test_leaf_values_and_gains_in_a_metric_of_its_own_for_every_row(d):
     np.testing.assert_allclose(lowered[0] - lowered[1], tree.gain.sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("with_metric", [False, True])
+def test_leaf_values_and_gains_are_those_of_a_leaf_with_l2_more():
+    matrix, categorical = table(900, 3)
+    values, _, metric = targets(matrix, 3, 4)
+    diagonal = np.einsum("nii->ni", metric)
+    tree = HistogramGrower(matrix, categorical, Limits(4, None, 10, l2=50.0)).grow(values, diagonal)
+    leaves = [np.arange(900), *leaves_of(tree, matrix)]
+    g, h = np.stack([[(diagonal * values)[rows].sum(0), diagonal[rows].sum(0) + 50] for rows in leaves], 1)
+    np.testing.assert_allclose(tree.value, (g / h)[1:], rtol=1e-6)
+    parts = (g**2 / h).sum(axis=1)
+    np.testing.assert_allclose(tree.gain.sum(), parts[1:].sum() - parts[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", N_OUTPUTS)
-def test_the_best_numeric_split_is_found(d, with_metric):
+def test_the_best_numeric_split_is_found(d, kind):
     matrix, _ = table(300, 5, categories=())
     values, weights, metric = targets(matrix, d, 6)
-    given = metric if with_metric else None
-    metric = metric if with_metric else np.broadcast_to(np.eye(d), (300, d, d))
-    tree = HistogramGrower(matrix, (), Limits(max_depth=1, min_samples_leaf=4)).grow(values, weights, given)
+    given, metric = given_as(kind, weights, metric)
+    tree = HistogramGrower(matrix, (), Limits(max_depth=1, min_samples_leaf=4)).grow(values, *given)
     gains = {}
     for j, column in enumerate(matrix.T):
         for cut in np.unique(column)[:-1]:
@@ -132,9 +156,9 @@ def best_of_all_subsets(codes, values, weights, metric, penalty):
 
 
 @pytest.mark.parametrize("penalty", [0.0, 5.0])
-@pytest.mark.parametrize("with_metric", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", N_OUTPUTS)
-def test_splits_by_category_against_all_subsets(d, with_metric, penalty):
+def test_splits_by_category_against_all_subsets(d, kind, penalty):
     """The best one for one output; for several nearly always nearly the best, and never better than it."""
     shares = []
     for seed in range(12):
@@ -143,11 +167,11 @@ def test_splits_by_category_against_all_subsets(d, with_metric, penalty):
         weights = rng.uniform(0.2, 2, 140)
         values = rng.normal(size=(140, d)) + rng.normal(size=(7, d))[codes]
         factors = rng.normal(size=(140, d, d)) + 2 * np.eye(d)
-        metric = factors @ factors.swapaxes(1, 2) if with_metric else np.broadcast_to(np.eye(d), (140, d, d))
+        given, metric = given_as(kind, weights, factors @ factors.swapaxes(1, 2))
         best = best_of_all_subsets(codes, values, weights, metric, penalty)
         limits = Limits(max_depth=1, min_samples_leaf=1, category_l2=penalty)
         matrix = codes[:, None].astype(np.float32)
-        tree = HistogramGrower(matrix, (0,), limits).grow(values, weights, metric if with_metric else None)
+        tree = HistogramGrower(matrix, (0,), limits).grow(values, *given)
         left = np.isin(codes, tree.categories)
         parts = [score(values, weights, metric, np.flatnonzero(s), penalty) for s in (left, ~left)]
         gain = sum(parts) - score(values, weights, metric, np.arange(140))
@@ -217,18 +241,17 @@ def test_the_same_bits_every_time_and_with_any_number_of_threads():
                 np.testing.assert_array_equal(array, other.arrays()[name])
 
 
-@pytest.mark.parametrize("with_metric", [False, True])
-def test_rows_of_weight_zero_are_not_there(with_metric):
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_weight_zero_are_not_there(kind):
     matrix, categorical = table(1200, 11)
     values, weights, metric = targets(matrix, 3, 12)
     out = np.random.default_rng(13).random(1200) < 0.4
     limits = Limits(max_depth=6, min_samples_leaf=15, category_l2=10)
     grower = HistogramGrower(matrix, categorical, limits)
     wild = np.where(out[:, None], 1e9, values)
-    whole = grower.grow(wild, np.where(out, 0.0, weights), metric if with_metric else None)
-    seen = ~out
+    whole, seen = grower.grow(wild, *given_as(kind, np.where(out, 0.0, weights), metric)[0]), ~out
     part = HistogramGrower(np.asfortranarray(matrix[seen]), categorical, limits)
-    kept = part.grow(values[seen], weights[seen], metric[seen] if with_metric else None)
+    kept = part.grow(values[seen], *given_as(kind, weights[seen], metric[seen])[0])
     assert_same_splits(whole, kept)
     np.testing.assert_allclose(whole.value, kept.value, rtol=1e-9, atol=1e-12)
     assert min(len(rows) for rows in leaves_of(whole, matrix[seen])) >= 15

@@ -262,7 +262,7 @@ def _importance(target: Target) -> tuple[np.ndarray | None, np.ndarray]:
     def mean(values: np.ndarray) -> float:  # of all shards' rows
         return float(world().mean(values.mean() if values.size else np.nan, len(values)))
 
-    if target.metric is not None:
+    if target.metric is not None and target.metric.ndim == 3:
         present = np.ones(n, dtype=bool)
         if target.left_out is not None:
             present[target.left_out] = False

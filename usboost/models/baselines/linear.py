@@ -30,7 +30,6 @@ WEIGHTS = "linear.safetensors"
 FOLDS = 5
 """Parts of rows that are left out in turn."""
 
-
 RANK = 1e-10
 """Directions whose variance is below this share of the greatest are left out."""
 
