@@ -266,6 +266,9 @@ def _check_derivatives(loss: Any, f: np.ndarray, labels: np.ndarray, direction: 
     product = np.einsum("nij,nj->ni", hessian, direction)
     near = 1e-3 * max(1.0, float(np.abs(bend).max()))  # it may be kept from being singular
     assert np.abs(product - bend).max() < near, "hessian must be the derivative of −w per sample"
+    if hasattr(loss, "hessian_diagonal"):
+        off = np.abs(loss.hessian_diagonal(f, labels) - np.einsum("nii->ni", hessian)).max()
+        assert off < near, "hessian_diagonal must be the diagonal of hessian"
     if loss.n_outputs > 1 and hasattr(loss, "newton_direction"):
         solved = np.einsum("nij,nj->ni", hessian, loss.newton_direction(f, labels))
         assert np.abs(solved - w).max() < near, "newton_direction must solve H d = w"

@@ -69,10 +69,7 @@ class Target:
 
     @property
     def error_weights(self) -> np.ndarray | None:
-        """Return by what samples' errors count, left out or not: None for alike.
-
-        That is `weights`, or a diagonal metric, times `counts`.
-        """
+        """Return by what errors count: `weights`, or a diagonal metric, times `counts`; None for alike."""
         weights = self.weights if self.metric is None or self.metric.ndim == 3 else self.metric
         if weights is None or self.counts is None:
             return self.counts if weights is None else weights

@@ -56,7 +56,7 @@ class ClassLoss(CountingLoss, Protocol):
 
     Target rules ask for more: "gradient" for ``w(f, y)``, the negative gradient per sample, (n, D);
     "newton" for ``w`` and ``hessian(f, y)``, (n, D, D) or of one output (n, 1), and with more outputs for
-    ``newton_direction(f, y)``, which solves H d = w.
+    ``newton_direction(f, y)``, which solves H d = w, and of many for ``hessian_diagonal(f, y)``, (n, D).
     """
 
     kind: ClassVar[str]
