@@ -219,6 +219,7 @@ class Moments:
             return gradient - packed[0][:, None] * value[:, :, None], packed[0]
         if len(packed) == self.d:
             own = total[self.d : -1] + self.ridge[:, None]
+            own[own <= 0] = np.inf  # by rounding alone
             left = gradient - (packed * (total[: self.d] / own)[:, :, None]).swapaxes(0, 1)
             return left / np.sqrt(own).T[:, :, None], (packed / own[:, :, None]).sum(axis=0)
         places = lower_triangle(self.d)

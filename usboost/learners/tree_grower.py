@@ -12,7 +12,7 @@ float64. Of two children only the smaller is summed so; the other is what their 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csc_matrix
@@ -128,7 +128,7 @@ class _Growth:
     def __init__(
         self, bins: Bins, moments: Moments, limits: Limits, threads: int, columns: np.ndarray | None
     ) -> None:
-        self._bins, self._moments, self._limits, self._threads = bins, moments, limits, threads
+        self._bins, self._limits, self._threads = bins, limits, threads
         opened = np.isin(bins.columns, bins.columns if columns is None else columns)
         self._open = np.repeat(opened, np.diff(bins.start))  # bins of columns that may be split on
         self._least = max(limits.min_samples_leaf, 1) - SLACK
@@ -136,8 +136,8 @@ class _Growth:
         self._most_leaves = min(limits.max_leaves or np.inf, 2.0**limits.max_depth, room)
         average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
         self._category_penalty, self._l2 = limits.category_l2 * average, limits.l2 * moments.identity
-        self._splits: list[_NodeSplit] = []
-        self._children: list[list[int]] = []
+        self._moments = replace(moments, ridge=moments.ridge + self._l2)
+        self._splits, self._children = list[_NodeSplit](), list[list[int]]()
 
     def tree(self, rows: np.ndarray) -> Tree:
         leaves = [_Leaf(rows, self._moments.total, 0, ([0], 0), self._l2)]
@@ -260,12 +260,11 @@ class _Growth:
             cuts, whole = np.flatnonzero(able[k]), total[:, k, None]
             part, by_category = left[:, k].take(cuts, axis=1), cuts >= self._bins.first_category
             # by which H is made larger
-            ridge = (self._moments.ridge + self._l2)[:, None]
-            penalty = ridge + np.outer(self._category_penalty, by_category)
+            penalty = self._moments.ridge[:, None] + np.outer(self._category_penalty, by_category)
             # score(left) + score(right) − score(both); `score` overwrites what it is given
             gains = score(part[:d].copy(), part[d:-1] + penalty)
             gains += score(whole[:d] - part[:d], (whole[d:-1] + penalty) - part[d:-1])
-            gains -= score(whole[:d].copy(), whole[d:-1] + ridge)
+            gains -= score(whole[:d].copy(), whole[d:-1] + self._moments.ridge[:, None])
             best = int(_first_best(gains, tie))
             if gains[best] > tie:
                 yield k, float(gains[best]), int(cuts[best]), part[:, best].copy()

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ortho_group
 from sklearn.tree import DecisionTreeRegressor
 
-from usboost.learners.histogram import numeric_bins
+from usboost.learners.histogram import Moments, numeric_bins
 from usboost.learners.tree import Tree
 from usboost.learners.tree_grower import HistogramGrower, Limits
 
@@ -123,6 +123,9 @@ def test_leaf_values_and_gains_are_those_of_a_leaf_with_l2_more():
     np.testing.assert_allclose(tree.value, (g / h)[1:], rtol=1e-6)
     parts = (g**2 / h).sum(axis=1)
     np.testing.assert_allclose(tree.gain.sum(), parts[1:].sum() - parts[0], rtol=1e-8)
+    moments = Moments.of(values, diagonal, None)
+    below = -moments.total[:, None]  # as rounding may leave them
+    assert all(np.isfinite(each).all() for each in moments.residuals(below[:, :, None], below))
 
 
 @pytest.mark.parametrize("kind", KINDS)
