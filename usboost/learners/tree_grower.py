@@ -137,7 +137,8 @@ class _Growth:
         average = moments.total[moments.d : -1] / (moments.total[-1] or 1.0)
         self._category_penalty, self._l2 = limits.category_l2 * average, limits.l2 * moments.identity
         self._moments = replace(moments, ridge=moments.ridge + self._l2)
-        self._splits, self._children = list[_NodeSplit](), list[list[int]]()
+        self._splits: list[_NodeSplit] = []
+        self._children: list[list[int]] = []
 
     def tree(self, rows: np.ndarray) -> Tree:
         leaves = [_Leaf(rows, self._moments.total, 0, ([0], 0), self._l2)]

@@ -175,8 +175,7 @@ class JointTrainer:
                 if self._each:
                     leaves = min(MOST_LEAVES, d * (chosen.max_leaves or 2**chosen.max_depth))
                     limits = replace(limits, max_leaves=leaves, max_depth=2 * math.ceil(math.log2(leaves)))
-                if metric is not None:  # or a class that a leaf has one row of has a value without bound
-                    limits = replace(limits, l2=0.1)
+                limits = limits if metric is None else replace(limits, l2=0.1)  # bounds what one row says
             elif metric is not None and d > FEW_OUTPUTS:
                 most = min(most, max(FEWEST_BINS, most * FEW_OUTPUTS**2 // d**2))
             self._grower = HistogramGrower(
@@ -243,7 +242,7 @@ class TreeLearner(BaseEstimator):
     Parameters
     ----------
     max_depth : int
-    max_leaves : the splits that gain most are made first, until there are so many leaves; default 2^max_depth
+    max_leaves : splits of most gain come first; default 2^max_depth. One tree of many classes has up to 256.
     min_samples_leaf : int
         Fewest samples of a leaf. One of sample weight 2 counts as two by "histogram", and one of ½ as half
         a sample; by "lightgbm" in proportion to its share of all weights; by "sklearn" each counts once.
