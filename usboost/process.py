@@ -133,9 +133,9 @@ def limit_threads(threads: int) -> None:
     change that of the others, and with it the order in which their networks sum.
     """
     import torch
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import get_cached_controller
 
-    threadpool_limits({"openmp": threads, "blas": 1})
+    get_cached_controller().limit(limits={"openmp": threads, "blas": 1})
     torch.set_num_threads(threads)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
+from threadpoolctl import get_cached_controller
 
 from usboost.errors import UsboostError, silenced
 from usboost.losses.base import ClosedFormLine, Expansion, Line
@@ -40,11 +41,10 @@ class Bayes:
 
     def search(self, line: Line, n_steps: int, seed: int) -> np.ndarray:
         from skopt import gp_minimize  # barely maintained: only this function knows it
-        from threadpoolctl import threadpool_limits
 
         # thirty points make tiny matrices, for which a second BLAS thread only costs
         # it warns that "the objective has been evaluated at this point before"
-        with silenced(), threadpool_limits(1):
+        with silenced(), get_cached_controller().limit(limits=1):
             result = gp_minimize(
                 # same minimiser; the surrogate cannot fit a risk that spans hundreds of decades
                 lambda steps: float(np.log(min(line.risk(np.asarray(steps)), 1e100))),

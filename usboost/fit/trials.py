@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import TypeAdapter
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from usboost.errors import UsboostError, silenced
 from usboost.files import write_atomically
@@ -443,5 +443,5 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute in one thread, so that results do not depend on how many there are."""
-    with torch_threads(1), threadpool_limits(1):
+    with torch_threads(1), get_cached_controller().limit(limits=1):
         yield

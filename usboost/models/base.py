@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from usboost.data.views import Views
 from usboost.errors import UsboostError, refusals, within_memory
@@ -91,7 +91,7 @@ class _Fitted(ViewsEstimator):
         """
         views = as_views(X)
         # BLAS's threads spin while they wait for each other: with other work a fit took seven times as long
-        with within_memory(), refusals(), threadpool_limits(1, user_api="blas"):
+        with within_memory(), refusals(), get_cached_controller().limit(limits=1, user_api="blas"):
             targets = self._checked(y, len(views))
             related = Related.of(groups, times, len(views))
             samples = Samples.counted(views, targets, sample_weight, related=related)

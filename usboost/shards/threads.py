@@ -11,7 +11,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 from usboost.errors import UsboostError, within_memory
 from usboost.shards.collective import SAMPLE_ROWS, WORLD, Shards
@@ -221,7 +221,8 @@ def run(work: Callable[[int], T], link: Link) -> T:
         shards = ShardThread(meeting, place)
         WORLD.set(shards)
         try:
-            with within_memory(), threadpool_limits(1, "openmp"):  # of this thread
+            # of this thread
+            with within_memory(), get_cached_controller().limit(limits=1, user_api="openmp"):
                 meeting.meet(place, "begin", None)
                 results[place] = work(shards.number)
                 meeting.meet(place, "end", None)
@@ -236,7 +237,7 @@ def run(work: Callable[[int], T], link: Link) -> T:
         for place in range(1, len(link.shards))
     ]
     try:
-        with within_memory(), threadpool_limits(1, "blas"):
+        with within_memory(), get_cached_controller().limit(limits=1, user_api="blas"):
             for thread in threads:
                 thread.start()
             copy_context().run(one, 0)

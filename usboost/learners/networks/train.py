@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import get_cached_controller
 from torch import nn
 
 from usboost.data.images import EncodedImages
@@ -258,12 +257,5 @@ def one_thread_each(blas: bool = False) -> Iterator[None]:
     and a pool inside each of several workers asks for more cores than there are. The limit of OpenMP
     holds for the calling thread, that of BLAS for the process.
     """
-    pools = _CONTROLLER()
-    with (
-        pools.limit(limits=1, user_api="openmp"),
-        pools.limit(limits=1, user_api="blas") if blas else nullcontext(),
-    ):
+    with get_cached_controller().limit(limits={"openmp": 1, "blas": 1} if blas else {"openmp": 1}):
         yield
-
-
-_CONTROLLER = cache(ThreadpoolController)  # looks for the pools once
