@@ -305,16 +305,19 @@ def run() -> None:
     halves = [fork.Process(target=_reproduce, args=(half,)) for half in (fits[::2], fits[1::2]) if half]
     for half in halves:
         half.start()
+    failed: list[int] = []
     try:
         while running := [half.sentinel for half in halves if half.is_alive()]:
-            wait(running)
-            if failed := [half.exitcode for half in halves if half.exitcode]:
+            wait(running, 0.5 if failed else None)
+            if failed := failed or [half.exitcode for half in halves if half.exitcode]:
+                # again until the other half ends: it may have been between two stages
                 own = [half.pid for half in halves] + [each.pid for _, each in servers.ours()]
                 servers.end(each for each in psutil.Process().children(recursive=True) if each.pid not in own)
-                raise KeyboardInterrupt if 130 in failed else SystemExit(1)
     finally:
         for half in halves:
             half.join()
+    if failed:
+        raise KeyboardInterrupt if 130 in failed else SystemExit(1)
     _reproduce([])
     if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:
         _call(Path(), "git", "commit", "--all", "--quiet", "--no-verify", "--message", "what was run")

@@ -198,7 +198,6 @@ def tiny(document):
     document["bnn"] = {"loss": "squared", "hidden": 4, "epochs": 2, "rounds": 2}
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     clone = Workspace(tmp_path / "clone", tmp_path / "clone/.usboost")
@@ -231,3 +230,22 @@ def test_make_run_leaves_a_clone_clean_and_dvc_compares_experiments(tmp_path):
     assert yaml.safe_load((made.folder / "params.yaml").read_text())["models"]["_2wl"] == {"shrinkage": 0.3}
     assert made.run("git", "status", "--porcelain").stdout == ""
     assert "CI-B" in again.stdout and "log-loss" in again.stdout
+
+
+HALVES = """
+import subprocess, sys, time
+from flows.local import workspace
+def half(targets):
+    if targets != ["fit@iris"]:
+        time.sleep(2)  # of no stage
+        subprocess.run(["sleep", "600"])
+    sys.exit(1)
+workspace._reproduce = half
+workspace.run()
+"""
+
+
+@pytest.mark.slow
+def test_a_half_that_is_between_two_stages_when_the_other_fails_is_ended_in_the_next(tmp_path):
+    folder = workspace.make(tmp_path / "w", datasets=["iris", "digits_rows"])
+    assert subprocess.run([sys.executable, "-c", HALVES], cwd=folder, timeout=90).returncode == 1
