@@ -64,13 +64,15 @@ services: $(READY) ## start Prefect, MLflow and workers on loopback: [PREFECT_PO
 services-stop: $(READY) ## end what `make services` started, and the Prefect server that flows share
 	@python -m flows.local.services stop
 
-.PHONY: test
-test: $(READY) ## all tests but the longest
-	OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --junitxml=.usboost/tests.xml
+SPREAD = -n 3 --dist loadfile --no-loadscope-reorder --junitxml=.usboost/tests.xml
 
-.PHONY: test-fast
-test-fast: $(READY) ## the tests that take seconds
-	OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow and not long"
+.PHONY: test
+test: $(READY) ## the tests before a commit: under ten minutes on two cores
+	OMP_NUM_THREADS=1 python -m pytest $(SPREAD) -m "not slow and not long"
+
+.PHONY: test-all
+test-all: $(READY) ## these and the slow ones, of flows, servers and killed commands: what CI runs
+	OMP_NUM_THREADS=1 python -m pytest $(SPREAD)
 
 .PHONY: test-long
 test-long: $(READY) ## the tests that take minutes: grids on every runner, workers that are killed

@@ -66,7 +66,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(folder)
 
 
-@pytest.mark.slow
 def test_links_and_anchors_lead_somewhere(site: Site) -> None:
     broken, followed = [], 0
     for path, page in site.pages.items():
@@ -85,7 +84,6 @@ def test_links_and_anchors_lead_somewhere(site: Site) -> None:
     assert followed > 1000
 
 
-@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: Site) -> None:
     for path, page in site.pages.items():
         elsewhere = [name for name in page.loads if urlsplit(name).scheme or urlsplit(name).netloc]
@@ -94,7 +92,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Site) -> None:
         assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", path.read_text()), path.name
 
 
-@pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site: Site) -> None:
     anchors = set().union(*(page.anchors for page in site.pages.values()))
     assert {f"usboost.{name}" for name in usboost.__all__ if name != "__version__"} <= anchors
@@ -103,7 +100,6 @@ def test_every_public_name_is_in_the_reference(site: Site) -> None:
         assert sorted(there) == sorted(set(there)), f"{path.name} says something twice"
 
 
-@pytest.mark.slow
 def test_every_option_of_the_command_is_in_the_reference(site: Site) -> None:
     text = site.text("reference/command-line.html")
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -114,7 +110,6 @@ def test_every_option_of_the_command_is_in_the_reference(site: Site) -> None:
         assert [option for option in options if f"<code>{option}" not in text] == []
 
 
-@pytest.mark.slow
 def test_the_search_knows_the_pages(site: Site) -> None:
     docs = json.loads(site.text("search/search_index.json"))["docs"]
     known = {doc["location"].split("#")[0] for doc in docs}
@@ -133,7 +128,6 @@ def test_the_search_knows_the_pages(site: Site) -> None:
         assert words in heads
 
 
-@pytest.mark.slow
 def test_lists_and_tables_are_read_as_such(site: Site) -> None:
     """What a Git host shows as a list needs an empty line before it here."""
     for path in site.pages:

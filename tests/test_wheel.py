@@ -12,7 +12,7 @@ import pytest
 import usboost
 from tests.fit.conftest import numbers
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parent.parent
 UV = Path(sys.executable).parent / "uv"  # the Makefile installs it

@@ -3,13 +3,13 @@
 import gzip
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import refuses
+from tests.datasets.jobs import work
 from tests.serving import Server, serving
 from usboost.data.progress import spread
 from usboost.datasets.sources import RemoteFile, content_sha256, find_source, sha256
@@ -114,42 +114,24 @@ def test_offline_says_which_file_to_put_where(server: Server, tmp_path: Path) ->
     assert str(caught.value).endswith(advice)
 
 
-def _slow_when_even(job: int) -> tuple[int, int]:
-    time.sleep(0.05 * (job % 2 == 0))
-    return job, os.getpid()
-
-
-def _refuse_five(job: int) -> int:
-    if job == 5:
-        raise UsboostError("job 5 cannot be done")
-    return job
-
-
 def test_results_keep_the_order_of_jobs_that_other_processes_do() -> None:
-    found = list(spread(_slow_when_even, range(9), 2))
+    found = list(spread(work, range(9), 2))
     assert [job for job, _ in found] == list(range(9))
     processes = {process for _, process in found}
     assert len(processes) == 2 and os.getpid() not in processes
-    assert list(spread(_slow_when_even, [1, 3], 1)) == [(1, os.getpid()), (3, os.getpid())]
+    assert list(spread(work, [1, 3], 1)) == [(1, os.getpid()), (3, os.getpid())]
 
 
 def test_jobs_are_taken_only_a_few_ahead() -> None:
-    taken = 0
-
-    def jobs():
-        nonlocal taken
-        for job in range(1000):
-            taken += 1
-            yield job
-
-    results = spread(_refuse_five, jobs(), 2)
-    assert [next(results) for _ in range(3)] == [0, 1, 2]
-    assert taken <= 3 + 2 * 2
+    jobs = iter(range(1000))
+    results = spread(work, jobs, 2)
+    assert [next(results)[0] for _ in range(3)] == [0, 1, 2]
+    assert next(jobs) <= 3 + 2 * 2
     results.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_comes_back_as_it_was(workers: int) -> None:
-    results = spread(_refuse_five, range(100), workers)
-    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
-    refuses("job 5 cannot be done", next, results)
+    results = spread(work, range(5, 100), workers)
+    assert [next(results)[0] for _ in range(5)] == [5, 6, 7, 8, 9]
+    refuses("job 10 cannot be done", next, results)

@@ -170,7 +170,6 @@ def test_a_killed_command_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_command_that_is_killed_while_it_tunes_images_goes_on_to_the_same_model(tmp_path, monkeypatch):
     """At the epoch after the last one that ended: only the first epoch says how long a tuning takes."""
     monkeypatch.chdir(tmp_path)

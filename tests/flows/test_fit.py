@@ -82,7 +82,6 @@ def pages(by_runner):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.parametrize("runner", RUNNERS[1:])
 def test_every_task_runner_gives_the_same_numbers(by_runner, runner):
     for cell in CELLS:
@@ -98,7 +97,6 @@ def test_every_task_runner_gives_the_same_numbers(by_runner, runner):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_mlflow_and_prefect_know_each_other(by_runner, pages):
     for runner, workspace in by_runner.items():
         mine = runs(workspace).set_index("tags.cell")
@@ -123,7 +121,6 @@ def test_mlflow_and_prefect_know_each_other(by_runner, pages):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_only_what_changed_is_fitted_again_and_failures_stay_alone(by_runner):
     workspace = by_runner["threads"]
     cells = [cell for cell in CELLS if cell.startswith("ci_a")]
@@ -282,7 +279,6 @@ print(max(sum(a <= start < b for a, b in spans) for start, _ in spans), len(span
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_gpu_is_given_to_as_many_trainings_as_it_has_slots(reproduced):
     for slots in ("1", "2"):
         together = reproduced.run(sys.executable, "-c", SLOTS, slots).stdout.split()

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

@@ -79,7 +79,6 @@ def ended(*processes: subprocess.Popen[str]) -> None:
 
 
 @SHARDED
-@pytest.mark.slow
 @pytest.mark.long
 def test_the_same_model_comes_of_one_machine_and_of_two(folder: Workspace) -> None:
     folder.environment["PYTHONPATH"] = str(ROOT)
@@ -114,7 +113,6 @@ def test_the_same_model_comes_of_one_machine_and_of_two(folder: Workspace) -> No
 
 
 @SHARDED
-@pytest.mark.slow
 @pytest.mark.long
 def test_the_sentence_of_the_ranks_is_that_of_the_flow(folder: Workspace) -> None:
     folder.environment["PYTHONPATH"] = str(ROOT)

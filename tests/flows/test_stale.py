@@ -22,7 +22,7 @@ def code(tmp_path):
     """A copy of the code that a test may edit."""
     folder = tmp_path / "code"
     for part in CODE:
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / part, folder / part)
     return folder
 
 

@@ -19,7 +19,7 @@ from usboost.report.model_page import write_report
 from usboost.table.demo import IMAGE, LABEL, SPLIT, write_demo
 from usboost.table.spec import TableSpec
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 RUN = ["baseline", "bfv_dnn", "linear_trees", "lgbm_s", "ridge", "prior"]
 

@@ -14,7 +14,7 @@ from tests.flows.user_table import asked, block, served
 from usboost.models import catalogue
 from usboost.table.demo import write_demo
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 

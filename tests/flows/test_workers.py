@@ -16,7 +16,7 @@ import pytest
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local import detached
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 MODELS, SEEDS = ["baseline", "2wl", "2wl2o"], [0, 1, 2, 3]
 CELLS = [f"ci_b/{m}/seed-{s}" for m in MODELS for s in SEEDS]

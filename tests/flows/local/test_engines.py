@@ -19,7 +19,7 @@ boto3 = pytest.importorskip("boto3", reason="install usboost[engines]")
 psycopg2 = pytest.importorskip("psycopg2", reason="install usboost[engines]")
 moto_server = pytest.importorskip("moto.server", reason="install usboost[engines]")
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 BUCKET = "team"
 PREDICT = """

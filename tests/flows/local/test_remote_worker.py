@@ -18,7 +18,7 @@ from flows.local.workspace import CODE
 from tests.flows.conftest import ROOT, Workspace
 from tests.flows.local.detached import state
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 RUNS = """
 import mlflow, sys

@@ -20,7 +20,7 @@ from tests.flows.conftest import ROOT, Workspace, copy_home
 from tests.flows.local.detached import state
 from tests.flows.test_ranks import SHARDED
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 
 def ask(url: str, body: dict | None = None) -> dict | list:
