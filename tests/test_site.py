@@ -17,6 +17,7 @@ import typer
 import usboost
 from usboost.cli.app import app
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.fit.conftest import environment, numbers, run, until
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parents[2]
 
 
@@ -83,7 +84,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "t.csv"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_predict_leaves_nothing(table: Path, tmp_path: Path, number: int) -> None:
     run("fit", table, "--label", "kind", "--model", "prior", "--out", tmp_path / "m")
@@ -113,7 +113,6 @@ def test_presses_while_the_command_loads(table: Path, tmp_path: Path, delay: flo
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.slow
 def test_fit_says_what_it_keeps(table: Path, tmp_path: Path) -> None:
     arguments = ("fit", table, "--label", "kind", "--model", "2wl", "--rounds", 3000, "--out", "m")
     process = started(tmp_path, *arguments)
@@ -134,7 +133,6 @@ def test_fit_says_what_it_keeps(table: Path, tmp_path: Path) -> None:
     assert (tmp_path / "m" / "card.json").exists() and not (tmp_path / "m.part").exists()
 
 
-@pytest.mark.slow
 def test_compare_waits_for_no_fit(tmp_path: Path) -> None:
     numbers(20_000, classes=3).to_csv(tmp_path / "t.csv", index=False)
     given = ("--label", "kind", "--models", "prior,crossed", "--folds", 2, "--jobs", 2, "--out", "kept")
@@ -149,7 +147,6 @@ def test_compare_waits_for_no_fit(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60  # a fit takes minutes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 1.4])
 def test_tune_that_has_just_begun(table: Path, tmp_path: Path, delay: float) -> None:
     given = ("--label", "kind", "--models", "lgbm", "--jobs", 2, "--trials", 40, "--out", "s")

@@ -294,6 +294,7 @@ def test_the_next_command_limits_rounds_only_where_the_comparison_did(tmp_path):
         assert f"--model {name}" in command and ("--rounds 3" in command) == limited
 
 
+@pytest.mark.slow
 def test_without_images_and_with_labels_that_mean_nothing(tmp_path):
     frame = numbers(150)
     frame["kind"] = np.random.default_rng(5).permutation(frame["kind"])

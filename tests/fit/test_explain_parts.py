@@ -19,6 +19,7 @@ from usboost.fit.explain import GRID, Shares, _Game, owner_of, read_rows
 from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
 
+pytestmark = pytest.mark.slow
 SIDE = 60
 
 

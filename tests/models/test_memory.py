@@ -11,6 +11,7 @@ import pytest
 from usboost.errors import UsboostError, within_memory
 from usboost.table.content import damaged
 
+pytestmark = pytest.mark.slow
 SETUP = """
 import resource, sys, threading, time
 import numpy as np

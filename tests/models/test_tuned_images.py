@@ -43,6 +43,7 @@ def target(views: Views, y: np.ndarray) -> finetuning.TuningTarget:
     return finetuning.TuningTarget((views["U"],), y)
 
 
+@pytest.mark.slow
 def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +222,7 @@ def memorised(n: int, share: float, seed: int) -> tuple[Views, np.ndarray]:
     return Views(U=views["U"], S=table), shown
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,10 @@ from usboost.table.spec import TableSpec
 from usboost.table.user_table import read_columns
 
 
-@pytest.mark.parametrize(("inputs", "seed"), [(2_000, 0), pytest.param(20_000, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("inputs", "seed"),
+    [pytest.param(2_000, 0, marks=pytest.mark.slow), pytest.param(20_000, 1, marks=pytest.mark.long)],
+)
 def test_no_mutated_file_does_anything_but_succeed_or_raise_our_error(inputs: int, seed: int) -> None:
     valid_inputs.models()
     before = fuzz.peak_memory()

@@ -57,6 +57,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_two_ranks_make_the_model_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: Warm
 ) -> None:

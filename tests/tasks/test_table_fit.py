@@ -106,12 +106,12 @@ def fitted(model: str, settings: reading.Settings, kept: Checkpoint | None = Non
 
 IMAGES = {"without": [], "one": ["image"], "two": ["image", "back"]}
 CASES = [
-    ("batch", "without", "crossed"),
-    ("batch", "without", "bfv_dnn"),
     ("batch", "one", "linear_trees"),
-    ("batch", "two", "baseline"),
     ("batch", "two", "2wl"),
-    ("price", "two", "ridge"),
+    pytest.param("batch", "without", "crossed", marks=pytest.mark.slow),
+    pytest.param("batch", "without", "bfv_dnn", marks=pytest.mark.slow),
+    pytest.param("batch", "two", "baseline", marks=pytest.mark.slow),
+    pytest.param("price", "two", "ridge", marks=pytest.mark.slow),
 ]
 
 
