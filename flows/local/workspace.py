@@ -308,15 +308,15 @@ def run() -> None:
     failed: list[int] = []
     try:
         while running := [half.sentinel for half in halves if half.is_alive()]:
-            wait(running, 0.5 if failed else None)
             if failed := failed or [half.exitcode for half in halves if half.exitcode]:
                 # again until the other half ends: it may have been between two stages
                 own = [half.pid for half in halves] + [each.pid for _, each in servers.ours()]
                 servers.end(each for each in psutil.Process().children(recursive=True) if each.pid not in own)
+            wait(running, 0.5 if failed else None)
     finally:
         for half in halves:
             half.join()
-    if failed:
+    if failed := failed or [half.exitcode for half in halves if half.exitcode]:
         raise KeyboardInterrupt if 130 in failed else SystemExit(1)
     _reproduce([])
     if _call(Path(), "git", "diff", "--quiet", "HEAD", check=False).returncode:

@@ -248,4 +248,4 @@ workspace.run()
 @pytest.mark.slow
 def test_a_half_that_is_between_two_stages_when_the_other_fails_is_ended_in_the_next(tmp_path):
     folder = workspace.make(tmp_path / "w", datasets=["iris", "digits_rows"])
-    assert subprocess.run([sys.executable, "-c", HALVES], cwd=folder, timeout=90).returncode == 1
+    assert subprocess.run([sys.executable, "-c", HALVES], cwd=folder, timeout=300).returncode == 1
