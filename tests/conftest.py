@@ -68,7 +68,7 @@ LAST = ("data", "datasets", "evaluation", "losses", "report", "table")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """For `make test-all`: one process makes the flows' workspace while the others have enough to do.
 
-    Short tests come last, so that both end at about the same time.
+    Short tests come last, so that all end at about the same time.
     """
 
     def turn(item: pytest.Item) -> int:

@@ -221,7 +221,7 @@ def run(work: Callable[[int], T], link: Link) -> T:
         shards = ShardThread(meeting, place)
         WORLD.set(shards)
         try:
-            # of this thread
+            # OpenMP's limit holds for the calling thread
             with within_memory(), get_cached_controller().limit(limits=1, user_api="openmp"):
                 meeting.meet(place, "begin", None)
                 results[place] = work(shards.number)
