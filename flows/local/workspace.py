@@ -153,7 +153,7 @@ def _begin(folder: Path) -> None:
 def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: Path = Path()) -> str:
     """Return dvc.yaml with stages of data that depend on a user's table and the folder of its images.
 
-    Not on one with the workspace in it, or much else.
+    They depend on each image where that folder has the workspace in it, or much else.
 
     Parameters
     ----------
@@ -166,8 +166,8 @@ def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: P
     if images:
         common = Path(os.path.commonpath([path.parent.resolve() for path in images]))
         many = next(islice(common.rglob("*"), 2 * len(images) + 9, None), None)
-        if many is None and not folder.resolve().is_relative_to(common):
-            own.append(str(common))
+        is_theirs = many is None and not folder.resolve().is_relative_to(common)
+        own += [str(common)] if is_theirs else sorted({str(path.absolute()) for path in images})
     place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1
     lines[place:place] = [f"        - {json.dumps(each, ensure_ascii=False)}{OWN}" for each in own]
     return "".join(lines)
@@ -342,7 +342,7 @@ def _reproduce(targets: list[str]) -> None:
         cause = error.__cause__
         if str(cause).endswith(" -2"):  # SIGINT came before it could say so
             raise KeyboardInterrupt from None
-        if isinstance(cause, StageCmdFailedError):  # which has said why
+        if isinstance(cause, StageCmdFailedError) and not str(cause).endswith(("-9", "-11")):  # it said why
             raise SystemExit(130 if str(cause).endswith(" 130") else 1) from None
         raise UsboostError(f"{error}: {cause}") from None
     except DvcException as error:

@@ -47,6 +47,7 @@ def rows(n: int, seed: int, task: str) -> pd.DataFrame:
             "low": rng.choice(["yes", "no"], n),
             "day": pd.Series(pd.Timestamp("2019-02-25") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")),
             "low (answer)": [f"{x:,.2f} EUR" for x in rng.uniform(1, 5000, n)],
+            "at": [f"{k // 60}:{k % 60:02}" for k in rng.integers(0, 1440, n)],
         }
     )
     score = 0.06 * (table["age"] - 50) + (table["code"] == "3") * 1.5 + 0.4 * np.log(table["in come"])
@@ -72,6 +73,7 @@ DIRTY = {
     "in come": ("inf", "-0.0"),
     "low": ("TRUE", "1", "1.0", "No"),
     "day": ("2020-01-05 13:45:00", "2020", "5 March 2020, 3:05 p.m.", "Thu Mar  5 10:11:12 2020", "soon", ""),
+    "at": ("9:05 pm", "06:30:10.5", "24:01", "2020-01-05", "noon"),
     "low (answer)": ("12 EUR", "1,2 EUR", "7", "3 kg", "-1,234.5 EUR"),
 }
 """What rows of others hold: other spellings, and what is none of the column's kind."""

@@ -272,7 +272,7 @@ FILES = {
     ),
     "excel times and durations": Case(
         excel(t=[datetime.time(19, 30), datetime.time(8)], d=[datetime.timedelta(hours=k) for k in (6, 36)]),
-        {"t": number(19.5, 8), "d": number(0.25, 1.5)},
+        {"t": date("1970-01-01 19:30", "1970-01-01 08:00"), "d": number(0.25, 1.5)},
     ),
     "excel that begins late": Case(excel(blank=True, x=[1.5, "n/a"]), {"x": number(1.5, NAN)}),
     "broken excel": Case(raw(b"PK", "t.xlsx"), "is damaged"),
@@ -403,7 +403,6 @@ NUMBERS = {
     "-999.0": Case(text(x=["1.5", "-999.0"]), {"x": number(1.5, NAN)}, {"missing": ["-999"]}),
     "booleans": Case(typed(x=[True, None, False]), {"x": category("True", None, "False")}),
     "durations": Case(typed(x=[datetime.timedelta(hours=36), None]), {"x": number(1.5, NAN)}),
-    "times of day": Case(typed(x=[datetime.time(6, 30)]), {"x": number(6.5)}),
 }
 
 DATES = {
@@ -493,11 +492,9 @@ DATES = {
     "digits that are dates": Case(
         text(d=[20200320, 20210401]), {"d": number(20200320)}, notes="dates such as 20200320, which are read"
     ),
-    "weeks": Case(
-        text(d=[f"2020-W{k:02}" for k in range(1, N + 1)], **BASE),
-        {"d": LEFT_OUT, "x": HALF},
-        notes="'2020-W01', which begin like numbers or dates but are read as neither",
-    ),
+    "arrow times": Case(typed(d=[datetime.time(6, 30)]), {"d": date("1970-01-01 06:30")}),
+    "times": Case(text(d=["6:30", "12:05 AM"]), {"d": date("1970-01-01 06:30", "1970-01-01 00:05")}),
+    "lengths": Case(text(d=["6:30", "61:30"]), {"d": category("6:30", "61:30")}),
     "a word among dates": Case(
         text(d=[*(f"2020-03-{k:02}" for k in range(1, 23)), "later", "later"]),
         r"row 23 \(line 24\): column 'd' holds dates, but here 'later'",

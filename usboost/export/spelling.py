@@ -73,6 +73,7 @@ def of_dates(form: DateFormat) -> dict[str, Any]:
         pairs.append([f"^(?ai:{pattern}{none})$", f"{year}-{month}-{day} {':'.join(clock)}.0 {half} {own}"])
     pairs += [
         ["-(?=[- ])", "-1"],  # no month or day
+        ["^-", "1970-"],
         [" ::.*$", " 0:0:0.0 Z"],  # no clock, and then no zone
         [r":(?=\.0)", ":0"],
         [r"[.,](\d{1,6})\d*\.0 ", r".\1 "],

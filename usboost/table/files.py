@@ -244,7 +244,7 @@ def read_excel(path: Path) -> Whole:
                 cells = list(sheet.iter_rows(values_only=True))
                 every = [each for row in cells for each in row]
                 with_floats = any(isinstance(each, float) and each % 1 for each in every)
-                with_floats |= any(isinstance(each, datetime.time | datetime.timedelta) for each in every)
+                with_floats |= any(isinstance(each, datetime.timedelta) for each in every)
                 rows = [_texts(row) for row in cells]
     # openpyxl raises nearly anything for a damaged workbook
     except Exception as error:
@@ -274,12 +274,9 @@ def _texts(row: Sequence[Any]) -> list[str]:
     for value in row:
         if isinstance(value, datetime.datetime) and value.time() == datetime.time():
             value = value.date()
-        if isinstance(value, datetime.time):  # hours, and durations days, as in other files
-            of_day = datetime.datetime.combine(datetime.date.min, value) - datetime.datetime.min
-            value = of_day / datetime.timedelta(hours=1)
-        if isinstance(value, datetime.timedelta):
+        if isinstance(value, datetime.timedelta):  # days, as in other files
             value = value / datetime.timedelta(days=1)
-        if isinstance(value, datetime.date):
+        if isinstance(value, datetime.date | datetime.time):
             value = value.isoformat()
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             value = int(value)

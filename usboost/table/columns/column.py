@@ -60,12 +60,12 @@ def is_binary(kind: pa.DataType) -> bool:
 
 
 def is_date(kind: pa.DataType) -> bool:
-    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind)
 
 
 def is_usable(kind: pa.DataType) -> bool:
     """Return whether a model can read values of the type."""
-    others = (pa.types.is_boolean, pa.types.is_null, pa.types.is_duration, pa.types.is_time)
+    others = (pa.types.is_boolean, pa.types.is_null, pa.types.is_duration)
     return is_text(kind) or is_number(kind) or is_date(kind) or any(check(kind) for check in others)
 
 
@@ -191,8 +191,8 @@ class Column:
     def numbers(self, form: NumberFormat | None = None) -> pd.Series | None:
         """Return float64 values, NaN where missing, or None when the column holds something else.
 
-        Durations are days, times of the day hours, True is 1. `form`: how numbers that are text are written;
-        by default plainly.
+        Durations are days, times of the day hours, as older models have them, True is 1. `form`: how numbers
+        that are text are written; by default plainly.
         """
         if is_text(self.type):
             if form is None and not self.missing:
@@ -236,6 +236,8 @@ class Column:
             own = pa.types.is_timestamp(self.type) and self.type.tz
             if own and zone == "":
                 cells = pc.local_timestamp(cells)
+            if pa.types.is_time(self.type):
+                cells = cells.cast(pa.time64("us"), safe=False).cast(pa.int64())
             dates = cells.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
             if zone and not own and pa.types.is_timestamp(self.type):
                 dates = localised(dates, zone)

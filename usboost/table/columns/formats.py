@@ -1,5 +1,5 @@
-"""Parse dates and numbers as people and programs write them: 24/12/2020, 18-Aug-2021 10:29; 4.053,5 and € 12,
-12 %, 5 kg; and how a card holds a column's format."""
+"""Parse dates and numbers as people and programs write them: 24/12/2020, 18-Aug-2021 10:29, 9:30 pm; 4.053,5
+and € 12, 12 %, 5 kg; and how a card holds a column's format."""
 
 import math
 import re
@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-Order = Literal["ymd", "dmy", "mdy"]
+Order = Literal["ymd", "dmy", "mdy", "clock"]
 
-ORDERS: tuple[Order, ...] = ("ymd", "dmy", "mdy")
+ORDERS: tuple[Order, ...] = ("ymd", "dmy", "mdy", "clock")
 
 ENOUGH = 0.95
 """Share of dates from which years are not looked for in two digits, too."""
@@ -30,10 +30,8 @@ _NAME = (
 )
 _WEEKDAY = r"(?:mon|tue|tues|wed|wednes|thu|thur|thurs|fri|sat|satur|sun)(?:day)?"
 _ZONE = r"(?:UTC|GMT)?[+-]\d{2}:?\d{2}|Z|UTC|GMT|[+-]\d{2}"
-_CLOCK = (
-    r"(?:(?:[T ,:]+|,? at )(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d{1,9})?))?"
-    rf" ?(?P<half>[ap]\.?m\.?)? ?(?P<zone>{_ZONE})?)?"
-)
+_TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d{1,9})?))? ?(?P<half>[ap]\.?m\.?)?"
+_CLOCK = rf"(?:(?:[T ,:]+|,? at ){_TIME} ?(?P<zone>{_ZONE})?)?"
 _FLAGS = re.IGNORECASE | re.ASCII
 _DAY = rf"(?:{_WEEKDAY}\.?,? )?"
 _BESIDE = "[-/., ]{0,2}"  # a month's name
@@ -55,6 +53,7 @@ class DateFormat:
     Attributes
     ----------
     order : of day, month and year. A month with a name, and a year of four digits, are known without it.
+        "clock" is times of the day, read as of the first day of 1970.
     short_years : whether years have two digits: 69 to 99 are of the 20th century, as in Python's ``%y``.
     zone : of the times: times without one are of it; "" where they have none, so that of one that has a zone
         the clock counts as it is written; None where that is not known, and UTC stands for none.
@@ -114,6 +113,8 @@ class DateFormat:
     @cached_property
     def patterns(self) -> tuple[re.Pattern[str], ...]:
         """Return the patterns of a date, whose groups have the names of its parts; no text is of two."""
+        if self.order == "clock":
+            return (re.compile(_TIME, _FLAGS),)
         short, number = r"|\d\d" if self.short_years else "", "" if self.order == "ymd" else r"|\d{1,2}"
         part = {"y": rf"(?P<year>\d{{4}}{short})", "m": r"(?P<month>\d{1,2})", "d": r"(?P<day>\d{1,2})"}
         first, second, third = (part[each] for each in self.order)
@@ -143,7 +144,7 @@ class DateFormat:
         found = next(filter(None, (each.fullmatch(text.strip()) for each in self.patterns)), None)
         if found is None:
             return None
-        parts = found.groupdict("")
+        parts = {"year": "1970"} | found.groupdict("")
         year, month, day, hour, minute, second, half, zone = (parts.get(each, "") for each in PARTS)
         number = str(_MONTHS.index(month[:3].lower()) + 1) if month.isalpha() else month or "1"
         century = "" if len(year) == 4 else "19" if int(year) >= 69 else "20"  # as of `%y`

@@ -18,6 +18,7 @@ from usboost.table.columns.formats import (
     DateFormat,
     Format,
     NumberFormat,
+    Order,
     formats_of,
     number_format,
     plain_numbers,
@@ -87,7 +88,8 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
     if nominal or pa.types.is_boolean(kind):
         return ColumnKind("category")
     if is_date(kind):
-        return ColumnKind("date", DateFormat(zone=getattr(kind, "tz", None) or ""))
+        order: Order = "clock" if pa.types.is_time(kind) else "ymd"
+        return ColumnKind("date", DateFormat(order, zone=getattr(kind, "tz", None) or ""))
     if is_text(kind):
         return _kind_of_text(column)
     if pa.types.is_integer(kind) and _run_together(column):
@@ -224,7 +226,8 @@ def _dates(column: Column, counts: pd.Series) -> tuple[DateFormat, float] | None
         )
     form = forms[0][0]
     good = _good(pd.Series(counts.index, dtype="str"), form).to_numpy()
-    return form, float(counts[good].sum() / counts.sum())
+    share = float(counts[good].sum() / counts.sum())
+    return None if form.order == "clock" and share < 1 else (form, share)  # 61:30 is a length
 
 
 def _good(present: pd.Series, form: Format | None) -> pd.Series:
