@@ -115,6 +115,15 @@ def test_clocks_that_are_some_hours_off_are_said() -> None:
         assert len(said) == n and all("no row has a time of the day" in each for each in said)
 
 
+def test_times_without_a_day() -> None:
+    typed, of_days = (pd.DataFrame({"t": each, "z": NOISE}) for each in (LOCAL.dt.time, LOCAL))
+    models = [MultimodalClassifier("logistic").fit(each, Y) for each in (typed, of_days)]
+    found = [models[0].predict_proba(each) for each in (typed, of_days, typed.astype({"t": str}))]
+    assert np.ptp(found, axis=0).max() == 0 < np.ptp(found[0], axis=0).max()
+    for model, times in ((models[0], 1830), (models[1], typed["t"])):
+        refuses("'t' held dates", model.predict, of_days.assign(t=times))
+
+
 def write(path: Path, separator: str, mark: str, thousands: str, low: float) -> Path:
     """Numbers with three decimals; their sum says the class."""
     x = np.random.default_rng(1).uniform(low, 9 * low, (N, 2))

@@ -224,6 +224,7 @@ class Column:
         A whole number is a year, if it has four digits. `form`: how dates are written in text; by default
         with the year first.
         """
+        clock = form is not None and form.order == "clock"
         if is_text(self.type):
             values, form = self.written(), form or DateFormat()
             dates = form.dates(values)
@@ -231,7 +232,7 @@ class Column:
                 return None
             options = [each for each in self.missing if not missing_of((each,)).numbers]
             return dates.mask(dates.isin(form.dates(pd.Series(options, dtype="str")).dropna()))
-        if is_date(self.type) or pa.types.is_null(self.type):
+        if (is_date(self.type) and (clock or not pa.types.is_time(self.type))) or pa.types.is_null(self.type):
             cells, zone = self.values, None if form is None else form.zone
             own = pa.types.is_timestamp(self.type) and self.type.tz
             if own and zone == "":
@@ -241,8 +242,10 @@ class Column:
             dates = cells.cast(pa.timestamp("us"), safe=False).to_pandas().astype("datetime64[us]")
             if zone and not own and pa.types.is_timestamp(self.type):
                 dates = localised(dates, zone)
+            if clock:
+                dates = pd.Timestamp(0) + (dates - dates.dt.normalize())
             return dates.mask(self.plain().isna()) if self.missing else dates
-        if is_number(self.type) and (values := self.plain()).notna().any():
+        if is_number(self.type) and not clock and (values := self.plain()).notna().any():
             dates = DateFormat().dates(values.map(canonical, na_action="ignore").astype("str"))
             return dates if (dates.notna() == values.notna()).all() else None
         return self._nothing("datetime64[us]")
