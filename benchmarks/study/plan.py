@@ -150,7 +150,7 @@ PLAN: dict[str, Part] = {
             Planned(["ci_a"], ["bfv_dnn_paper", "baseline_settled", "crossed", "2wl_bayes"], 1),
             Planned(["ci_b"], ["bfv_dnn_paper_b", "baseline_settled_b"], 1),
             Planned(["ci_a", "ci_b"], [*_CENSUS, *_LONG], 3),
-            Planned(["ci_a"], ["bfv_dnn_paper", "crossed"], 3),
+            Planned(["ci_a"], ["bfv_dnn_paper", "baseline_settled", "crossed"], 3),
             Planned(["ci_b"], ["bfv_dnn_paper_b", "baseline_settled_b"], 3),
             Planned(["ci_a", "ci_b"], ["bfv_dnn"], 5),
         ],
@@ -162,7 +162,7 @@ PLAN: dict[str, Part] = {
     "ct": Part(
         CT,
         [
-            Planned(["ct"], ONCE, 1),
+            Planned(["ct"], [*ONCE, "2wl_bayes"], 1),
             Planned(["ct"], ["2wl_shrunk", *CELLS, *BESIDE], 3),
             Planned(["ct"], ["bfv_dnn"], 5),
         ],
