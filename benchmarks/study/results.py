@@ -170,7 +170,7 @@ def scores(frame: pd.DataFrame) -> str:
                 line += ["", "", ""]
                 continue
             of = by_name[name]
-            cut = (of["best_round"] == of["rounds"]).all() and of["rounds"].min() >= 10
+            cut = (of["best_round"] >= 0.98 * of["rounds"]).all() and of["rounds"].min() >= 10
             metric = "f1" if of["f1_tuned"].isna().all() else "f1_tuned"
             line += [printed(of["log_loss"], 4) + (CUT if cut else ""), printed(of[metric], 3)]
             spent = of["cpu_seconds"].fillna(of["fit_seconds"])
