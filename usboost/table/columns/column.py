@@ -222,7 +222,7 @@ class Column:
         """Parse dates: datetime64 in UTC, NaT where missing, or None when the column holds something else.
 
         A whole number is a year, if it has four digits. `form`: how dates are written in text; by default
-        with the year first.
+        with the year first; where it is "clock", the time of the day alone counts.
         """
         clock = form is not None and form.order == "clock"
         if is_text(self.type):
