@@ -166,8 +166,8 @@ def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: P
     if images:
         common = Path(os.path.commonpath([path.parent.resolve() for path in images]))
         many = next(islice(common.rglob("*"), 2 * len(images) + 9, None), None)
-        is_theirs = many is None and not folder.resolve().is_relative_to(common)
-        own += [str(common)] if is_theirs else sorted({str(path.absolute()) for path in images})
+        as_folder = many is None and not folder.resolve().is_relative_to(common)
+        own += [str(common)] if as_folder else sorted({str(path.absolute()) for path in images})
     place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1
     lines[place:place] = [f"        - {json.dumps(each, ensure_ascii=False)}{OWN}" for each in own]
     return "".join(lines)
