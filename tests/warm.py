@@ -64,6 +64,9 @@ class Warm:
         return f"{self.folder.name}/socket"
 
     def start(self, environment: Mapping[str, str]) -> None:
+        python = Path(self.folder.name) / "python"  # written once: a command may be reading it
+        python.write_text(SHIM.format(python=sys.executable, address=self.address))
+        python.chmod(0o755)
         self.process = subprocess.Popen(
             [sys.executable, __file__, self.address, str(self.limit), *self.modules],
             env=dict(environment),
@@ -85,9 +88,6 @@ class Warm:
     def shim(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment with a `python` first in PATH that runs here."""
         self.wait(environment)
-        python = Path(self.folder.name) / "python"
-        python.write_text(SHIM.format(python=sys.executable, address=self.address))
-        python.chmod(0o755)
         return {**environment, "PATH": f"{self.folder.name}{os.pathsep}{environment['PATH']}"}
 
     def run(
