@@ -26,7 +26,7 @@ Rate = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 OptimizerName = Literal["sgd", "rmsprop", "adam"]
 BackboneName = Literal["small_cnn", "vgg16", "resnet50", "tf_efficientnet_lite0"]
-Finetune = Literal["none", "auto", "last", "all", "head"]
+Finetune = Literal["none", "auto", "last", "all"]
 
 
 class ParamsSection(BaseModel):

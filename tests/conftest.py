@@ -23,6 +23,7 @@ from tests.warm import Warm
 from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.errors import UsboostError
+from usboost.learners.networks import embeddings
 from usboost.learners.networks.backbones import Backbone
 from usboost.models import persistence
 
@@ -157,6 +158,12 @@ def reloaded(model: Any, folder: Path) -> Any:
     """The model as it is read from the files that it is saved to."""
     persistence.save(model, folder)
     return persistence.load(folder)
+
+
+def forget() -> None:
+    """Clear what this process has in memory of embeddings."""
+    for each in (embeddings._recent._cached, embeddings._shards._cached, embeddings._keys):
+        each.clear()
 
 
 @pytest.fixture(scope="session")

@@ -173,7 +173,7 @@ def parts(dataset: str, settings: Settings) -> Parts:
     views, chosen, rounds = image_views(settings), settings.images, settings.sizes.rounds
     if not views:
         return OneComputer(None, rounds)
-    how: Any = {None: "auto", "head": "none"}.get(chosen.finetune, chosen.finetune)
+    how: Any = chosen.finetune or "auto"
     read = ImageOptions(chosen.backbone or ImageOptions.backbone, how)
     return OwnImages(read, rounds, views, settings=settings)
 

@@ -130,6 +130,8 @@ def test_trimming_leaves_out_the_lightest(n_classes):
     weights = plain.weights[:, 0] if n_classes == 2 else np.trace(plain.metric, axis1=1, axis2=2)
     assert 0 < weights[out].sum() <= 0.1 * weights.sum() < weights[out].sum() + weights[~out].min()
     assert weights[out].max() <= weights[~out].min()
+    tied = replace(plain, weights=np.ones((400, 1)), metric=None)
+    assert not trimmed(tied, 0.2).left_out.any()  # else the order of rows would choose
     if n_classes == 2:
         np.testing.assert_array_equal(target.weights, plain.weights)
         np.testing.assert_array_equal(target.fit_weights[:, 0], np.where(out, 0, weights))

@@ -84,6 +84,10 @@ def test_frames_are_read_in_the_order_of_their_numbers():
     for name in (frame_name, lambda t: f"frame {t}", lambda t: f"t{t}"):
         views = Views({name(t): Table.from_numeric([[float(t)]]) for t in (10, 2, 1, 999, 1000, 11)})
         assert as_sequences(views).values[0, :, 0].tolist() == [1, 2, 10, 11, 999, 1000]
+    coded = Views(t1=Table(np.zeros((1, 1), np.float32), np.zeros((1, 1), np.int32), (2,)))
+    refuses("view 't1' has categories", as_sequences, coded)
+    refuses("row 1 of X holds nan in column b", Table.from_numeric, [[0, 1], [0, np.nan]], ("a", "b"))
+    refuses("row 0 of X holds 1e[+]300 in column 0", Table.from_numeric, np.array([[1e300]]))
     refuses("view 'last' is no frame", as_sequences, Views(last=Table.from_numeric([[1.0]])))
 
 

@@ -78,6 +78,9 @@ def test_the_only_group_of_a_class_is_always_fitted_to():
     folds = Related(groups=groups).folds(3, y, 0)
     assert {int(g) for _, held in folds for g in groups[held]} == {0, 1, 3, 4, 5}
     assert all(2 in groups[train] for train, _ in folds)
+    for seed in range(20):  # the rows that stop a fit, too
+        train, held = Related(groups=groups).hold_out(0.4, y, seed)
+        assert 2 in groups[train] and len(held) > 0 and not set(groups[train]) & set(groups[held])
     with pytest.raises(UsboostError, match="each class is in one group only"):
         Related(groups=np.repeat([0, 1], 5)).folds(3, np.repeat([0, 1], 5), 0)
     with pytest.raises(UsboostError, match="no row is later than rows of every class"):

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.conftest import contents, encoded
+from tests.conftest import contents, encoded, forget
 from tests.fit.conftest import accepted, environment, numbers, run, table_of, until
 from usboost.boosting.callbacks import Callback
 from usboost.data.table import Table
@@ -21,7 +21,6 @@ from usboost.fit.build import build, fit
 from usboost.fit.compare import compare
 from usboost.fit.evaluate import folds_of
 from usboost.fit.record import FITS, Record, Records, unfinished
-from usboost.learners.networks.embeddings import forget
 from usboost.models import build as builders
 from usboost.models.baselines.linear import RidgeBaseline
 from usboost.models.baselines.trees import ForestBaselineRegressor, LightGBMBaseline

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
-from tests.conftest import refuses, reloaded
+from tests.conftest import forget, refuses, reloaded
 from tests.fit.conftest import ROLES, accepted, numbers, refused
 from usboost.datasets import store
 from usboost.evaluation.folds import stratified_parts, stream
@@ -20,7 +20,6 @@ from usboost.fit.build import build, fit
 from usboost.fit.bundle import Bundle, raw_rows
 from usboost.fit.card import card_of
 from usboost.fit.options import ImageOptions
-from usboost.learners.networks.embeddings import forget
 from usboost.learners.networks.learner import NetworkLearner
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier

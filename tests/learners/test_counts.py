@@ -231,6 +231,7 @@ def test_moments_and_quantiles(seed: int) -> None:
     mean, variance = statistics.column_moments(values[:, None], weights)
     moments = mean[0], variance[0], statistics.deviation(values, weights)
     np.testing.assert_allclose(moments, [whole.mean(), whole.var(), whole.std()])
+    assert statistics.column_moments(np.full((31, 1), 0.1 * seed + 0.7), weights)[1] == 0
     error = statistics.error_of_mean(values, weights)
     assert error == pytest.approx(statistics.error_of_mean(values, 1e3 * weights))
     plain = statistics.error_of_mean(values, np.ones(31))

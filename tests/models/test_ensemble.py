@@ -322,13 +322,6 @@ def test_a_file_that_says_less_is_refused(gone, tmp_path):
     refuses(f"is not a usboost model: KeyError\\('{gone}'\\)", persistence.load, tmp_path / "model")
 
 
-def test_a_mean_of_probabilities_is_not_read_as_one_of_scores(tmp_path):
-    persistence.save(EnsembleClassifier(several(), folds=2).fit(NOISY, Z), tmp_path / "model")
-    with rewritten(tmp_path / "model/model.json") as document:
-        assert document.pop("mean_of") == "scores"
-    refuses("fit it again", persistence.load, tmp_path / "model")
-
-
 class ForFewRows(LinearBaseline):
     """Is made for 130 rows at most, as packages are for so many."""
 

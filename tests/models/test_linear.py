@@ -10,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from tests.conftest import make_views, reloaded
 from usboost import RidgeLearner, Table, TreeLearner, TwoWeakLearnerClassifier, UsboostError, Views
-from usboost.models.baselines.linear import LinearBaseline, Multinomial
+from usboost.models.baselines.linear import LinearBaseline, Multinomial, RidgeBaseline
 from usboost.models.inspection.inspect import view_contributions
 
 
@@ -90,6 +90,13 @@ def test_the_names_of_the_classes_are_in_no_particular_order() -> None:
     one = clone(made).fit(*settings[0], settings[1])
     other = clone(made).fit(views[:200], renamed[y[:200]], (views[200:], renamed[y[200:]]))
     np.testing.assert_allclose(other.predict_proba(views)[:, renamed], one.predict_proba(views), atol=1e-3)
+
+
+def test_a_columns_name_changes_nothing() -> None:
+    x = np.random.default_rng(0).normal(size=(200, 2)) * [1e6, 1]
+    for names in (("a", "b"), ("embedding_0", "component_1")):
+        views = Views(S=Table.from_numeric(x, names))
+        assert RidgeBaseline(views=("S",)).fit(views, x[:, 1]).score(views, x[:, 1]) > 0.99
 
 
 @pytest.mark.parametrize("shape", [(300, 8), (40, 90)])

@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import contents
+from tests.conftest import contents, forget
 from usboost import Backbone, Images, LightGBMBaseline, Table, Views
-from usboost.learners.networks import embeddings
 from usboost.models.inspection.attribution import occlusions
 
 SIDE = 16
@@ -114,7 +113,7 @@ def test_embeddings_of_covered_images_are_not_kept(tmp_path: Path) -> None:
     model = LightGBMBaseline(n_trees=5, backbone=backbone, device="cpu").fit(views, y)
     before = contents(tmp_path)
     assert before
-    embeddings.forget()
+    forget()
     heat = occlusions(model, views, [1])[1, "U"].heat()
     assert contents(tmp_path) == before
     assert heat[8:, 8:].max() == heat.max()

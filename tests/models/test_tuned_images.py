@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.conftest import forget
 from usboost import Backbone, Images, Table, Views, load, save
 from usboost.boosting.callbacks import TimeLimit
-from usboost.learners.networks import embeddings, finetuning
+from usboost.learners.networks import finetuning
 from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.tuned_images import fit_weighted, tune_images
@@ -59,7 +60,7 @@ def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(
     assert losses["last"] < losses["none"] - 0.05
     save(model, tmp_path / "model")
     expected = model.predict_proba(test)
-    embeddings.forget()
+    forget()
     for file in (tmp_path / "tuned").iterdir():
         file.unlink()
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(test), expected)

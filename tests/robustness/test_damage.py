@@ -78,15 +78,6 @@ def test_one_changed_bit_of_a_model_is_seen(tmp_path: Path, file: str) -> None:
     refuses(rf"{file} is not the file that was saved", persistence.load, tmp_path / "model")
 
 
-def test_a_model_saved_before_digests_were_kept_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    persistence.save(valid_inputs.models()["2wl"][0], folder)
-    with rewritten(folder / "model.json") as document:
-        del document["files"]
-    model, views = valid_inputs.models()["2wl"]
-    assert (persistence.load(folder).predict_proba(views) == model.predict_proba(views)).all()
-
-
 CARDS: dict[str, Callable[[dict], object]] = {
     "no rows": lambda card: card["splits"]["train"].pop("rows"),
     "rows are text": lambda card: card["splits"]["train"].update(rows="twelve"),

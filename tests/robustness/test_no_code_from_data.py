@@ -20,7 +20,7 @@ from benchmarks.robustness import valid_inputs
 from tasks import settings as settings_file
 from tasks.fits.features import read_features
 from tasks.served_model import ServedModel
-from tests.conftest import refuses, rewritten
+from tests.conftest import forget, refuses, rewritten
 from tests.report import write_cell
 from usboost.data.images import Images
 from usboost.datasets import census, covertype, imagenet, sequences, store
@@ -28,7 +28,6 @@ from usboost.files.arrays import sha256
 from usboost.fit.bundle import bundle_of
 from usboost.learners.networks.architectures import read_weights
 from usboost.learners.networks.backbones import Backbone
-from usboost.learners.networks.embeddings import forget
 from usboost.models import persistence
 from usboost.models.methods import boosted_features
 from usboost.report.pages import write_pages
@@ -168,7 +167,7 @@ def test_a_image_that_is_a_bomb(tmp_path: Path, bombs: list[bytes]) -> None:
 
 def test_cached_embeddings(tmp_path: Path, marker: Path, bombs: list[bytes]) -> None:
     view = Images(np.arange(20 * 12 * 12, dtype=np.uint16).astype(np.uint8).reshape(20, 1, 12, 12))
-    backbone = Backbone("small_cnn", False, "head", cache=str(tmp_path / "cache"), random=True)
+    backbone = Backbone("small_cnn", False, "none", cache=str(tmp_path / "cache"), random=True)
     device = torch.device("cpu")
     expected = backbone.embed(view, device)
     (file,) = (tmp_path / "cache").glob("*/*")

@@ -31,8 +31,10 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.quantile import PiecewiseLinear
 from usboost.losses.regression import Huber, Squared
+from usboost.models.baselines.linear import LinearBaseline
 from usboost.models.baselines.trees import LightGBMBaseline
 from usboost.models.inputs import Projection
+from usboost.models.methods.average import AverageClassifier
 from usboost.models.methods.boosted_network import BoostedNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier, TwoWeakLearnerRegressor
 from usboost.shards import collective as here_module
@@ -52,6 +54,15 @@ def of(counts: Counts, rows: slice) -> Counts:
 def each(work: Callable[[slice], Any]) -> list[Any]:
     """What the shards get."""
     return of_shards(lambda shard: work(slice(CUTS[shard], CUTS[shard + 1])), len(CUTS) - 1)
+
+
+def test_weights_of_a_mean_are_by_the_validation_rows_of_all_shards() -> None:
+    y = np.arange(N) % 2
+    model = AverageClassifier({"good": LinearBaseline(), "blind": LinearBaseline()})
+    model.classes_ = np.arange(2)
+    said = {"good": np.where(np.eye(2)[y] > 0, 0.8, 0.2), "blind": np.full((N, 2), 0.5)}
+    found = each(lambda at: model.choose_weights({name: p[at] for name, p in said.items()}, y[at], None))
+    assert found == [{"good": 1.0}] * len(found)  # of which some have fewer than the least
 
 
 @weighted

@@ -182,13 +182,9 @@ FILES = {
     "semicolons": Case(text(";", **BASE), {"x": HALF}),
     "semicolons and decimal commas": Case(text(";", **COMMA), {"x": HALF}),
     "tabs": Case(text("\t", name="t.tsv", **BASE), {"x": HALF}),
-    "tabs in a csv": Case(text("\t", **COMMA), {"x": HALF}),
     "bars": Case(text("|", name="t.txt", **BASE), {"x": HALF}),
     "quotes": Case(
         text(quoted=True, x=["1,5", "2,25"], c=["u; v", "w"]), {"x": HALF, "c": category("u; v", "w")}
-    ),
-    "semicolons in quotes": Case(
-        raw("y,c\n" + 'a,"u;v;w"\nb,"x;y;z"\n' * 6), {"c": category("u;v;w", "x;y;z")}
     ),
     "separators within quotes do not count": Case(
         raw("c;y\n" + '"u,v,w";a\n"x,y,z";b\n' * 6), {"c": category("u,v,w", "x,y,z")}
@@ -198,7 +194,6 @@ FILES = {
     "blank lines": Case(raw("\nx,y\n\n" + "1.5,a\n\n2.25,b\n" * 6), {"x": HALF}),
     "utf-8 with a mark": Case(text(encoding="utf-8-sig", é=["1.5", "2.25"]), {"é": HALF}),
     "utf-16": Case(text(encoding="utf-16", é=["1.5", "2.25"]), {"é": HALF}),
-    "utf-16, semicolons": Case(text(";", encoding="utf-16", é=["1,5", "2,25"]), {"é": HALF}),
     "windows-1252": Case(
         text(encoding="cp1252", c=["café", "€ und „so“"]),
         {"c": category("café", "€ und „so“")},
@@ -221,10 +216,6 @@ FILES = {
         ),
         {"x": HALF},
     ),
-    "zst cut short": Case(
-        text(name="t.csv.zst", pack=lambda data: pa.compress(data, "zstd", asbytes=True)[:20], **BASE),
-        "is damaged",
-    ),
     "zip": Case(text(name="t.zip", pack=zipped(**{"__MACOSX/x": "", "folder/": ""}), **BASE), {"x": HALF}),
     "zip by pandas": Case(text(name="t.zip", pack=zipped("t"), **BASE), {"x": HALF}),
     "zip of two": Case(
@@ -246,10 +237,8 @@ FILES = {
         lines_of_json([{"x": 1.5, "c": "u", "f": True}, {"x": 2, "c": None}]),
         {"x": number(1.5, 2), "c": category("u", None), "f": category("True", None)},
     ),
-    "json lines, gz": Case(lines_of_json([{"x": 1.5}, {"x": 2.25}], "t.ndjson.gz"), {"x": HALF}),
     "json lines, a column of lists": Case(lines_of_json([{"x": [1]}]), "column 'x' is of type list"),
     "json lines, not utf-8": Case(raw(b'{"y": "\xe9"}\n', "t.jsonl"), "is damaged"),
-    "json lines, a name that is not utf-8": Case(raw(b'{"\xe9": "a"}\n', "t.jsonl"), "is damaged"),
     "json lines, empty": Case(raw(b"\n", "t.jsonl"), "is empty"),
     "excel": Case(
         excel("more", x=[1.5, None], c=["u", "v"], d=[DAY, datetime.datetime(2024, 3, 1)], f=[True, False]),
@@ -298,20 +287,14 @@ NUMBERS = {
     "narrow spaces": Case(text(x=["1\u00a0234", "1\u202f234\u00a0567"]), {"x": number(1234, 1234567)}),
     "apostrophes": Case(text(x=["1'234.50", "9’999"]), {"x": number(1234.5, 9999)}),
     "percent": Case(text(x=["12 %", "3.5%", ""]), {"x": number(0.12, 0.035, NAN)}),
-    "percent, some": Case(
-        text(x=["12 %", "3"]), {"x": category("12 %", "3")}, notes="so it is not read as numbers"
-    ),
     "dollars": Case(text(quoted=True, x=["$4,053", "-$12.50", "7"]), {"x": number(4053, -12.5, 7)}),
     "euros": Case(text(";", x=["€ 12,50", "1.000 €", "n/a"]), {"x": number(12.5, 1000, NAN)}),
-    "codes of currencies": Case(text(";", x=["12,50 EUR", "EUR 3"]), {"x": number(12.5, 3)}),
     "two currencies": Case(
         text(x=["$12", "€ 3"]), {"x": category("$12", "€ 3")}, notes="so it is not read as numbers"
     ),
-    "dollars in parquet": Case(typed(x=["$4,053", "$12.50", None]), {"x": number(4053, 12.5, NAN)}),
     "numbers as text in parquet": Case(
         typed(x=["1", "2.50", None]), {"x": number(1, 2.5, NAN)}, notes="column 'x' holds numbers as text"
     ),
-    "codes in parquet": Case(typed(x=["01", "2"]), {"x": category("01", "2")}),
     "gaps": Case(text(x=["1", "NA", "?", "<NA>"]), {"x": number(1, NAN, NAN, NAN)}),
     "one odd value": Case(
         text(x=[*map(str, range(10, 32)), "n/a!", "no!"]),
@@ -320,9 +303,6 @@ NUMBERS = {
     ),
     "one odd value, missing": Case(
         text(x=[*map(str, range(10, 33)), "n/a!"]), {"x": number(*range(10, 33), NAN)}, {"missing": ["n/a!"]}
-    ),
-    "one odd value, categories": Case(
-        text(x=["10", *["11"] * 22, "n/a!"]), {"x": category("10", "11")}, {"categorical": ["x"]}
     ),
     "an odd value in thousands": Case(text(quoted=True, x=["1,234"] * 23 + ["1,23,4"]), "here '1,23,4'"),
     "a number that is missing": Case(typed(x=[1, -999]), {"x": number(1, NAN)}, {"missing": ["-999"]}),
@@ -335,21 +315,9 @@ NUMBERS = {
         {"x": category("9007199254740993", "9007199254740992", None)},
         {"categorical": ["x"]},
     ),
-    "long digits, some of which are missing": Case(
-        typed(x=[2**53 + 1, 2**53, -1]),
-        {"x": category("9007199254740993", "9007199254740992", None)},
-        {"categorical": ["x"], "missing": ["-1"]},
-    ),
     "infinity": Case(text(x=["1", "inf"]), "row 2 .*holds infinity"),
-    "infinity with a sign": Case(text(x=["1", "-Infinity"]), r"row 2 \(line 3\): column 'x' holds infinity"),
     "a number too large": Case(text(x=["1", "1e999"]), r"row 2 \(line 3\): column 'x' holds infinity"),
     "decimals": Case(typed(x=[decimal.Decimal("1.50"), decimal.Decimal("2.25")]), {"x": HALF}),
-    "whole numbers that are codes": Case(
-        typed(x=[7, 8, None]), {"x": category("7", "8", None)}, {"categorical": ["x"]}
-    ),
-    "codes with zeros in front": Case(
-        text(x=["007", "008"]), {"x": category("007", "008")}, {"categorical": ["x"]}
-    ),
     "nullable whole numbers": Case(typed(x=pa.array([1, None], pa.int16())), {"x": number(1, NAN)}),
     **{
         f"marks {mark}": Case(
@@ -359,7 +327,6 @@ NUMBERS = {
         )
         for mark in ("\\N", "-", "--", ".", "#DIV/0!", "#VALUE!", "n.a.", "(null)", "-nan")
     },
-    "marks in parquet": Case(typed(x=["1.5", "-"]), {"x": number(1.5, NAN)}, notes="has '-' in 12 rows"),
     "signs": Case(text(x=["-", "+"]), {"x": category("-", "+")}),
     "one sign": Case(text(x=["-", ""]), {"x": category("-", None)}),
     "a tenth of words": Case(
@@ -377,28 +344,12 @@ NUMBERS = {
     "codes with an E": Case(
         text(x=["1E5", "12E34"]), {"x": category("1E5", "12E34")}, notes="holds codes such as '1E5'"
     ),
-    "codes, some with an E": Case(
-        text(x=["12E345", "123456"]), {"x": category("12E345", "123456")}, notes="holds codes such as"
-    ),
     "exponents": Case(text(x=["1e+05", "2.5e3", "7"]), {"x": number(1e5, 2500, 7)}),
     "telephone numbers": Case(
         text(x=["+4915112345", "+4915154321"]), {"x": category("+4915112345")}, notes="holds codes such as"
     ),
-    "numbers with signs": Case(text(x=["+12345678", "-5"]), {"x": number(12345678, -5)}),
     "kilograms": Case(text(x=["12 kg", "3.5kg", ""]), {"x": number(12, 3.5, NAN)}),
     "degrees": Case(text(x=["12 °C", "-3.5 °C"]), {"x": number(12, -3.5)}),
-    "two units": Case(
-        text(x=["12 kg", "3 lb"]), {"x": category("12 kg", "3 lb")}, notes="so it is not read as numbers"
-    ),
-    "a letter behind": Case(text(x=["12A", "3A"]), {"x": category("12A", "3A")}),
-    "feet": Case(
-        text(x=[f"{k // 12}'{k % 12}" + '""' for k in range(N)], quoted=True, z=BASE["x"]),
-        {"x": LEFT_OUT, "z": HALF},
-        notes="begin like numbers or dates but are read as neither",
-    ),
-    "whole numbers beside gaps as categories": Case(
-        text(x=["3.0", "", "5.0"]), {"x": category("3", None, "5")}, {"categorical": ["x"]}
-    ),
     "-999.0": Case(text(x=["1.5", "-999.0"]), {"x": number(1.5, NAN)}, {"missing": ["-999"]}),
     "booleans": Case(typed(x=[True, None, False]), {"x": category("True", None, "False")}),
     "durations": Case(typed(x=[datetime.timedelta(hours=36), None]), {"x": number(1.5, NAN)}),
@@ -426,9 +377,6 @@ DATES = {
         text(d=["03/04/2020", "05/06/2020"]),
         "cannot be told whether day or month is first; write them as 2020-12-24",
     ),
-    "which is the day? a category": Case(
-        text(d=["03/04/2020", "05/06/2020"]), {"d": category("03/04/2020")}, {"categorical": ["d"]}
-    ),
     "neither order": Case(
         text(d=["13/04/2020", "04/13/2020"]),
         {"d": category("13/04/2020", "04/13/2020")},
@@ -438,7 +386,6 @@ DATES = {
         text(d=["2024-02-28"] * 23 + ["2024-02-30"]),
         r"row 24 \(line 25\): column 'd' holds dates, but here '2024-02-30'",
     ),
-    "no dates": Case(text(d=["2024-02-30", "2024-02-31"]), {"d": category("2024-02-30", "2024-02-31")}),
     "as BigQuery writes them": Case(
         text(d=["2020-03-20 00:00:00 UTC", "2020-03-21 10:29:00.5 UTC"]),
         {"d": date("2020-03-20", "2020-03-21 10:29:00.5")},
@@ -466,15 +413,6 @@ DATES = {
         {"d": date("2021-03-20 10:00", "1999-12-31")},
         notes="holds dates such as '20/03/21 10:00', which is read as 2021-03-20",
     ),
-    "years of two digits in front": Case(
-        text(d=["20-03-01", "20-03-29", "21-04-17"]),
-        {"d": date("2020-03-01", "2020-03-29", "2021-04-17")},
-        notes="read as 2020-03-01",
-    ),
-    "years of two digits, which is the day?": Case(text(d=["03/04/20", "05/06/20"]), "day or month is first"),
-    "oracle's": Case(
-        text(d=["18-AUG-21", "29-SEP-21"]), {"d": date("2021-08-18", "2021-09-29")}, notes="2021-08-18"
-    ),
     "months and years alone": Case(
         text(d=["2014-02-03", "2014-02", "1992"]),
         {"d": date("2014-02-03", "2014-02-01", "1992-01-01")},
@@ -497,7 +435,6 @@ DATES = {
         {"d": ("date", [pd.Timestamp("2020-03-01"), pd.NaT])},
         notes="has '0000-00-00' in 12 rows, which counts as missing",
     ),
-    "arrow dates": Case(typed(d=[DAY, None]), {"d": ("date", [pd.Timestamp(DAY), pd.NaT])}),
     "arrow timestamps": Case(
         typed(d=pa.array([datetime.datetime(2024, 3, 1)], pa.timestamp("ns", "Europe/Berlin"))),
         {"d": date("2024-03-01")},
@@ -514,9 +451,7 @@ OTHER = {
         text(**{"Unnamed: 0": [*range(100, 100 + N)]}, **BASE), {"Unnamed: 0": LEFT_OUT, "x": HALF}
     ),
     "no name": Case(text(**{"": [*range(N, 0, -1)]}, **BASE), {"": LEFT_OUT, "x": HALF}),
-    "a counter that is a category": Case(text(i=range(N)), {"i": category("0", "1")}, {"categorical": ["i"]}),
     "keys": Case(text(i=[f"id-{k:04}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
-    "long keys": Case(text(i=[f"{k:036x}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "numbers that all differ": Case(typed(x=[*np.arange(N) / 3]), {"x": number(*np.arange(N) / 3)}),
     "names": Case(
         text(i=[*(f"n{k}" for k in range(N - 1)), "n0"], **BASE),
@@ -524,8 +459,6 @@ OTHER = {
         notes="`text` takes it as text",
     ),
     "names that repeat": Case(text(i=[f"n{k % 18}" for k in range(N)]), {"i": category("n0", "n1")}),
-    "long texts that repeat": Case(text(t=WORDS[:12]), {"t": category(*WORDS[:12])}),
-    "text as categories": Case(text(t=WORDS), {"t": category(*WORDS)}, {"categorical": ["t"]}),
     "a dictionary": Case(
         typed(c=pa.array(["u", "v", None]).dictionary_encode()), {"c": category("u", "v", None)}
     ),
@@ -533,7 +466,6 @@ OTHER = {
     "codes of two words": Case(text(i=[f"item {k}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "titles": Case(text(t=TITLES), {"t": ("text", TITLES)}),
     "titles in Chinese": Case(text(t=CHINESE), {"t": ("text", CHINESE)}),
-    "short texts that repeat": Case(text(t=["a cat", "a dog"]), {"t": category("a cat", "a dog")}),
     "text by name": Case(text(t=["cat", "dog"]), {"t": ("text", ["cat", "dog"])}, {"text": ["t"]}),
     "numbers that are text": Case(typed(t=[1, 2]), {"t": ("text", ["1", "2"])}, {"text": ["t"]}),
     "text": Case(text(t=WORDS), {"t": ("text", WORDS)}),
@@ -598,6 +530,13 @@ def test_times_in_json_lines_keep_their_zone(tmp_path: Path) -> None:
     times = ["2024-06-01T00:00:00+02:00", "2024-06-02T08:00:00+02:00"]
     for write in (text(t=times), lines_of_json([{"t": each} for each in times])):
         assert read_columns(write(tmp_path), TableSpec(label="y")).formats["t"].zone == "+02:00"
+
+
+def test_times_of_a_zone_that_this_machine_does_not_know_are_instants(tmp_path: Path) -> None:
+    times = pa.array([0, 3_600_000_000] * 6, pa.timestamp("us", "Nowhere/City"))
+    pq.write_table(pa.table({"t": times, "y": ["a", "b"] * 6}), tmp_path / "t.parquet")
+    found = read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
+    assert found.formats["t"].zone == "UTC" and found.features["t"].iloc[1] == pd.Timestamp(3600, unit="s")
 
 
 def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:

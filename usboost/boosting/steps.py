@@ -47,7 +47,7 @@ class Bayes:
         with silenced(), get_cached_controller().limit(limits=1):
             result = gp_minimize(
                 # same minimiser; the surrogate cannot fit a risk that spans hundreds of decades
-                lambda steps: float(np.log(min(line.risk(np.asarray(steps)), 1e100))),
+                lambda steps: float(np.log(np.clip(line.risk(np.asarray(steps)), 1e-100, 1e100))),
                 [tuple(map(float, self.bounds))] * n_steps,
                 n_initial_points=self.n_random,
                 n_calls=self.n_random + self.n_guided,

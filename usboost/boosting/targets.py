@@ -172,8 +172,8 @@ def trimmed(target: Target, mass: float) -> Target:
     """Let light samples sit a round out (Friedman, Hastie and Tibshirani, 2000).
 
     Per output the samples of least weight that together hold at most `mass`, a share below 1, of all weight
-    are left out of the fit; they come back when their weight grows. Steps are searched on all samples. A
-    sample that counts as several rows holds the weight of them all.
+    are left out of the fit, all of one weight or none; they come back when their weight grows. Steps are
+    searched on all samples. A sample that counts as several rows holds the weight of them all.
 
     Raises `UsboostError` if the target's samples carry no weights.
     """
@@ -190,13 +190,8 @@ def trimmed(target: Target, mass: float) -> Target:
     left_out = np.zeros(weights.shape, dtype=bool)
     for column, out in zip(weights.T, left_out.T):
         amounts = column if target.counts is None else column * target.counts
-        if world().count > 1:
-            most = np.nextafter(mass * world().sum(amounts.sum()), np.inf)
-            out[:] = column < grouped_quantiles(column, amounts, np.array([most]))
-            continue
-        order = np.argsort(column)
-        light = np.searchsorted(np.cumsum(amounts[order]), mass * amounts.sum(), side="right")
-        out[order[:light]] = True
+        most = np.nextafter(mass * world().sum(amounts.sum()), np.inf)
+        out[:] = column < grouped_quantiles(column, amounts, np.array([most]))
     return replace(target, left_out=left_out.reshape(given.shape))
 
 

@@ -60,13 +60,21 @@ class Table:
     def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
         """Make a table without categories, from an array of shape (n, p), stored as float32: with 7 digits.
 
-        Warns of a column whose numbers differ by little next to their size, so that many become one.
+        Warns of a column whose numbers differ by little next to their size, so that many become one. Raises
+        UsboostError if a number is not finite, or too large for float32.
         """
+        with np.errstate(over="ignore"):
+            numbers = np.ascontiguousarray(values, dtype=np.float32)
+        if np.ndim(values) != 2:
+            raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {np.ndim(values)}")
+        if numbers.size and not np.isfinite([numbers.min(), numbers.max()]).all():
+            i, j = np.argwhere(~np.isfinite(numbers))[0]
+            raise UsboostError(
+                f"row {i} of X holds {values[i][j]} in column {names[j] if names else j}; fill it in, since "
+                "neither NaN nor infinity is taken"
+            )
         warn_of_lost(values, names)
-        values = np.ascontiguousarray(values, dtype=np.float32)
-        if values.ndim != 2:
-            raise UsboostError(f"a numeric view needs two dimensions (rows, columns), not {values.ndim}")
-        return cls(values, np.empty((len(values), 0), dtype=np.int32), (), names)
+        return cls(numbers, np.empty((len(numbers), 0), dtype=np.int32), (), names)
 
     @classmethod
     def on_disk(cls, parts: Iterable[Table], folder: Path | str | None = None) -> Table:
@@ -230,12 +238,6 @@ def as_table(X: Any, n_columns: int | None = None) -> Table:
                 raise UsboostError(
                     f"X has 0 {what}(s) (shape={values.shape}) while a minimum of 1 is required."
                 )
-        if len(wrong := np.argwhere(~(np.abs(values) <= np.finfo(np.float32).max))):
-            i, j = wrong[0]
-            raise UsboostError(
-                f"row {i} of X holds {values[i, j]} in column {names[j] if names else j}; fill it in, since "
-                "neither NaN nor infinity is taken"
-            )
         X = Table.from_numeric(values, names)
     if n_columns is not None and X.n_columns != n_columns:
         raise UsboostError(f"X has {X.n_columns} columns but the model was trained on {n_columns}")

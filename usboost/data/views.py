@@ -177,6 +177,8 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
             raise UsboostError(
                 f"view {unnumbered[0]!r} is no frame: its name ends with no number, as in {frame_name(1)!r}"
             )
+        if coded := [name for name in X.names if X[name].codes.shape[1]]:
+            raise UsboostError(f"view {coded[0]!r} has categories, which no frame reads; make them numbers")
         order = sorted(X.names, key=lambda name: int(number[name].group()))  # type: ignore[union-attr]
         values = np.stack([X[name].numeric for name in order], axis=1).astype(np.float64)
         taken = Sequences(values, np.full(len(values), values.shape[1]))

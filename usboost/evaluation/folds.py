@@ -83,8 +83,7 @@ class Related:
             order, starts = self._several_times()
             cut = _nearest(starts[1:], np.array([(1 - share) * len(order)]))[0]
             return np.sort(order[:cut]), np.sort(order[cut:])
-        part = self.parts(max(2, round(1 / share)), y, seed)
-        return np.flatnonzero(part != 0), np.flatnonzero(part == 0)
+        return self._by_group(max(2, round(1 / share)), y, seed)[0]
 
     def _several_times(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what `by_time` does; refuse one time only."""
@@ -151,10 +150,14 @@ class Related:
                     "leave `time` out, or choose a single model"
                 )
             return splits
+        return self._by_group(most, y, seed)
+
+    def _by_group(self, most: int, y: np.ndarray | None, seed: int) -> list[Split]:
+        """Return rows to fit to, which have every class, and others; one split at least."""
         part, splits = self.parts(most, y, seed), []
         for k in range(int(part.max()) + 1):
             val = part == k
-            for label in _lacking(y, np.flatnonzero(~val)):
+            for label in () if y is None else _lacking(y, np.flatnonzero(~val)):
                 val &= self.groups != self.groups[np.argmax(y == label)]  # type: ignore[index]
             if val.any():
                 splits.append((np.flatnonzero(~val), np.flatnonzero(val)))

@@ -77,7 +77,8 @@ def column_moments(values: np.ndarray, weights: np.ndarray | None = None) -> tup
     own = np.ones(len(values)) if weights is None else weights
     shares = own / world().sum(own.sum())
     means = world().sum(shares @ values.astype(np.float64))
-    return means, world().sum(shares @ np.square(values - means))
+    variances = world().sum(shares @ np.square(values - means))
+    return means, np.where(variances <= np.square(1e-15 * means), 0.0, variances)  # equal, but for rounding
 
 
 LEVEL = 0.05

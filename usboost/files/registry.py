@@ -69,10 +69,9 @@ class Registry:
 
     def kind_called(self, class_name: str) -> str | None:
         """Return the kind whose class has this name."""
-        names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
-        if class_name not in names:
+        if class_name not in {_name(known).rpartition(":")[2] for known in self._parts.values()}:
             self._ask_others()
-            names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
+        names = {_name(known).rpartition(":")[2]: kind for kind, known in self._parts.items()}
         return names.get(class_name)
 
     def _ask_others(self) -> None:

@@ -108,7 +108,7 @@ class RidgeLearner(BaseEstimator):
     ----------
     alpha : float or "loo"
         The penalty α, in the units of scikit-learn's `Ridge`, or each round the one of `alphas` with the
-        least leave-one-out error. (For weights that differ among the outputs, each output has its own.)
+        least leave-one-out error. Columns are to be of like scales: those of 10⁻⁵ of the largest are lost.
     alphas : sequence of float, optional
         Penalties to choose from, in the same units; default 10⁻⁴ to 10⁵ times the mean sum of squares of
         the (centred) columns, two a decade. Infinity, the mean alone, is always among them, so that a

@@ -33,9 +33,7 @@ OTHERS = Registry(
 
 RENAMED = {
     "NetworkLearner": {"steps": "batches_per_round"},
-    "RidgeLearner": {"honest": "leave_one_out"},
-    "BoostedFeatureNetworkClassifier": {"encoding": ""},
-    "BoostedFeatureNetworkRegressor": {"encoding": ""},
+    **{f"BoostedFeatureNetwork{kind}": {"encoding": ""} for kind in ("Classifier", "Regressor")},
 }
 """Parameters by their names in files of before, read for one version; "": there is none any more."""
 
@@ -78,11 +76,8 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
             f"a model file names the class {document['class']!r}, which is not one of usboost's"
         )
     renamed = RENAMED.get(document["class"], {})
-    parameters = {
-        renamed.get(name, name): _estimators(value)
-        for name, value in document["parameters"].items()
-        if renamed.get(name, name)
-    }
+    parameters = {renamed.get(name, name): _estimators(v) for name, v in document["parameters"].items()}
+    parameters.pop("", None)
     check_settings(cls, parameters)
     if document["class"] == "Backbone" and isinstance(parameters.get("cache"), str):
         folder = PurePath(parameters["cache"])

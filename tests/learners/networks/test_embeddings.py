@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from skimage import data
 
-from tests.conftest import ROOT, encoded, refuses
+from tests.conftest import ROOT, encoded, forget, refuses
 from tests.warm import Warm
 from usboost.data.images import EncodedImages, Images
 from usboost.errors import UsboostError
@@ -38,8 +38,8 @@ def small(cache: Path | str | bool | None, **changes: object) -> Backbone:
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> None:
-    embeddings.forget()
-    backbones._networks.clear()
+    forget()
+    backbones._networks._cached.clear()
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Count:
 
 def counted(backbone: Backbone, view: Images) -> tuple[np.ndarray, int]:
     """What it makes of images, and of how many it had to be computed; nothing is held in memory."""
-    embeddings.forget()
+    forget()
     count = Count()
     with embeddings.progress(count):
         return backbone.embed(view, CPU), count.done
@@ -146,7 +146,7 @@ def test_a_network_is_built_once_for_rows_one_after_the_other(monkeypatch: pytes
         rows = [backbone.embed(view, CPU) for view in (without, Images(pixels[:1]), Images(pixels[1:2]))]
         assert len(built) == 1
     assert rows[0].shape == rows[1].shape and not rows[0].any()
-    backbones._networks.clear()
+    backbones._networks._cached.clear()
     np.testing.assert_array_equal(backbone.embed(Images(pixels[1:2]), CPU), rows[2])
     assert len(built) == 2
 

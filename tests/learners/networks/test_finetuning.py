@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conftest import reloaded
+from tests.conftest import forget, reloaded
 from usboost import Backbone, Images, NetworkLearner, Table, TreeLearner, Views, load, save
 from usboost.learners.base import Target
-from usboost.learners.networks import embeddings
 from usboost.models.methods.two_branch import TwoBranchNetworkClassifier
 from usboost.models.methods.two_weak_learner import TwoWeakLearnerClassifier
 
@@ -72,7 +71,7 @@ def test_models_need_no_cache_or_weights(kind: str, tmp_path: Path, monkeypatch:
     assert len(frozen) == 1 and frozen[0].stat().st_size < 15e6
     expected = model.predict_proba(views)
     shutil.rmtree(tmp_path / "cache")
-    embeddings.forget()
+    forget()
     monkeypatch.setattr("usboost.learners.networks.architectures._packaged", None)
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(views), expected)

@@ -1,21 +1,21 @@
 """Backbones by name: the networks, their published weights, how images are normalised, where they are cut."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load_file
 from torch import nn
 from torch.nn import functional
 
 from usboost.errors import UsboostError, silenced
-from usboost.files import write_atomically
 from usboost.files.arrays import sha256
 
 DEFAULT = "tf_efficientnet_lite0"
@@ -29,6 +29,7 @@ _SMALLEST_OF_TIMM = 32
 
 _VGG16_LAST = 24  # the first layer of its last convolutional block
 _RESNET50_LAST = 7  # layer4 among torchvision's children
+_GENERATOR = RLock()  # held by the thread that draws from torch's global generator
 
 
 class _Pool(nn.Module):
@@ -118,13 +119,20 @@ def normalisation(name: str, channels: int, pretrained: bool) -> tuple[list[floa
     return published(name).mean, published(name).deviation
 
 
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global generator within the block, for one thread at a time, and leave it as it was."""
+    with _GENERATOR, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
 def build(name: str, channels: int) -> tuple[nn.Module, int]:
     """Build a backbone with any weights, from images (n, C, H, W) to features (n, d), and d.
 
     All but the small CNN read three channels. torch's global generator is left as it is.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # what `initialise` does not draw is the same each time
+    with seeded(0):  # what `initialise` does not draw is the same each time
         if name == "small_cnn":
             return SmallCNN(channels), SmallCNN.n_features
         with silenced():
@@ -219,17 +227,6 @@ def weights_file(name: str) -> tuple[Path, str]:
 
     weights = {"vgg16": VGG16_Weights.IMAGENET1K_V1, "resnet50": ResNet50_Weights.IMAGENET1K_V2}[name]
     return Path(torch.hub.get_dir()) / "checkpoints" / Path(weights.url).name, weights.url
-
-
-def save_backbone(weights: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write the small CNN inside a network's weights (`FittedNetwork`'s, `FittedTwoBranch`'s) to a file.
-
-    ``Backbone("small_cnn", pretrained=str(path))`` starts from it; the file is safetensors.
-    """
-    state = {key.split("backbone.", 1)[1]: value for key, value in weights.items() if "backbone." in key}
-    if not state:
-        raise UsboostError(f"nothing to write to {path}: these weights are of a network without a backbone")
-    write_atomically(path, save({key: np.ascontiguousarray(value) for key, value in state.items()}))
 
 
 def read_weights(name: str, pretrained: bool | str) -> dict[str, torch.Tensor]:

@@ -22,8 +22,8 @@ from usboost.learners.networks.inputs import Checked, Spec, TableInput, initiali
 from usboost.learners.networks.nodes import image_network
 from usboost.learners.networks.train import Batches, Resident, Streamed
 
-FINETUNED = ("none", "auto", "last", "all", "head")
-"""Parts of a backbone that may be trained; "head" is the old name of "none"."""
+FINETUNED = ("none", "auto", "last", "all")
+"""Parts of a backbone that may be trained."""
 
 _VERSION = 1  # of what embeddings are: count it up when the same weights would give others
 
@@ -38,14 +38,13 @@ class Backbone(BaseEstimator):
         torchvision's. "small_cnn" suits CPUs and has no published weights.
     pretrained : bool or str
         Start from ImageNet weights (True) or from a state dict in a file (a path, ``.pth`` or
-        ``.safetensors``; `save_backbone` writes one). Those of EfficientNet-Lite0 are installed with
-        usboost; others come from the cache of torch or of the Hugging Face hub, and are downloaded if
-        need be.
+        ``.safetensors``). Those of EfficientNet-Lite0 are installed with usboost; others come from the cache
+        of torch or of the Hugging Face hub, and are downloaded if need be.
     finetune : {"none", "auto", "last", "all"}
         What is trained: "none" but the layers after it, its embeddings being computed once for each
         image; the "last" block, on what the frozen rest gave once; or "all" of it. Fits to a table tune it
         before the model is fitted, `usboost.models.tuned_images`, and "auto" is "last" there where it takes
-        some minutes; elsewhere it is "none". "head" is an old name of "none".
+        some minutes; elsewhere it is "none".
     size : side in pixels that images are resized to before the backbone; None keeps theirs where the backbone
         reads it, else takes the least that it reads. Of "auto" validation rows choose between None and
         `usboost.table.spec.SIZE`, see `usboost.models.tuned_images`; elsewhere it is None.
@@ -81,7 +80,7 @@ class Backbone(BaseEstimator):
     @property
     def is_frozen(self) -> bool:
         """Return whether none of it is trained."""
-        return self.finetune in ("none", "auto", "head")
+        return self.finetune in ("none", "auto")
 
     def spec(self, view: Images | EncodedImages | ImageNodes) -> dict[str, Any]:
         """Return what `ImageNetwork` is built from, JSON."""

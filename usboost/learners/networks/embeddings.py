@@ -232,10 +232,6 @@ class Recent(Generic[T]):
             while sum(each.nbytes for cached in self._cached.values() for each in cached) > self._limit:
                 self._cached.popitem(last=False)
 
-    def clear(self) -> None:
-        with self._lock:
-            self._cached.clear()
-
 
 _recent: Recent[np.ndarray] = Recent(_RECENT)
 _shards: Recent[np.ndarray] = Recent(_RECENT)
@@ -243,13 +239,6 @@ _keys: dict[Path, np.ndarray] = {}  # of the shards that were read: 16 bytes an 
 _listening: list[Progress] = []
 _writing: ContextVar[bool] = ContextVar("writing", default=True)
 _holding: ContextVar[bool] = ContextVar("holding", default=False)
-
-
-def forget() -> None:
-    """Clear what this process has in memory of earlier results; what is on disk stays."""
-    _recent.clear()
-    _shards.clear()
-    _keys.clear()
 
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray] | None:

@@ -27,10 +27,11 @@ from usboost.errors import UsboostError
 from usboost.files import write_atomically
 from usboost.files.arrays import key_of
 from usboost.learners.networks import architectures
-from usboost.learners.networks.architectures import read_weights
+from usboost.learners.networks.architectures import read_weights, seeded
 from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.image_network import ImageNetwork, keep_statistics, on_activations
+from usboost.learners.networks.inputs import SeededLinear
 from usboost.learners.networks.train import Adam
 
 BLOCKS = 2
@@ -199,7 +200,7 @@ class _Network(nn.Module):
     def __init__(self, blocks: nn.Module, n_features: int, n_outputs: int) -> None:
         super().__init__()
         self.blocks, self.dropout = blocks, nn.Dropout(DROPOUT)
-        self.head = nn.Linear(n_features, n_outputs)
+        self.head = SeededLinear(n_features, n_outputs)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         for parameter in blocks.parameters():
@@ -306,8 +307,7 @@ class _Tuning:
         sides = torch.rand(len(rows), generator=generator) < 0.5
         starts = np.cumsum([0, *sizes])
         steps = math.ceil(len(rows) / BATCH)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(epoch)  # of the dropout
+        with seeded(epoch):  # for the dropout
             began = time.perf_counter()
             for step, chosen in enumerate(torch.arange(len(rows)).split(BATCH)):
                 if epoch == 0 and step == _MEASURED:

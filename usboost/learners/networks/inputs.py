@@ -19,6 +19,7 @@ from usboost.data.table import Table
 from usboost.data.views import View
 from usboost.errors import UsboostError
 from usboost.files.registry import Registry
+from usboost.learners.networks.architectures import seeded
 from usboost.learners.networks.train import Batches, Tensors
 
 
@@ -133,8 +134,7 @@ def initialise(module: nn.Module, seed: int) -> None:
     device = next((each.device for each in module.parameters()), torch.device("cpu"))
     module.to("cpu")
     generator = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=()):
-        torch.manual_seed(seed)
+    with seeded(seed):
         for part in module.modules():
             if callable(draw := getattr(part, "draw_weights", None)):
                 draw(generator)

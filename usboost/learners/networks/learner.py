@@ -133,8 +133,8 @@ class NetworkLearner(BaseEstimator):
     batch_size : int
     epochs : passes over the training rows per round (not given by the paper)
     batches_per_round : (int, int), optional
-        At least and at most so many batches per round: of few rows more passes than `epochs`, of many only
-        some of the rows, drawn anew each round.
+        Rows of at least and at most so many whole batches per round: of few more passes than `epochs`, of
+        many only some, drawn anew each round.
     start : {"fresh", "warm"}
         Whether a round's network starts from new random weights or from the last round's (not
         given by the paper).

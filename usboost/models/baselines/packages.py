@@ -56,12 +56,6 @@ def _of_catboost(model: Any, rows: FitRows, callbacks: Sequence[Callback]) -> di
     return given
 
 
-def _of_xgboost(model: Any, rows: FitRows, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    """Return XGBoost's argument for validation rows that have weights."""
-    weighted = rows.val is not None and model.stops_early and rows.val_weights is not None
-    return {"sample_weight_eval_set": [rows.val_weights]} if weighted else {}
-
-
 PACKAGES = {
     "catboost": Package(
         {"classification": "catboost:CatBoostClassifier", "regression": "catboost:CatBoostRegressor"},
@@ -108,7 +102,12 @@ PACKAGES = {
         stops_early=True,
         length="n_estimators",
         best="best_iteration",
-        arguments=_of_xgboost,
+        # its argument for validation rows that have weights
+        arguments=lambda model, rows, callbacks: (
+            {"sample_weight_eval_set": [rows.val_weights]}
+            if rows.val is not None and model.stops_early and rows.val_weights is not None
+            else {}
+        ),
         file="xgboost.json",
         space={
             "estimator__learning_rate": Real(0.01, 0.3, log=True),

@@ -6,7 +6,6 @@ on views that has one.
 
 # Annotations are not postponed: a class takes its fields, and their types, from those of other modules, too.
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,8 +38,6 @@ ARRAYS = "package.safetensors"
 
 NAME = "all"
 """The view that a baseline reads, as a learner's name."""
-
-_FEATURE = re.compile(r"__(embedding|component)_\d+$")  # of an image
 
 Names = Sequence[str]
 FitResult = tuple[dict[str, Any], dict[str, float]]
@@ -320,10 +317,9 @@ class Wrapper(ViewsEstimator):
             self.own_categories_ = reads == "frame" and takes
             mean, variance = column_moments(table.numeric, weights)
             # numbers are each on their own scale; features of images, hundreds that belong together, on one
-            of = np.array([_FEATURE.sub("", name) for name in table.names])
-            for view in {each for each, name in zip(of, table.names[: len(mean)]) if _FEATURE.search(name)}:
-                rows = of[: len(mean)] == view
-                variance[rows] = variance[rows].mean()
+            for view in (name for name in self.views if not isinstance(views[name], Table)):
+                rows = np.array([name.startswith(f"{view}__") for name in table.names[: len(mean)]])
+                variance[rows] = variance[rows].mean() if rows.any() else 0
             scale = np.divide(1, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
             self.mean_, self.scale_ = mean.astype(np.float32), scale.astype(np.float32)
         x = self._columns_of(table)

@@ -113,7 +113,7 @@ class Average(Blend):
         margins = {name: self._margins(each) for name, each in predicted.items()}
         names = list(margins)
         chosen = dict.fromkeys(names, 1 / len(names))
-        if len(y) < FEWEST:  # of many weights some gain by chance
+        if world().sum(len(y)) < FEWEST:  # of many weights some gain by chance
             return chosen
         equal, most = self._losses(y, blended(margins, chosen)), 0.0
         for shares in product(range(SHARES + 1), repeat=len(names)):

@@ -76,10 +76,9 @@ class Ensemble(Blend):
             predicting = sum(each.predicting for each in fold_fits.values())
             return _time_left(context.callbacks) - 2 * ahead * predicting
 
-        def left_for_folds() -> float:
-            # at least one member will be fitted to all rows
-            rows = len(y) + ahead
-            return left() - max((each.takes_whole(rows) for each in fold_fits.values()), default=0.0)
+        def left_for_folds() -> float:  # as one member at least will be fitted to all rows
+            whole = (each.takes_whole(len(y) + ahead) for each in fold_fits.values())
+            return left() - max(whole, default=0.0)
 
         inner, places = InnerFits(context.checkpoint, context.callbacks), list(fold_fits)
         for fold, split in enumerate(splits):
@@ -187,14 +186,6 @@ class Ensemble(Blend):
             for name in self.full_refits_:
                 self.fits_[name] = []
                 fold_fits[name].predicting /= 2
-
-    def _write(self, folder: Path) -> dict[str, Any]:
-        return {**super()._write(folder), "mean_of": "scores"}
-
-    def _read(self, document: Mapping[str, Any], folder: Path) -> None:
-        if document.get("mean_of") != "scores":
-            raise UsboostError("an earlier version made it, as a mean of probabilities; fit it again")
-        super()._read(document, folder)
 
     @property
     def n_rounds(self) -> int:

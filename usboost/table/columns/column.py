@@ -18,6 +18,7 @@ from usboost.table.columns.formats import (
     Format,
     NumberFormat,
     format_here,
+    is_known,
     localised,
     otherwise,
     plain_numbers,
@@ -27,9 +28,14 @@ from usboost.table.source import Source
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values, whether or not they are coded, and however their strings are stored."""
+    """Return the type of the values, whether or not they are coded, and however their strings are stored.
+
+    Times of a zone that this machine does not know are in UTC.
+    """
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
+    if pa.types.is_timestamp(kind) and kind.tz and not is_known(kind.tz):
+        return pa.timestamp(kind.unit, "UTC")
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return views.get(kind, kind)
 

@@ -364,6 +364,14 @@ def shapes_of(values: pd.Series) -> pd.Series:
 Format = NumberFormat | DateFormat
 
 
+def is_known(zone: str) -> bool:
+    """Return whether this machine knows a time zone."""
+    try:
+        return bool(pd.Timestamp(0).tz_localize(zone))
+    except (KeyError, ValueError):
+        return False
+
+
 class Written(BaseModel):
     """A format as a card holds it, which anyone may have written."""
 
@@ -379,8 +387,8 @@ class Written(BaseModel):
     @field_validator("zone")
     @classmethod
     def _a_zone(cls, zone: str | None) -> str | None:
-        if zone:
-            pd.Timestamp(0).tz_localize(zone)
+        if zone and not is_known(zone):
+            raise ValueError(f"{zone} is no time zone that this machine knows")
         return zone
 
     @property
