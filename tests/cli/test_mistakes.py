@@ -125,7 +125,15 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     assert said.startswith(f"{lacking} lacks columns 'weight', 'line'") and "image, hardness" in said
     assert "lacks column 'price'" in refused("predict", model, demo, *out, "--keep", "price")
     assert "must be a .parquet or .csv file" in refused("predict", model, demo, "--out", tmp_path / "p.txt")
-    assert "is the table itself" in refused("predict", model, demo, "--out", demo)
+    assert "part of the table" in refused("predict", model, demo, "--out", demo)
+    frame.to_parquet(others := tmp_path / "part-0.parquet")
+    for rows, name in ((tmp_path, "part-0.parquet"), (tmp_path / "part-*.parquet", "part-1.parquet")):
+        assert "part of the table" in refused("predict", model, rows, "--out", tmp_path / name)
+    assert "part of the table" in refused("predict", model, demo, "--against", others, "--out", others)
+    assert "is the folder that this runs in" in refused("fit", demo, "--label", "batch", "--out", ".")
+    for command, name in (("compare", "comparison.csv"), ("tune", "trials.csv")):
+        own = written(tmp_path / name, frame)
+        assert f"{own} is no result" in refused(command, own, "--label", "batch", "--out", tmp_path)
     (tmp_path / "d.csv").mkdir()
     assert "is a folder" in refused("predict", model, demo, "--out", tmp_path / "d.csv")
     assert "is no model that usboost fit saved" in refused("predict", tmp_path, demo, *out)
@@ -154,6 +162,7 @@ def test_a_model_that_was_tampered_with(model, demo, tmp_path):
     assert "classes are not those of the model" in said(classes=["a", "b"], least_by_class=[])
     assert "two classes have the same name" in said(classes=["a", "b", "b"])
     assert "imputation is not one of the numeric columns" in said(imputation={})
+    assert "invalid literal for int" in said(label_kind="int")
     assert "images.size.0" in said(images=card["images"] | {"size": [10**6, 10**6]})
     assert "encoder is not one of the columns" in said(encoders={})
     (copied / "card.json").write_text("{")

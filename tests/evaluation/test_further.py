@@ -142,6 +142,8 @@ def test_f1_of_several_classes_is_left_out_and_small_groups_say_so():
     assert [row["cells"]["rows"] for row in table["rows"]] == [("90", ""), ("10", "few"), ("80", "")]
     one = score_slices(TASKS["classification"], labels, predicted, ["class 0"], np.where(labels, -1, 0))[1]
     assert table_of([one])["rows"][0]["cells"]["auc"] == ("–", "")
+    one = score_slices(TASKS["classification"], 0 * labels, predicted[:, :2], ["class 0"], 0 * labels)[1]
+    assert table_of([one])["rows"][0]["cells"]["f1"] == ("–", "")
 
 
 def test_numbers_of_several_models():

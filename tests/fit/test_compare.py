@@ -406,6 +406,20 @@ def test_an_interrupted_one_ranks_on_the_folds_of_all():
     assert summary(Comparison(whole.scores.iloc[:0], {}, "accuracy", ["a", "b"], 9, True), {}) == []
 
 
+def test_a_score_that_some_folds_lack_ranks_on_the_others():
+    whole = comparison(folds=5, lgbm=0.7, forest=0.9)
+    whole.scores.loc[whole.scores["fold"] < 4, "auc"] = np.nan
+    found = replace(whole, by="auc")
+    assert found.parts == 2 and [each.model for each in found.standings()] == ["forest", "lgbm"]
+    assert "over 2 test folds" in notes(found)[0] and "Some folds have no AUC" in notes(found)[0]
+
+
+def test_a_score_that_no_test_row_has_is_refused(signs):
+    part = np.where((signs.labels == 1) & (np.arange(300) % 2 > 0), "test", "train").astype(object)
+    part[::10] = "val"
+    refuses("no test rows have AUC", compare, replace(signs, split=part), {"m": Noisy}, by="auc")
+
+
 def test_what_is_read_in_words():
     assert what_is_read(
         {"lgbm": BOTH, "lgbm_s": Inputs(1), "forest": BOTH, "2wl": BOTH, "prior": NOTHING}

@@ -173,6 +173,12 @@ def test_what_a_model_reads_as_categories_and_values_that_count_as_missing():
     assert groups(["1", "-9", "2"], missing=("-9",)) == ["1", "(missing)", "2"]
 
 
+def test_what_is_written_otherwise_than_for_the_fit_and_what_cannot_be_read():
+    assert set(groups([f"${k},053" for k in range(1, 25)])) >= {"1053 to 6053"}
+    assert groups(["1,5", "2,25", "abc"] * 9, kind="number")[:3] == ["1.5", "2.25", "(missing)"]
+    assert groups([f"{k}/12/2020" for k in range(1, 25)])[0] == "2020-12-01 to 2020-12-06"
+
+
 def test_dates_in_quarters():
     days = pd.date_range("2020-01-01", periods=40)
     assert groups(days)[0] == "2020-01-01 to 2020-01-10" and groups(days)[-1] == "2020-01-31 to 2020-02-09"

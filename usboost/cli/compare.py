@@ -68,7 +68,7 @@ def compare(
     """
     with exit_on_error():
         images.check(spec.image)
-        options.check_compared(by, out, "comparison")
+        options.check_compared(by, out, "comparison", "comparison.csv", "model,repeat,fold")
         title, page = f"{table.name}: {spec.label}", (out or Path()) / "comparison.md"
         if out and page.exists() and not page.read_text(encoding="utf-8").startswith(f"# {title}\n"):
             raise UsboostError(f"{page} is of another table or label; name another folder, --out")

@@ -23,6 +23,7 @@ from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
+from usboost.table.content import PACKINGS
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class _Fit:
         for each in beside_fit(own, fitted.bundle.model):
             note(f"{each}; see usboost check")
         echo(f"saved {self.out}")
-        rows = f"more{self.table.suffix or '.parquet'}"
+        rows = f"more{''.join(self.table.suffixes[-1 - (self.table.suffix in PACKINGS) :]) or '.parquet'}"
         written = "predictions.csv" if self.table.suffix == ".csv" else "predictions.parquet"
         for words, command, target in (
             ("Next, to predict other rows:", "predict", written),

@@ -264,14 +264,19 @@ def parsed_names(models: str) -> list[str]:
     return names
 
 
-def check_compared(by: str | None, out: Path | None, what: str) -> None:
-    """Refuse a score that no task has, and a file in place of the folder of `what`."""
+def check_compared(by: str | None, out: Path | None, what: str, result: str, begins: str) -> None:
+    """Refuse a score that no task has, a file in place of the folder, and a file of `result`'s name in it
+    that begins otherwise."""
     if by is not None:
         check_metric(by, tuple(each for scores in RANKING.values() for each in scores))
     if out is not None and out.exists() and not out.is_dir():
         raise UsboostError(f"{out} is a file; name a folder for the {what}")
     if out is not None:
         check_out(out)
+        if (file := out / result).exists():
+            with file.open("rb") as there:
+                if there.read(len(begins)) != begins.encode():
+                    raise UsboostError(f"{file} is no result of a {what}; name another folder, --out")
 
 
 def check_out(out: Path, file: bool = False) -> None:

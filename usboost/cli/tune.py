@@ -80,7 +80,7 @@ def tune(
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
         images.check(spec.image)
-        options.check_compared(by, out, "search")
+        options.check_compared(by, out, "search", "trials.csv", "model,trial,state")
         given = None if models is None else options.parsed_names(models)
         fixed = parsed_settings(settings)
         begin = {} if settings_file is None else read_settings(settings_file)

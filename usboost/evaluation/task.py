@@ -136,6 +136,8 @@ def score_slices(
         if rows.any():
             own = None if weight is None else weight[rows]
             scores = intervals(labels[rows], predicted[rows], own)
+            if "f1" in scores and not (labels[rows] == 1).any():  # of which there is nothing to find
+                scores["f1"] = (np.nan, np.nan, np.nan)
             shown = {key: each for key, each in scores.items() if key not in left_out}
             slices.append(Slice(name, int(rows.sum()), shown))
     return slices

@@ -88,4 +88,5 @@ def of_dates(form: DateFormat) -> dict[str, Any]:
     ]
     years, zones = ("Y", "y")[: 1 + form.short_years], (" %z", "")[: 1 + is_named]
     ways = product(years, "mb", ("%H:%M:%S.%f", "%I:%M:%S.%f %p"), zones)
-    return {"rewrite": pairs, "forms": [f"%{y}-%{m}-%d {clock}{z}" for y, m, clock, z in ways], "zone": zone}
+    forms = [f"%{y}-%{m}-%d {clock}{z}" for y, m, clock, z in ways]
+    return {"rewrite": pairs, "forms": forms, "zone": zone, "clock": form.order == "clock"}

@@ -228,14 +228,16 @@ class Bundle(OwnSettings):
 def check_place(folder: Path, *, replace: bool = True) -> None:
     """Refuse to write a bundle where something else is, which would be lost.
 
-    Raises `UsboostError` if `folder` is a file, or a folder that holds anything but a bundle, or one that may
-    not be replaced.
+    Raises `UsboostError` if `folder` is a file, the present folder, or one that holds anything but a bundle,
+    or may not be replaced.
 
     Parameters
     ----------
     replace : whether an earlier bundle may be replaced.
     """
     folder = Path(folder)
+    if not folder.name:
+        raise UsboostError(f"{folder} is the folder that this runs in; name one in it, or run elsewhere")
     if not replace and (folder / CARD).exists():
         raise UsboostError(f"{folder} holds a model; replace it with `force`, or give another `out`")
     if folder.is_dir():

@@ -153,6 +153,7 @@ class Card(CardPart):
             raise ValueError(f"a {self.task} has {len(self.classes)} classes")
         if self.labels and len(set(self.labels)) != len(self.classes):
             raise ValueError("there is not one label for each class")
+        list(map({"int": int, "float": float}.get(self.label_kind, str), self.classes))  # can be read
         if self.threshold is not None and len(self.classes) != 2:
             raise ValueError("a threshold is of two classes")
         if self.least_by_class and len(self.least_by_class) != len(self.classes):

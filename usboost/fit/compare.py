@@ -16,8 +16,9 @@ import pandas as pd
 from usboost.boosting.callbacks import Callback
 from usboost.boosting.rounds import Round
 from usboost.data.progress import Progress, Running
+from usboost.errors import UsboostError
 from usboost.evaluation.folds import Fold
-from usboost.evaluation.ranking import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric
+from usboost.evaluation.ranking import LOWER_IS_BETTER, METRICS_OF, RANKING, check_metric, metric_name
 from usboost.evaluation.statistics import LEVEL, corrected_t_test, holm, sign_test
 from usboost.evaluation.task import TASKS, Slice, score_slices
 from usboost.fit.evaluate import Build, Embedded, FitData, evaluate, failure, folds_of, in_threads, weights_of
@@ -88,11 +89,6 @@ class Comparison:
         return len(self._ranked()[["repeat", "fold"]].drop_duplicates())
 
     @property
-    def models(self) -> list[str]:
-        """The models that did not fail, best first."""
-        return [each.model for each in self.standings()]
-
-    @property
     def metrics(self) -> tuple[str, ...]:
         """The scores that a table shows: those of the task, and the one that ranks."""
         shown = METRICS_OF["classification" if self.classes else "regression"]
@@ -105,7 +101,6 @@ class Comparison:
             return []
         sign = -1.0 if self.by in LOWER_IS_BETTER else 1.0
         table = ranked.pivot(index=["repeat", "fold"], columns="model", values=self.by)
-        # a score that some fold does not have (AUC of one class) ranks nothing
         order = (sign * table.mean(skipna=False)).sort_values(ascending=False, kind="stable").index
         best = order[0]
         ratio = float((ranked["rows_test"] / ranked["rows_train"]).mean())
@@ -137,12 +132,13 @@ class Comparison:
         ]
 
     def _ranked(self) -> pd.DataFrame:
-        """Return the scores of the models that did not fail; after an interruption, of the folds of all."""
+        """Return the scores of the models that did not fail, of the folds that have the one that ranks."""
         scores = self.scores[~self.scores["model"].isin(list(self.failures))]
-        if not self.interrupted:
-            return scores
-        counts = scores.groupby(["repeat", "fold"])["model"].transform("count")
-        return scores[counts == scores["model"].nunique()]
+        folds = scores.groupby(["repeat", "fold"])
+        ranked = folds[self.by].transform("count") > 0  # one class has no AUC
+        if self.interrupted:  # the folds of all models
+            ranked &= folds["model"].transform("count") == scores["model"].nunique()
+        return scores[ranked]
 
 
 def compare(
@@ -223,6 +219,8 @@ def compare(
     whole = dict.fromkeys(columns[1:5], np.int64)  # cached ones are read as floats
     scores, cached = pd.DataFrame(rows, columns=columns).astype(whole), fit.records.cached
     comparison = Comparison(scores, failures, by, table.classes, len(tasks), interrupted, cached)
+    if ended and scores[by].isna().all():
+        raise UsboostError(f"no test rows have {metric_name(by)}; rank by another score (`by`)")
     return comparison if interrupted else _by_rows(comparison, table, fits, slices)
 
 
@@ -267,17 +265,14 @@ class _FoldFits:
 
 
 def _by_rows(
-    comparison: Comparison,
-    table: UserTable,
-    fits: Sequence[tuple[str, Fold, Record]],
-    slices: Slices | None,
+    comparison: Comparison, table: UserTable, fits: Sequence[tuple[str, Fold, Record]], slices: Slices | None
 ) -> Comparison:
     """Add which rows were answered wrongly, and the scores by groups, of the first repeat.
 
     In it each row is in one fold at most.
     """
     wrong, by_model = dict[str, np.ndarray](), dict[str, Sequence[Slice]]()
-    for model in comparison.models:
+    for model in (each.model for each in comparison.standings()):
         first = [(fold, each) for name, fold, each in fits if name == model and fold.repeat == 1]
         if table.classes:
             wrong[model] = np.concatenate([each.wrong for _, each in first])

@@ -77,8 +77,10 @@ def notes(comparison: Comparison) -> list[str]:
     standings, parts, by = comparison.standings(), comparison.parts, comparison.by
     over = f"Mean ± standard deviation over {parts} test folds" if parts != 1 else "Scores of one test part"
     alike = f", and so is {metric_name(by)}" if by in ("precision", "recall", "pr_auc") else ""
+    lacked = [metric_name(each) for each in comparison.metrics if comparison.scores[each].isna().any()]
     lines = [
         f"{over}, the same for all models, ranked by {metric_name(by)}."
+        + (f" Some folds have no {' or '.join(lacked)} and do not count in its mean." if lacked else "")
         + (f" F1 is {f1_of(comparison.classes)}{alike}." if comparison.classes else "")
     ]
     if len(standings) > 1 and parts > 1:

@@ -22,10 +22,12 @@ from usboost.fit.explain import WHY, explain, read_rows, reference_of
 from usboost.models.inspection.attribution import check_explainable
 from usboost.table.columns.column import Column, is_binary, plain_type
 from usboost.table.columns.labels import codes_of, targets_of
+from usboost.table.files import is_part
 from usboost.table.images import ImageSet
 from usboost.table.notes import Tally, check_paths
 from usboost.table.rows import joined
 from usboost.table.source import TableFile, require
+from usboost.table.user_table import load
 
 
 def predict(
@@ -69,8 +71,9 @@ def predict(
         raise UsboostError(f"{out} must be a .parquet or .csv file")
     if out.is_dir():
         raise UsboostError(f"{out} is a folder; name a file in it")
-    if out.exists() and table.exists() and out.samefile(table):
-        raise UsboostError(f"{out} is the table itself; name another file for the predictions")
+    for read in (table,) if against is None else (table, Path(against)):
+        if is_part(out, read):
+            raise UsboostError(f"{out} is, or would be, part of the table {read}; name another file")
     file, more = TableFile.open(table, images_root), tuple(dict.fromkeys(keep))
     require(file, [*bundle.reader.needed, *keep])
     classes = len(bundle.card.classes)
@@ -127,9 +130,6 @@ def _written(out: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter | pyarro
         partial.unlink(missing_ok=True)
 
 
-_BATCH = 1 << 16  # labels read at a time
-
-
 @dataclass(frozen=True)
 class Scored:
     """Labelled rows of a table as a model sees them.
@@ -179,13 +179,10 @@ def score_table(
     file = TableFile.open(path, images_root)
     require(file, [*bundle.reader.needed, label])
     known = {name: code for code, name in enumerate(bundle.card.classes)}
-    columns: list[np.ndarray] = []
-    for raw in file.batches([label], _BATCH):
-        column = Column(file, label, raw[label], sum(map(len, columns)), bundle.reader.missing)
-        columns.append(codes_of(column, known) if known else targets_of(column, several=False))
-    if not columns:
+    column = Column(file, label, load(file, [label])[label], missing=bundle.reader.missing)
+    if not len(column.cells):
         raise UsboostError(f"{file} has no rows to score")
-    labels = np.concatenate(columns)
+    labels = codes_of(column, known) if known else targets_of(column, several=False)
     rows = np.flatnonzero(labels >= 0 if known else ~np.isnan(labels))
     if not len(rows):
         raise UsboostError(f"{file}: column {label!r} is empty; name the column of labels (`label`)")

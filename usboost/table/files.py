@@ -367,6 +367,15 @@ def base_of(path: Path) -> Path:
     return Path(*itertools.takewhile(lambda part: not _SIGNS & set(part), path.parts))
 
 
+def is_part(file: Path, table: Path) -> bool:
+    """Return whether a file is, or were it there would be, one that a table is read from."""
+    if table.is_dir():
+        return file.suffix != ".csv" and file.resolve().is_relative_to(table.resolve())
+    if is_pattern(table):
+        return file.absolute().match(str(table.absolute()))
+    return file.exists() and table.exists() and file.samefile(table)
+
+
 def parquet_parts(path: Path) -> tuple[list[Path], list[str]]:
     """Find the Parquet files of a folder and of folders ``column=value`` in it, or those like a pattern, in
     the order of their names; and the folders with Parquet files that are not read.

@@ -1,20 +1,20 @@
 """Rows by the groups of one column: categories, quarters of numbers and dates, and rows without a value."""
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from usboost.errors import UsboostError
-from usboost.table.columns.column import Column, Format, Kind, is_usable
+from usboost.table.columns.column import Column, Format, Kind, is_number, is_text, is_usable
+from usboost.table.columns.kinds import kind_of
+from usboost.table.notes import Misfits
 from usboost.table.source import Source, require
 
 MOST = 12  # groups of values at most; of more categories the rarest are one group
-
-_BATCH = 1 << 16  # rows read at a time
 
 
 @dataclass(frozen=True)
@@ -37,30 +37,33 @@ def read_slices(
 ) -> Slices:
     """Read the groups of a column of a table, whether or not a model reads it.
 
-    `kind` and `form` are what the column holds and how it is written, where that is known; by default numbers
-    or dates where all values are, and else categories. `rows` are positions, int64 (n,). Raises UsboostError
-    if there is no such column, or it holds neither numbers, dates nor text.
+    `kind` and `form` are what the column holds and how it is written, where that is known; by default as
+    `kinds.kind_of` decides. Values that cannot be read are missing. `rows` are positions, int64 (n,). Raises
+    UsboostError if there is no such column, or it holds neither numbers, dates nor text.
     """
     require(source, [name])
-    cells = pa.concat_tables(source.batches([name], _BATCH))[name].take(pa.array(rows))
+    cells = pa.concat_tables(source.batches([name], 1 << 16))[name].take(pa.array(rows))
     column = Column(source, name, cells, missing=missing)
     if not is_usable(column.type):
         raise UsboostError(
             f"{source}: column {name!r} is of type {column.type}, which has no groups; name a column of "
             "categories, numbers or dates"
         )
-    reads: dict[str, Callable[[Any], pd.Series | None]] = {"number": column.numbers, "date": column.dates}
-    for each, read in reads.items() if not pa.types.is_boolean(column.type) else ():
-        values = read(form) if kind in (None, each) else None
-        if values is None or values.isna().all():
-            continue
-        if each == "number":
-            names, codes = _of_ordered(values.to_numpy(np.float64), _number)
-        else:
-            seconds = values.astype("datetime64[s]").astype(np.int64).to_numpy(np.float64)
-            seconds[values.isna()] = np.nan
-            names, codes = _of_ordered(seconds, _time)
-        break
+    if kind is None:
+        with suppress(UsboostError):  # of numbers and text, say, which are categories
+            decided = kind_of(column)
+            form, kind = decided.form, "date" if decided.kind == "date" else None
+            kind = "number" if decided.kind == "number" or is_number(column.type) else kind
+    values = pd.Series(dtype="float64")
+    if kind == "number" or kind == "date":
+        form = column.format_here(form, None)[0] if kind == "number" and is_text(column.type) else form
+        values = column.feature(kind, form, Misfits(name, "numbers"))
+    if values.notna().any() and kind == "number":
+        names, codes = _of_ordered(values.to_numpy(np.float64), _number)
+    elif values.notna().any():
+        seconds = values.astype("datetime64[s]").astype(np.int64).to_numpy(np.float64)
+        seconds[values.isna()] = np.nan
+        names, codes = _of_ordered(seconds, _time)
     else:  # by category, the most frequent first; beyond `MOST` the rarest together
         counts = (texts := column.texts()).value_counts()
         order = sorted(counts.index, key=lambda value: (-counts[value], str(value)))
