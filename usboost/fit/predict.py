@@ -86,10 +86,9 @@ def predict(
         reference = reference_of(read_rows(bundle, others).views)
         target = target.append(pa.field(WHY, pa.string()))
     for name in more:
-        if out.suffix.lower() == ".csv" and is_binary(plain_type(file.type_of(name))):
-            raise UsboostError(
-                f"{file}: column {name!r} holds bytes, which no CSV does; write a .parquet file"
-            )
+        kind = plain_type(file.type_of(name))
+        if out.suffix.lower() == ".csv" and (is_binary(kind) or pa.types.is_nested(kind)):
+            raise UsboostError(f"{file}: column {name!r} is {kind}, which no CSV holds; write .parquet")
         if name in target.names:
             raise UsboostError(
                 f"{file}: column {name!r} cannot be kept, since the output has a column of that name"

@@ -29,7 +29,7 @@ _SMALLEST_OF_TIMM = 32
 
 _VGG16_LAST = 24  # the first layer of its last convolutional block
 _RESNET50_LAST = 7  # layer4 among torchvision's children
-_GENERATOR = RLock()  # held by the thread that draws from torch's global generator
+_GENERATOR = RLock()  # one thread at a time draws from torch's global generator
 
 
 class _Pool(nn.Module):
