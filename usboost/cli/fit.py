@@ -23,7 +23,6 @@ from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.models import catalogue
 from usboost.models.entry import parsed_settings, read_settings
-from usboost.table.content import PACKINGS
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -167,6 +166,7 @@ class _Fit:
         from usboost.check import beside_fit
         from usboost.fit.build import fit as fit_table
         from usboost.fit.record import unfinished
+        from usboost.table.content import PACKINGS
 
         def interrupted() -> None:
             interrupts.answered()
