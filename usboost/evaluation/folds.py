@@ -264,7 +264,7 @@ class Divisible:
 
         By group, a whole number of groups; by time, the last rows; as the user says, ``train`` and ``val``.
         In a shard each row is drawn by itself.
-        Raises UsboostError if there is one group, or one time, only.
+        Raises UsboostError if there is one group, or time, only, or each class is in one group only.
         """
         if self.splits is not None:
             train, val = np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
