@@ -1,6 +1,7 @@
 """Fit the models of a dataset, with every seed, side by side; skip the fits that nothing has changed."""
 
 import os
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -72,6 +73,7 @@ def fit(
         else:
             reasons = run_cells.run_locally(todo, settings.fits, on_end)
         for cell, reason in reasons.items():
+            shutil.rmtree(cell.results, ignore_errors=True)  # of other settings, data or code
             tell(f"{cell.name} failed: {reason}")
             page.log(f"{cell.name} failed: {reason}")
         if not models:

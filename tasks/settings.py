@@ -189,7 +189,6 @@ class Boosting(ParamsSection):
     shrinkage: Rate
     sequential: bool = False
     step_fraction: Share = 0.0
-    trim: Share = 0.0
     patience: Positive | None
     tree_engine: Literal["lightgbm", "histogram", "sklearn"]
     fixed_step: float
@@ -227,7 +226,6 @@ class Model(ParamsSection):
     shrinkage: Rate | None = None
     sequential: bool | None = None
     step_fraction: Share | None = None
-    trim: Share | None = None
     patience: Positive | None = None
     fixed_step: float | None = None
     bayes: BayesSection | None = None

@@ -106,7 +106,7 @@ def make(
     params.parse(document, folder / "params.yaml")
     if new:
         _begin(folder)
-    if "user_table.table" in (changes or {}):
+    if document["user_table"]["table"] and any(key.startswith("user_table.") for key in changes or {}):
         stages = folder / "dvc.yaml"
         chosen = params.UserTableSettings.model_validate(dict(document["user_table"]))
         write_atomically(stages, depending_on(chosen, stages.read_text("utf-8"), folder).encode())
@@ -165,7 +165,7 @@ def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: P
     images = list(files_of_images(Path(chosen.table or ""), chosen.spec())) if chosen else []
     if images:
         common = Path(os.path.commonpath([path.parent.resolve() for path in images]))
-        many = next(islice(common.rglob("*"), 2 * len(images) + 9, None), None)
+        many = next(islice(common.rglob("*"), 10 * len(images) + 10_000, None), None)
         as_folder = many is None and not folder.resolve().is_relative_to(common)
         own += [str(common)] if as_folder else sorted({str(path.absolute()) for path in images})
     place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1

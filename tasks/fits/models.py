@@ -234,7 +234,7 @@ class FromParams(Parts):
         return {
             "n_inner": table.n_inner,
             "n_rounds": min(sizes.rounds or most, most) * entry.rounds_factor,
-            **chosen.model_dump(include={"shrinkage", "sequential", "step_fraction", "trim", "patience"}),
+            **chosen.model_dump(include={"shrinkage", "sequential", "step_fraction", "patience"}),
             **sizes.model_dump(include={"monitor", "patience", "shrinkage"}, exclude_none=True),
         }
 

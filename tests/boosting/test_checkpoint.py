@@ -66,15 +66,10 @@ PATIENT = {"n_rounds": 7, "patience": 3, "random_state": 1}
 MODELS = {
     "2wl": (TwoWeakLearnerClassifier(learners(), **PATIENT), TABLES),
     "2wl2o, bayes": (
-        TwoWeakLearnerClassifier(
-            learners(), "second_order", step=Bayes(n_random=3, n_guided=2), n_rounds=5, patience=None
-        ),
+        TwoWeakLearnerClassifier(learners(), "second_order", step=Bayes(3, 2), n_rounds=5, patience=None),
         TABLES,
     ),
-    "2wl-newton, trimmed": (
-        TwoWeakLearnerClassifier(learners(), target="newton", trim=0.1, shrinkage=0.5, **PATIENT),
-        TABLES,
-    ),
+    "2wl-newton": (TwoWeakLearnerClassifier(learners(), "newton", shrinkage=0.5, **PATIENT), TABLES),
     "one after another, steps on others": (
         TwoWeakLearnerClassifier(learners(), sequential=True, step_fraction=0.2, **PATIENT),
         TABLES,

@@ -91,9 +91,7 @@ def model(**changes: Any) -> TwoWeakLearnerClassifier:
     return TwoWeakLearnerClassifier(**{**MODEL, **changes})
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"step_fraction": 0.2}, {"sequential": True}, {"target": "newton", "trim": 0.05}]
-)
+@pytest.mark.parametrize("settings", [{}, {"step_fraction": 0.2}, {"sequential": True}, {"target": "newton"}])
 @pytest.mark.parametrize("written", [False, True])
 def test_it_resumes_bit_for_bit_whenever_it_is_killed(
     tmp_path: Path, settings: dict[str, Any], written: bool, monkeypatch: pytest.MonkeyPatch

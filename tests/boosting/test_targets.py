@@ -8,8 +8,6 @@ import pytest
 from tests.conftest import make_views, refuses
 from tests.losses.test_codeword import sample
 from usboost import NetworkLearner, TreeLearner
-from usboost.boosting.loop import StagewiseLoop
-from usboost.boosting.steps import Newton
 from usboost.boosting.targets import (
     Gradient,
     NewtonDirection,
@@ -17,7 +15,6 @@ from usboost.boosting.targets import (
     SecondOrder,
     WeightedSigns,
     target_rule,
-    trimmed,
 )
 from usboost.learners.base import Target
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
@@ -116,33 +113,6 @@ def test_earlyboosts_targets_are_the_signs_with_their_weights():
 def test_names():
     assert target_rule("second_order", 3) == SecondOrder(n_inner=3)
     refuses("no target rule 'third'", target_rule, "third")
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_trimming_leaves_out_the_lightest(n_classes):
-    """Those left out hold at most the mass, one more would hold too much; a metric weighs by its trace."""
-    rng = np.random.default_rng(0)
-    loss = CodewordExponential.unit(3) if n_classes == 3 else CodewordExponential.simplex(2)
-    y, f = rng.integers(0, n_classes, 400), rng.normal(size=(400, loss.n_outputs))
-    (plain,) = target_rule("newton").targets(loss, f, y, 1)(np.ones(1))
-    target = trimmed(plain, 0.1)
-    out = target.left_out.reshape(400)
-    weights = plain.weights[:, 0] if n_classes == 2 else np.trace(plain.metric, axis1=1, axis2=2)
-    assert 0 < weights[out].sum() <= 0.1 * weights.sum() < weights[out].sum() + weights[~out].min()
-    assert weights[out].max() <= weights[~out].min()
-    tied = replace(plain, weights=np.ones((400, 1)), metric=None)
-    assert not trimmed(tied, 0.2).left_out.any()  # else the order of rows would choose
-    if n_classes == 2:
-        np.testing.assert_array_equal(target.weights, plain.weights)
-        np.testing.assert_array_equal(target.fit_weights[:, 0], np.where(out, 0, weights))
-
-
-def test_trimming_needs_weights_and_a_share():
-    loss, y = CodewordExponential.simplex(2), np.array([0, 1])
-    (target,) = target_rule("gradient").targets(loss, np.zeros((2, 1)), y, 1)(np.ones(1))
-    refuses("carry weights", trimmed, target, 0.1)
-    for trim in (1.0, -0.1):
-        refuses("share of the weight", StagewiseLoop, loss, {}, Gradient(), Newton(), 1, trim=trim)
 
 
 @pytest.mark.parametrize("engine", ["lightgbm", "sklearn"])

@@ -12,9 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import refuses
 from tests.fit.conftest import ROLES, accepted, numbers, refused, run
+from usboost.cli.fit import _Fit
 from usboost.errors import choices
 from usboost.evaluation.ranking import RANKING
+from usboost.fit.options import FitOptions, ImageOptions
+from usboost.table.spec import TableSpec
 
 
 @pytest.fixture
@@ -106,6 +110,9 @@ def test_only_a_model_is_replaced(table, tmp_path):
     accepted(*fit, model)
     before = (model / "card.json").read_text()
     assert "holds a model; replace it with --force" in refused(*fit, model)
+    late = _Fit(table, TableSpec("kind"), ImageOptions(), FitOptions(), model, False, lambda **_: "prior",
+                None, {}, None, ())  # fmt: skip
+    refuses("holds a model", late.run)  # one that was saved while this ran
     # a fit that fails leaves the earlier model
     assert "no column 'gone'" in refused(*fit, model, "--drop", "gone", "--force")
     assert (model / "card.json").read_text() == before

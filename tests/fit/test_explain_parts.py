@@ -92,6 +92,15 @@ def test_a_column_that_decides_is_first():
     assert (found.drop(columns="mean").abs().idxmax(axis=1) == "size").all()
 
 
+def test_a_column_that_is_called_as_an_indicator_has_its_own_share():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 2)), columns=["age_missing", "age"])
+    model = MultimodalRegressor("linear_trees", rounds=5).fit(frame, 3 * frame["age_missing"])
+    found = model.explain(frame.head(20)).abs().mean()
+    assert found["age_missing"] > 20 * found["age"]
+    refuses("has no rows to explain", model.explain, frame.head(0), frame)
+    refuses("none of its 120 values", model.explain, frame.head(9), frame.assign(age="much"))
+
+
 def test_a_number_from_two_columns_of_images():
     """The front's sticker adds 50 to the number, the back's says nothing; some rows lack a back."""
     rng, n = np.random.default_rng(0), 100
@@ -207,3 +216,11 @@ def test_others_are_refused_by_name():
     frame = stickers(40).drop(columns="photo")
     model = MultimodalClassifier("logistic").fit(frame.drop(columns="kind"), frame["kind"])
     refuses("logistic", model.explain, frame.drop(columns="kind"), parts=True)
+
+
+def test_rows_to_compare_with_whose_images_are_elsewhere_are_refused(saved):
+    model, rows = MultimodalClassifier.load(saved[0]), pd.read_parquet(saved[1]).drop(columns="kind")
+    lost = rows.assign(photo="elsewhere/1.png")
+    model.set_params(images_root=saved[0])
+    for given in ((rows, lost), (lost, rows)):
+        refuses("no path in column 'photo' leads", model.explain, *given)

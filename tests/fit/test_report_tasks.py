@@ -45,7 +45,9 @@ def priced(tmp_path_factory):
 
 def test_a_number_beside_its_mean(priced):
     page = Page((priced / "r.html").read_text())
-    accepted("predict", priced / "m", priced / "new.csv", "--out", priced / "p.csv")
+    why = ("--explain-page", priced / "why.html")
+    accepted("predict", priced / "m", priced / "new.csv", "--out", priced / "p.csv", *why)
+    assert (priced / "why.html").read_text().count("prediction, before its floor of 0.0000") == 13
     found, true = pd.read_csv(priced / "p.csv"), pd.read_csv(priced / "new.csv")["price"]
     rmse = float(np.sqrt(np.mean((true - found["prediction"]) ** 2)))
     shown = [rmse, mean_absolute_error(true, found["prediction"]), r2_score(true, found["prediction"])]
@@ -93,10 +95,8 @@ def test_a_label_that_is_whole_has_no_digits_after_the_point():
 def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
     loaded = bundle.load(priced / "m")
     scored = score_table(loaded, priced / "new.csv", "price")
-    found = {
-        row["name"]: list(row["cells"].values())
-        for row in permutation(loaded, scored.views, scored.labels)["rows"]
-    }
+    shuffles = permutation(loaded, scored.views, scored.labels)["rows"]
+    found = {row["name"]: list(row["cells"].values()) for row in shuffles}
     assert set(found) == {"height", "width", "colour"}
     frame, rng = pd.read_csv(priced / "new.csv").drop(columns="price"), np.random.default_rng(0)
     before = score_regression(scored.labels, scored.predicted)
@@ -110,6 +110,15 @@ def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
         mean, spread = np.mean(changes, axis=0), np.std(changes, axis=0, ddof=1)
         for (change, around), m, s in zip(found[name], mean, spread, strict=True):
             assert (change, around) == (("−" if m < 0 else "+") + number(abs(m)), f"± {number(s)}")
+
+
+def test_without_trees_more_columns_are_shuffled(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(150, 26))).rename(columns="c{}".format)
+    frame["y"] = np.exp(frame["c25"]).round()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    accepted("fit", tmp_path / "t.csv", "--label", "y", "--model", "ridge", "--out", tmp_path / "m")
+    accepted("report", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "r.html")
+    assert "are not shuffled" not in (tmp_path / "r.html").read_text()
 
 
 def test_two_classes_at_the_threshold(tmp_path):

@@ -51,6 +51,18 @@ def test_what_each_learner_reads(images) -> None:
     np.testing.assert_allclose(later[:, 2:], expected.numeric, rtol=1e-4, atol=1e-4)
 
 
+def test_a_row_without_an_image_has_the_training_images_mean(images) -> None:
+    views, _, backbone = images
+    reading = InputReader({"all": InputSpec(("U", "S"))}, backbone)
+    seen = reading.fit(views[:100])["all"].numeric[:, :256]
+    gone = Images(views["U"].pixels[:100], absent=np.arange(100) % 2 == 0)
+    for read in (reading(Views(U=gone, S=views["S"][:100])), reading.fit(Views(U=gone, S=views["S"][:100]))):
+        numbers = read["all"].numeric
+        mean = seen.mean(axis=0) if numbers.shape[1] == 258 else seen[1::2].mean(axis=0)
+        np.testing.assert_allclose(numbers[::2, :256], np.tile(mean, (50, 1)), rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(numbers[1::2, :256], seen[1::2])
+
+
 def test_other_rows_leave_no_trace_in_the_components(images) -> None:
     views, y, backbone = images
     spoiled = Views(

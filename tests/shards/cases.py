@@ -95,7 +95,6 @@ MODELS: dict[str, Callable[[], Any]] = {
         **LOGISTIC, start=START, optional=("U",), learners={"S": TreeLearner(2, rows_per_leaf=20)}
     ),
     "bnn": lambda: BoostedNetworkClassifier(learner=learners()["U"], n_rounds=2, validation_fraction=0.2),
-    "trimmed": lambda: boosted(target="newton", trim=0.2),
     "squared": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2),
     "huber": lambda: TwoWeakLearnerRegressor(learners(), n_rounds=2, loss="huber"),
     "trees from a ridge": lambda: TwoWeakLearnerRegressor(
@@ -112,7 +111,7 @@ def fitted(name: str, n_classes: int, shards: Sequence[int] = CUTS) -> list[str]
     """Digests of a model's rounds."""
     views, y = data(n_classes)
     watched, model, more = Digests(), MODELS[name](), {}
-    if name in ("2wl_newton", "linear_trees", "trimmed", "trees from a ridge", "huber", "quantile"):
+    if name in ("2wl_newton", "linear_trees", "trees from a ridge", "huber", "quantile"):
         more["sample_weight"] = np.random.default_rng(0).integers(1, 4, len(y)) / 2
     if name in REGRESSIONS:
         y = views["U"].numeric[:, 0] * 3 + views["S"].numeric[:, 0] * (y == "a")

@@ -20,7 +20,6 @@ from usboost import Callback, Checkpoint, RidgeLearner, Table, TreeLearner, Usbo
 from usboost.boosting.loop import fit_error
 from usboost.boosting.rounds import Round
 from usboost.boosting.steps import shared_line, shared_risk
-from usboost.boosting.targets import trimmed
 from usboost.data.encoding import TableEncoder
 from usboost.evaluation.metrics import accuracy, f1
 from usboost.evaluation.statistics import column_moments, deviation, error_of_mean, mean, median, quantile
@@ -152,23 +151,6 @@ def test_sums_in_the_order_of_a_number_reach_an_amount_at_the_same_row() -> None
 
     for found in each(lambda rows: grouped_quantiles(values[rows], held[rows], wanted, groups[rows])):
         assert found.tolist() == [smallest(0), smallest(1), smallest(2), 0.0]
-
-
-@weighted
-@pytest.mark.parametrize("kind", ["metric", "weights"])
-def test_what_is_trimmed_is_the_lightest_of_all_rows(kind: str, counts: Counts) -> None:
-    weights, values = RNG.random((N, 2)), RNG.normal(size=(N, 2))
-    metric = weights[:, :, None] * np.eye(2)
-
-    def work(rows: slice) -> np.ndarray:
-        own = of(counts, rows)
-        target = Target(values[rows], counts=own)
-        more = {"weights": weights[rows]} if kind == "weights" else {"metric": metric[rows]}
-        found = trimmed(replace(target, **more), 0.3).left_out  # type: ignore[arg-type]
-        assert found is not None
-        return found
-
-    assert np.array_equal(np.concatenate(each(work)), work(slice(None)))
 
 
 @weighted

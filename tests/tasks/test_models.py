@@ -114,6 +114,8 @@ def test_a_mistake_in_a_learner_is_said_when_the_model_is_built():
 
     refuses(r"mine's learner 'S': unknown learner kind 'forest'; known are network", built, kind="forest")
     refuses(r"mine's learner 'S': a tree has no parameter 'depth'; it has max_d", built, depth=3)
+    refuses(r"mine's learner 'S': max_depth cannot be 'five'", built, max_depth="five")
+    assert built(max_depth="5", category_l2="1e-3").learners["S"].category_l2 == 1e-3  # YAML reads text
 
 
 def test_rounds_of_the_profile_cap_the_papers():

@@ -16,7 +16,7 @@ import numpy as np
 from usboost.boosting.callbacks import Callback, begin_and_end, notify, notify_resumed
 from usboost.boosting.rounds import BoostedSamples, Clock, Round, Stage, digest_of
 from usboost.boosting.steps import StepRule, shared_line, shared_risk
-from usboost.boosting.targets import TargetRule, TargetsAt, check_target, trimmed
+from usboost.boosting.targets import TargetRule, TargetsAt, check_target
 from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.files.onnx_graph import Value, ViewNodes, added, sum_of
@@ -72,8 +72,6 @@ class StagewiseLoop:
         the risk of all samples together by more than a tenth are halved until they do not: what is best for
         the samples drawn may send others beyond all bounds. The same holds for the steps of leave-one-out
         learners (`usboost.learners.base.Learner`).
-    trim : share of the weight whose lightest holders sit a round's fits out, see
-        `usboost.boosting.targets.trimmed`
     initial_step : ε₀ = δ₀ of the second-order targets, anew each round (0.1 in the paper)
     evaluate : (f, y) -> dict of metrics, called on the validation data each round
     describe : what to record of a round besides the risks
@@ -88,7 +86,6 @@ class StagewiseLoop:
     shrinkage: float = 1.0
     sequential: bool = False
     step_fraction: float = 0.0
-    trim: float = 0.0
     initial_step: float = 0.1
     evaluate: Any = None
     describe: Describe = steps_and_fit_errors
@@ -97,8 +94,6 @@ class StagewiseLoop:
     checkpoint: Any = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.trim < 1:
-            raise UsboostError(f"trim is a share of the weight, from 0 to below 1, not {self.trim}")
         if not 0 <= self.step_fraction < 1:
             raise UsboostError(f"step_fraction is a share of the rows below 1, not {self.step_fraction}")
 
@@ -321,14 +316,14 @@ class RoundWork:
 
     def target(self, n_views: int) -> TargetsAt:
         """Return what learners are fitted to at given steps: the rule's targets, of the samples they see."""
-        train, trim = self.train, self.method.trim
+        train = self.train
         with self.clock("target"):
             targets_at = self.method.target.targets(self.method.loss, train.f, train.y, n_views)
 
         def seen(target: Target) -> Target:
             if train.weights is not None:
                 target = replace(target, counts=train.weights)
-            return (trimmed(target, trim) if trim else target).without(self.draws.held_out)
+            return target.without(self.draws.held_out)
 
         def at(steps: np.ndarray) -> list[Target]:
             targets = targets_at(steps)
@@ -456,7 +451,7 @@ def ensemble_to_onnx(
             else:
                 outputs = (added(each, f"of the learner {name!r}", view).cast(np.float64) for each in fitted)
                 scores = sum_of(output * float(step) for output, step in zip(outputs, steps))
-            parts.append(scores.unless(view.absent))
+            parts.append(scores.unless(view.absent, np.float64(0)))
     return sum_of(parts)
 
 

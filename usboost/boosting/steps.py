@@ -69,8 +69,8 @@ class Newton:
     Parameters
     ----------
     tolerance : stop when the predicted further decrease, relative to the risk, is below this
-    limit : no step is longer than this. A learner that separates the samples it errs on has no finite best
-        step; the limit keeps the scores finite.
+    limit : no step is longer than this, and where one gets there the search ends, the others' best or not. A
+        learner that separates the samples it errs on has no finite best step; the limit keeps scores finite.
     """
 
     tolerance: float = 1e-10

@@ -5,7 +5,7 @@ function of the current steps; the second-order methods refit inside a round as 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from usboost.losses.base import RegressionLoss
 from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential, Exponential
 from usboost.losses.regression import Squared
-from usboost.shards.collective import grouped_quantiles, world
+from usboost.shards.collective import world
 
 # steps of shape (V,) -> one target per view
 TargetsAt = Callable[[np.ndarray], list[Target]]
@@ -166,33 +166,6 @@ class WeightedSigns:
     def targets(self, loss: Exponential, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         target = Target(y, loss.weights(f, y))
         return lambda steps: [target] * n_views
-
-
-def trimmed(target: Target, mass: float) -> Target:
-    """Let light samples sit a round out (Friedman, Hastie and Tibshirani, 2000).
-
-    Per output the samples of least weight that together hold at most `mass`, a share below 1, of all weight
-    are left out of the fit, all of one weight or none; they come back when their weight grows. Steps are
-    searched on all samples. A sample that counts as several rows holds the weight of them all.
-
-    Raises `UsboostError` if the target's samples carry no weights.
-    """
-    given = target.weights
-    if target.metric is not None:
-        # the trace, which is the same in every basis of the outputs
-        given = np.einsum("nii->n" if target.metric.ndim == 3 else "ni->n", target.metric)
-    if given is None:
-        raise UsboostError(
-            "weight trimming needs a model whose samples carry weights: 2WL-Newton (target 'newton') or "
-            "Earlyboost; set trim to 0"
-        )
-    weights = given[:, None] if given.ndim == 1 else given
-    left_out = np.zeros(weights.shape, dtype=bool)
-    for column, out in zip(weights.T, left_out.T):
-        amounts = column if target.counts is None else column * target.counts
-        most = np.nextafter(mass * world().sum(amounts.sum()), np.inf)
-        out[:] = column < grouped_quantiles(column, amounts, np.array([most]))
-    return replace(target, left_out=left_out.reshape(given.shape))
 
 
 def check_target(rule: TargetRule, loss: Any) -> None:

@@ -100,7 +100,8 @@ def fit(
         images = images.for_preset(preset)
         # other rows are read as these
         again = options.given_options({"import": imports, "images_root": spec.images_root})
-        job = _Fit(table, spec, images, answers, out, model_of, settings_file, from_file, deadline, again)
+        to = out, force
+        job = _Fit(table, spec, images, answers, *to, model_of, settings_file, from_file, deadline, again)
         options.check_out(out)
         try:
             check_place(out, replace=force)
@@ -125,6 +126,7 @@ class _Fit:
     images: ImageOptions
     answers: FitOptions
     out: Path
+    force: bool
     model_of: Callable[..., str]
     settings_file: Path | None
     from_file: Mapping[str, Mapping[str, Any]]
@@ -165,6 +167,7 @@ class _Fit:
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
         from usboost.check import beside_fit
         from usboost.fit.build import fit as fit_table
+        from usboost.fit.bundle import check_place
         from usboost.fit.record import unfinished
         from usboost.table.content import PACKINGS
 
@@ -185,6 +188,7 @@ class _Fit:
             callbacks = [ShowRounds(show), pressed, *limits]
             fitted = fit_table(own, name, images=read, callbacks=callbacks, keep=keep, **chosen)
             if not world().number:
+                check_place(self.out, replace=self.force)  # another fit may have ended meanwhile
                 fitted.bundle.save(self.out)
         if pressed.pressed or any(each.reached for each in limits):
             note("stopped before the fit had ended by itself; the best round so far is kept")

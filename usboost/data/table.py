@@ -156,15 +156,15 @@ class Table:
         """Positions of the categorical columns in `matrix`."""
         return tuple(range(self.n_numeric, self.n_columns))
 
-    def filled(self, missing: str | None = None) -> Table:
-        """Put 0 (the unknown category) in absent rows, so that none is absent, as other columns need it.
+    def filled(self, missing: str | None = None, instead: Any = 0.0) -> Table:
+        """Put `instead`, and category 0, in absent rows, so that none is absent, as other columns need it.
 
         `missing` is the name of a further numeric column, 1 where a row was absent and else 0.
         """
         if self.absent is None and missing is None:
             return self
         absent = np.zeros(len(self), dtype=bool) if self.absent is None else self.absent
-        columns = [np.where(absent[:, None], np.float32(0), self.numeric)]
+        columns = [np.where(absent[:, None], np.float32(instead), self.numeric)]
         names = list(self.names)
         if missing is not None:
             columns.append(absent[:, None].astype(np.float32))

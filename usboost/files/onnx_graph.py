@@ -66,9 +66,9 @@ class Value:
         shape = self.Shape(start=0, end=1).Concat([len(values)], axis=0)
         return self.graph.node("Expand", values[None], shape)
 
-    def unless(self, absent: Value | None, dtype: Any = np.float64) -> Value:
-        """Return (n, k) of this dtype, but 0 in rows that `absent`, bool (n,), marks."""
-        return self if absent is None else absent.Unsqueeze([1]).Where(dtype(0), self)
+    def unless(self, absent: Value | None, instead: Any) -> Value:
+        """Return (n, k), but `instead`, of its dtype, in rows that `absent`, bool (n,), marks."""
+        return self if absent is None else absent.Unsqueeze([1]).Where(instead, self)
 
 
 def joined(values: Sequence[Any], axis: int = 1) -> Any:
@@ -107,10 +107,10 @@ class TableNodes:
         assert value is not None
         return value
 
-    def filled(self, missing: bool) -> TableNodes:
-        """Put 0 in absent rows; with `missing`, a further number says where. See `Table.filled`."""
-        numeric = self.numeric and self.numeric.unless(self.absent, np.float32)
-        codes = self.codes and self.codes.unless(self.absent, np.int64)
+    def filled(self, missing: bool, instead: Any) -> TableNodes:
+        """Put `instead` in absent rows; with `missing`, a further number says where. See `Table.filled`."""
+        numeric = self.numeric and self.numeric.unless(self.absent, instead)
+        codes = self.codes and self.codes.unless(self.absent, np.int64(0))
         if missing:
             none = self.rows.each(np.zeros(1, np.float32))
             numeric = joined([numeric, self.absent.Unsqueeze([1]).cast(np.float32) if self.absent else none])

@@ -210,7 +210,8 @@ class _Multimodal(_FitAttributes):
         """Return what each column adds to the margin of each row's answer, with X's index.
 
         Shapley values, see `usboost.models.inspection.attribution`. The margin of a class is its log-odds; of
-        more than two classes it is its score less the mean of the others'; a number's is the number.
+        more than two classes it is its score less the mean of the others'; a number's is the number,
+        before its floor.
 
         Raises `UsboostError` if the model is none that can be explained, the rows to compare with are fewer
         than 10, or as `predict_frame`.

@@ -21,11 +21,12 @@ from numpy.typing import ArrayLike
 from usboost.data.images import Images
 from usboost.data.progress import Progress
 from usboost.data.views import Views
-from usboost.errors import UsboostError
+from usboost.errors import UsboostError, warn
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks import embeddings
 from usboost.models.inspection.attribution import check_explainable, direction, left_out, shapley
 from usboost.table.columns.encoding import SUFFIX
+from usboost.table.notes import Tally, check_paths, notes_of_rows
 from usboost.table.rows import Rows
 from usboost.table.source import FrameRows, Source
 
@@ -95,7 +96,10 @@ def encoded_names(bundle: Bundle) -> dict[str, list[str]]:
     """Return by column of the table the names that it, dates, texts and missing values have when encoded."""
     several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
     parts = {name: several[name].names(name) if name in several else [name] for name in bundle.card.columns}
-    return {name: [*own, *(f"{part}{SUFFIX}" for part in own)] for name, own in parts.items()}
+    marked = {name for name, rule in bundle.encoding.imputation.items() if rule["indicator"]}
+    return {
+        name: [*own, *(f"{each}{SUFFIX}" for each in own if each in marked)] for name, own in parts.items()
+    }
 
 
 def owner_of(bundle: Bundle) -> Callable[[str], int]:
@@ -111,9 +115,9 @@ def explain(
     """Return what each column adds to the margin of some rows' answers.
 
     The margin of a class is its score less the mean of the others', as calibrated: of two classes its
-    log-odds. A number's is the number. `reference` are views of the rows that these are compared with,
-    `predicted` is as of `Bundle.predicted`. With `images_alone` only what the images add is right, which is
-    quicker. Raises `UsboostError` if the model cannot be explained.
+    log-odds. A number's is the number, before its floor. `reference` are views of the rows that these are
+    compared with, `predicted` is as of `Bundle.predicted`. With `images_alone` only what the images add is
+    right, which is quicker. Raises `UsboostError` if the model cannot be explained.
     """
     check_explainable(bundle.model, bundle.card.model)
     names, owner = names_of(bundle), owner_of(bundle)
@@ -129,10 +133,15 @@ def explain(
 def explain_rows(bundle: Bundle, rows: Source, against: Source, *, parts: bool = False) -> pd.DataFrame:
     """Return what `explain` does of all rows, or `explain_parts`, as the table of `Shares.frame`."""
     check_explainable(bundle.model, bundle.card.model)
-    reference, frames = reference_of(read_rows(bundle, against).views), []
-    for batch in bundle.reader.read(rows):
+    reference, frames, tally = reference_of(read_rows(bundle, against).views), [], Tally()
+    for batch in bundle.reader.read(rows, tally=tally):
         given = bundle, batch.views, reference, bundle.predicted(batch.views)
         frames.append((explain_parts(*given) if parts else explain(*given)).frame())
+    check_paths(rows, tally.paths)
+    for each in notes_of_rows(tally):
+        warn(each)
+    if not frames:
+        raise UsboostError(f"{rows} has no rows to explain")
     return pd.concat(frames, ignore_index=True)
 
 
@@ -147,7 +156,11 @@ def read_rows(bundle: Bundle, source: Source, more: Collection[str] = ()) -> Row
 
     Raises `UsboostError` if it has fewer than `FEWEST` rows, or as `RowReader.read`, which has `more`.
     """
-    rows = next(iter(bundle.reader.read(source, more=more)), None)
+    tally = Tally()
+    rows = next(iter(bundle.reader.read(source, more=more, tally=tally)), None)
+    check_paths(source, tally.paths)
+    for each in tally.misfits.values():
+        each.check()
     n = 0 if rows is None else len(rows.views)
     if rows is None or n < FEWEST:
         raise UsboostError(

@@ -271,8 +271,8 @@ class Trials:
             raise UsboostError(f"{path} is damaged ({type(error).__name__}); remove its folder") from None
         if differing:
             raise UsboostError(
-                f"{folder} holds another search ({', '.join(differing)} differ); name another "
-                f"`out`, or remove it"
+                f"{folder} holds another search ({', '.join(differing)} differ); remove it, or search in "
+                "another folder"
             )
         if not self._study.user_attrs:
             self._study.set_user_attr("search", mine)

@@ -12,7 +12,7 @@ from usboost.models.base import MODELS
 from usboost.models.baselines.packages import installed
 from usboost.models.entry import KINDS, Entry, LearnerSpec
 from usboost.models.methods.boosted_features import BoostedFeatures
-from usboost.models.settings import with_settings
+from usboost.models.settings import converted, with_settings
 
 
 class Parts:
@@ -162,6 +162,11 @@ def _learner(entry: Entry, name: str, kind: str, given: Mapping[str, Any], own: 
         raise UsboostError(
             f"{where}: a {kind} has no parameter {unknown[0]!r}; {choices(unknown[0], list(known), 'it has')}"
         )
+    for key, value in own.items():
+        try:
+            own = {**own, key: converted(cls, key, value)}
+        except ValueError:
+            raise UsboostError(f"{where}: {key} cannot be {value!r}") from None
     return cls(**{**given, **own})
 
 

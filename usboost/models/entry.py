@@ -60,7 +60,7 @@ KINDS = {
         "a boosting model",
         _pair("two_weak_learner"),
         (
-            *("target", "loss", "step", "monitor", "shrinkage", "sequential", "step_fraction", "trim"),
+            *("target", "loss", "step", "monitor", "shrinkage", "sequential", "step_fraction"),
             *("patience", "fixed_step", "bayes", "newton", "learners", "start"),
             *("quantile", "delta", "delta_quantile"),
         ),

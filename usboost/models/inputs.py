@@ -32,14 +32,14 @@ class Projection:
 
     Attributes
     ----------
-    mean : float32 (p,); axes : float32 (p, k), the directions of greatest variance
+    mean : float32 (p,); axes : float32 (p, k), the directions of greatest variance; none without components
     """
 
     mean: np.ndarray
     axes: np.ndarray
 
     @classmethod
-    def fit(cls, table: Table, n_components: int, weights: np.ndarray | None = None) -> "Projection":
+    def fit(cls, table: Table, n_components: int | None, weights: np.ndarray | None = None) -> "Projection":
         """Fit to a table's numeric columns and the rows that have them, at most min(n, p) components.
 
         Directions without variance are left out: what a row has along them is rounding alone.
@@ -51,8 +51,10 @@ class Projection:
         from sklearn.decomposition import PCA
 
         rows = table.numeric if table.absent is None else table.numeric[~table.absent]
-        if not world().sum(len(rows)):
-            return cls(np.zeros(rows.shape[1], np.float32), np.zeros((rows.shape[1], 0), np.float32))
+        n_rows, none = world().sum(len(rows)), np.zeros((rows.shape[1], 0), np.float32)
+        if not (n_rows and n_components):
+            mean = world().sum(rows.sum(axis=0, dtype=np.float64)) / max(n_rows, 1)
+            return cls(mean.astype(np.float32), none)
         if weights is None and world().count == 1:
             pca = PCA(min(n_components, *rows.shape), random_state=0).fit(rows)
             axes = pca.components_[pca.explained_variance_ >= ROUNDING * pca.explained_variance_[0]]
@@ -100,8 +102,8 @@ class InputSpec:
 class InputReader:
     """Reads views for learners; fitted to training rows, from which principal components come.
 
-    Where some training rows lacked a view, ``<view>_missing`` is a further column next to other tables, and
-    the view's own columns are 0 in such rows.
+    Where some training rows lacked a view, ``<view>_missing`` is a further column next to other tables. The
+    view's own columns are 0 in rows without it, but features of an image are their training rows' mean.
 
     Parameters
     ----------
@@ -119,7 +121,7 @@ class InputReader:
         qualified: bool = False,
     ) -> None:
         self.wanted, self.backbone, self.device, self.qualified = wanted, backbone, device, qualified
-        self.projections: dict[tuple[str, int], Projection] = {}
+        self.projections: dict[tuple[str, int | None], Projection] = {}
         self.absent: tuple[str, ...] = ()
 
     def fit(self, views: Views, weights: np.ndarray | None = None) -> Views:
@@ -155,9 +157,9 @@ class InputReader:
                 else:
                     kind = type(views[view]).__name__
                     raise UsboostError(f"view {view!r}, a {kind}, cannot be read as a table")
+                if learn and _images(views[view]) and (view, components) not in self.projections:
+                    self.projections[view, components] = Projection.fit(read, components, weights)
                 if components and _images(views[view]):
-                    if learn and (view, components) not in self.projections:
-                        self.projections[view, components] = Projection.fit(read, components, weights)
                     if (view, components) not in self.projections:
                         raise UsboostError(f"the model holds no components of view {view!r}; train it again")
                     read = self.projections[view, components](read)
@@ -171,16 +173,21 @@ class InputReader:
             wanted = self.wanted[name]
             first, *more = wanted.views
             if more or wanted.filled:
-                parts = [
-                    table(each, wanted.components).filled(f"{each}_missing" if each in self.absent else None)
-                    for each in wanted.views
-                ]
+                k, parts = wanted.components, []
+                for each in wanted.views:
+                    missing, part = f"{each}_missing" if each in self.absent else None, table(each, k)
+                    parts.append(part.filled(missing, self._instead(each, k)))
                 out[name] = reduce(Table.beside, parts)
             elif _images(views[first]) and not wanted.images:
                 out[name] = table(first, wanted.components)
             else:
                 out[name] = views[first]
         return Views(out)
+
+    def _instead(self, view: str, components: int | None) -> Any:
+        """Return what the columns of a view are in rows without it; models saved before have 0 for all."""
+        mean = self.projections.get((view, None)) if components is None else None
+        return np.float32(0) if mean is None else mean.mean
 
     def to_onnx(self, views: Mapping[str, ViewNodes]) -> dict[str, ViewNodes]:
         """Return what each learner reads of views in a graph."""
@@ -199,8 +206,9 @@ class InputReader:
 
         def read(wanted: InputSpec) -> ViewNodes:
             if len(wanted.views) > 1 or wanted.filled:
-                parts = (table(each, wanted.components).filled(each in self.absent) for each in wanted.views)
-                return reduce(TableNodes.beside, parts)
+                k = wanted.components
+                own = [(table(each, k), each in self.absent, self._instead(each, k)) for each in wanted.views]
+                return reduce(TableNodes.beside, (part.filled(*rest) for part, *rest in own))
             (view,) = wanted.views
             return views[view] if wanted.images else table(view, wanted.components)
 
@@ -221,7 +229,7 @@ class InputReader:
         Raises `UsboostError` if the projections are not those of what the learners read, or hold other than
         finite numbers.
         """
-        wanted = {(view, w.components) for w in self.wanted.values() if w.components for view in w.views}
+        wanted = {(view, each.components) for each in self.wanted.values() for view in each.views}
         absent, projections = document["absent"], document["projections"]
         if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
             raise UsboostError("the views that rows may lack are not names")

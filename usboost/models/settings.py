@@ -34,6 +34,7 @@ OTHERS = Registry(
 RENAMED = {
     "NetworkLearner": {"steps": "batches_per_round"},
     **{f"BoostedFeatureNetwork{kind}": {"encoding": ""} for kind in ("Classifier", "Regressor")},
+    **{name: {"trim": ""} for name in ("TwoWeakLearnerClassifier", "EarlyBoostClassifier")},
 }
 """Parameters by their names in files of before, read for one version; "": there is none any more."""
 

@@ -108,7 +108,8 @@ def write_page(
         shown.append({**about, **_shares(bundle, own.views, parts, k, raw.iloc[k]), "near": alike})
     body = _block(bundle, shown, len(reference), "")
     title = f"Why {catalogue.title(bundle.card.model)} answers so: {bundle.card.label}"
-    intro = html("explained_intro", n=len(raw), table=table.name, compared=Path(str(others)).name)
+    named = table.name if others is file else str(others)
+    intro = html("explained_intro", n=len(raw), table=table.name, compared=named)
     made = html("model_made_from", card=bundle.card, table=table.name)
     write_atomically(out, blocks.page(title, intro, [Section("rows", "Rows", body)], made).encode())
     return len(raw)
@@ -117,6 +118,8 @@ def write_page(
 def _block(bundle: Bundle, rows: list[dict[str, Any]], against: int, note: Markup | str) -> Markup:
     rows = [{**dict.fromkeys(("kind", "p_truth", "colour", "set", "near"), ""), **row} for row in rows]
     given = {"classes": bundle.card.classes, "note": note, "against": against, "grid": explain.GRID}
+    floor = "" if bundle.card.floor is None else f", before its floor of {number(bundle.card.floor)}"
+    given["sum"] = f"{'margin' if bundle.card.classes else 'prediction'}{floor}"
     given |= {"pictures": any(row["images"] for row in rows), "near": any(row["near"] for row in rows)}
     return html("explained", rows=rows, adds=model_figures.RISES, takes=model_figures.FALLS, **given)
 

@@ -53,9 +53,10 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     """
     # the columns of the views that a column of the table becomes
     encoded = {name: frozenset(bundle.encoding.names) & {*of} for name, of in encoded_names(bundle).items()}
-    gained, left_out = _gains(bundle), max(0, len(encoded) - COLUMNS)
+    gained = _gains(bundle)
     size = {name: sum(gained.get(each, 0.0) for each in of) for name, of in encoded.items()}
-    largest = sorted(encoded, key=lambda name: -size[name])[:COLUMNS]
+    most = COLUMNS if any(gained.values()) else 10 * COLUMNS  # without trees nothing says which matter
+    largest = sorted(encoded, key=lambda name: -size[name])[:most]
     encoded = {name: of for name, of in encoded.items() if name in largest}
     encoders, form = bundle.card.encoders, bundle.reader.images
     whole: list[ColumnGroup] = []
@@ -96,7 +97,7 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
     return {
         "columns": {key: worsening(key) for key in metrics},
         "rows": [*rows[: len(whole)], *columns],
-        "left_out": left_out,
+        "left_out": len(bundle.card.columns) - len(encoded),
         "n": len(labels),
         "repeats": repeats,
     }

@@ -248,8 +248,8 @@ def files_of_images(file: Path, spec: TableSpec) -> Iterator[Path]:
             for value in batch[column].to_pylist():
                 path = value.get("path") if isinstance(value, dict) else value
                 with suppress(OSError, ValueError):  # no path
-                    if isinstance(path, str) and (table.folder / path).is_file():
-                        yield table.folder / path
+                    spelt = (path, PureWindowsPath(path).as_posix()) if isinstance(path, str) else ()
+                    yield from [table.folder / each for each in spelt if (table.folder / each).is_file()][:1]
 
 
 def check_type(source: Source, column: str) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from PIL import Image
 
 from usboost.data.value import canonical, composed
+from usboost.datasets.image_files import uniform
 from usboost.errors import UsboostError, choices
 from usboost.table import files
 from usboost.table.content import FAULTS, Content, damaged, even
@@ -273,9 +274,12 @@ class FrameRows(Source):
                     "images give uint8 of (height, width) or (height, width, 3)"
                 )
             value = Image.fromarray(value[:, :, 0] if value.shape[2:] == (1,) else value)
-        file = io.BytesIO()
-        plain = value if value.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else value.convert("RGB")
-        plain.save(file, "PNG", compress_level=1, exif=value.getexif())
+        file, is_plain = io.BytesIO(), value.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+        try:
+            plain = value if is_plain else uniform(value, value, f"{self}, column {name!r}")
+            plain.save(file, "PNG", compress_level=1, exif=value.getexif())
+        except OSError:  # cut short; who reads the images decides
+            return b"damaged"
         return file.getvalue()
 
 

@@ -167,11 +167,7 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     for name in workspace.CODE:
         (tmp_path / "code" / name).mkdir()
     monkeypatch.setattr(workspace, "ROOT", tmp_path / "code")
-    changes = {
-        "user_table.table": "table.csv",
-        "images.pretrained": "elsewhere.pth",
-        "imports": ["mine.parts"],
-    }
+    changes = {"user_table.table": "table.csv", "images.pretrained": "elsewhere.pth", "imports": ["mine.a"]}
     folder = workspace.make(tmp_path / "w", profile="user", changes=changes)
     made = yaml.safe_load((folder / "params.yaml").read_text())
     assert made["user_table"]["table"] == str(tmp_path / "code/table.csv")
@@ -179,6 +175,9 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
     assert subprocess.run(status, cwd=folder, capture_output=True, text=True).stdout == ""
+    (tmp_path / "code/table.csv").write_text("a,photo\n1,table.csv\n")
+    workspace.make(folder, changes={"user_table.image": "photo"})  # images named later are followed
+    assert f'"{tmp_path / "code"}"{workspace.OWN}' in (folder / "dvc.yaml").read_text()
 
 
 def test_git_ignores_what_make_run_leaves():

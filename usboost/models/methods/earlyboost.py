@@ -57,7 +57,6 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         per class and frame; "auto" is "binary" where there are two classes.
     max_alpha : the largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
         what half of one wrong decision among equally weighted ones would give.
-    trim : share of the weight whose lightest holders sit a frame's fit out; 0 for none
     random_state : int
     callbacks : sequence of Callback, optional
     checkpoint : Checkpoint or path, optional
@@ -97,7 +96,6 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     estimator: Any = None
     algorithm: str = "auto"
     max_alpha: float | None = None
-    trim: float = 0.0
     random_state: int = 0
     callbacks: Sequence[Callback] | None = None
     checkpoint: Checkpoint | Path | str | None = None
@@ -204,7 +202,6 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
             loss=loss,
             learners=lambda t: {frame_name(t): learner},
             target=WeightedSigns(),
-            trim=self.trim,
             step=ClosedForm(lowest=0.0, highest=cap),
             n_rounds=len(views.names),
             evaluate=evaluate,

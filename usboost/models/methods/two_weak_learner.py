@@ -52,8 +52,6 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
         are searched; with 0, as in the paper, they are searched on the training samples. "wide" is .2 where
         a learner reads tables with a column for every ten samples or fewer, which a network knows by heart in
         a few rounds, and else 0.
-    trim : float
-        Share of the total weight left out of a round's fits, lightest samples first; for ``target="newton"``.
     loss : {"exponential", "cross_entropy"} or the kind of one in `usboost.models.losses.LOSSES`
         The papers' codeword loss, or one that is more robust to wrong labels (ours), or your own.
     patience : int, (int, float) or None
@@ -107,7 +105,6 @@ class TwoWeakLearnerClassifier(BoostedWeakLearners, ViewsClassifier):
     n_inner: int = 1
     _: KW_ONLY
     start: LinearBaseline | None = None
-    trim: float = 0.0
 
     def _from_scores(self, scores: np.ndarray) -> np.ndarray:
         return from_scores(self._loss(), scores)

@@ -201,7 +201,6 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
             shrinkage=self.shrinkage,
             sequential=self.sequential,
             step_fraction=self.step_fraction_,
-            trim=getattr(self, "trim", 0.0),
             evaluate=evaluate,
             seed=self.random_state,
             callbacks=watch.callbacks,
