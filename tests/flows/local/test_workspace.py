@@ -162,7 +162,7 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     for name in ("params.yaml", "dvc.yaml", ".dvcignore", "prefect.yaml", ".dvc/config"):
         (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "code" / name).write_bytes((workspace.ROOT / name).read_bytes())
-    (tmp_path / "code/table.csv").write_text("a\n1\n")
+    (tmp_path / "code/table.csv").write_text("a,photo\n1,table.csv\n")
     (tmp_path / "code/mine.py").touch()
     for name in workspace.CODE:
         (tmp_path / "code" / name).mkdir()
@@ -175,7 +175,6 @@ def test_files_are_found_from_a_workspace(tmp_path, monkeypatch):
     assert (folder / "mine.py").resolve() == tmp_path / "code/mine.py"
     status = ["git", "status", "--porcelain", "--untracked-files=all"]
     assert subprocess.run(status, cwd=folder, capture_output=True, text=True).stdout == ""
-    (tmp_path / "code/table.csv").write_text("a,photo\n1,table.csv\n")
     workspace.make(folder, changes={"user_table.image": "photo"})  # images named later are followed
     assert f'"{tmp_path / "code"}"{workspace.OWN}' in (folder / "dvc.yaml").read_text()
 
