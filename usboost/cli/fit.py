@@ -100,8 +100,9 @@ def fit(
         images = images.for_preset(preset)
         # other rows are read as these
         again = options.given_options({"import": imports, "images_root": spec.images_root})
-        to = out, force
-        job = _Fit(table, spec, images, answers, *to, model_of, settings_file, from_file, deadline, again)
+        job = _Fit(
+            table, spec, images, answers, out, force, model_of, settings_file, from_file, deadline, again
+        )
         options.check_out(out)
         try:
             check_place(out, replace=force)

@@ -97,9 +97,7 @@ def encoded_names(bundle: Bundle) -> dict[str, list[str]]:
     several: dict[str, Any] = {**bundle.encoding.dates, **bundle.texts}
     parts = {name: several[name].names(name) if name in several else [name] for name in bundle.card.columns}
     marked = {name for name, rule in bundle.encoding.imputation.items() if rule["indicator"]}
-    return {
-        name: [*own, *(f"{each}{SUFFIX}" for each in own if each in marked)] for name, own in parts.items()
-    }
+    return {name: [*own, *(each + SUFFIX for each in own if each in marked)] for name, own in parts.items()}
 
 
 def owner_of(bundle: Bundle) -> Callable[[str], int]:
