@@ -118,8 +118,8 @@ def write_page(
 def _block(bundle: Bundle, rows: list[dict[str, Any]], against: int, note: Markup | str) -> Markup:
     rows = [{**dict.fromkeys(("kind", "p_truth", "colour", "set", "near"), ""), **row} for row in rows]
     given = {"classes": bundle.card.classes, "note": note, "against": against, "grid": explain.GRID}
-    floor = "" if bundle.card.floor is None else f", before its floor of {number(bundle.card.floor)}"
-    given["sum"] = f"{'margin' if bundle.card.classes else 'prediction'}{floor}"
+    floor = bundle.card.floor
+    given["floor"] = "" if floor is None else f", before its floor of {floor:g}"
     given |= {"pictures": any(row["images"] for row in rows), "near": any(row["near"] for row in rows)}
     return html("explained", rows=rows, adds=model_figures.RISES, takes=model_figures.FALLS, **given)
 
