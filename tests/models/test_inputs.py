@@ -43,8 +43,9 @@ def test_what_each_learner_reads(images) -> None:
     }
     reading = InputReader(wanted, backbone)
     read = reading.fit(views[:100])
-    assert isinstance(read["U"], Images)
-    assert read["tree"].numeric.shape == (100, 6) and read["all"].numeric.shape == (100, 256)
+    shapes = {name: read[name].numeric.shape for name in ("tree", "all")}
+    assert isinstance(read["U"], Images) and shapes == {"tree": (100, 6), "all": (100, 256)}
+    assert read["tree"].names[2:] == tuple(f"image component {k}" for k in range(4))  # nobody's own
     later = reading(views[100:])["tree"].numeric
     embeddings = reading(views, ["all"])["all"].numeric
     expected = Projection.fit(Table.from_numeric(embeddings[:100]), 4)(Table.from_numeric(embeddings[100:]))
@@ -55,9 +56,8 @@ def test_a_row_without_an_image_has_the_training_images_mean(images) -> None:
     views, _, backbone = images
     reading = InputReader({"all": InputSpec(("U", "S"))}, backbone)
     seen = reading.fit(views[:100])["all"].numeric[:, :256]
-    gone = Images(views["U"].pixels[:100], absent=np.arange(100) % 2 == 0)
-    for read in (reading(Views(U=gone, S=views["S"][:100])), reading.fit(Views(U=gone, S=views["S"][:100]))):
-        numbers = read["all"].numeric
+    rows = Views(U=Images(views["U"].pixels[:100], absent=np.arange(100) % 2 == 0), S=views["S"][:100])
+    for numbers in (reading(rows)["all"].numeric, reading.fit(rows)["all"].numeric):
         mean = seen.mean(axis=0) if numbers.shape[1] == 258 else seen[1::2].mean(axis=0)
         np.testing.assert_allclose(numbers[::2, :256], np.tile(mean, (50, 1)), rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(numbers[1::2, :256], seen[1::2])

@@ -73,11 +73,11 @@ class Projection:
         return cls(mean.astype(np.float32), np.ascontiguousarray(axes.T, np.float32))
 
     def __call__(self, table: Table) -> Table:
-        """Return the components of each row, called ``component_<k>``."""
+        """Return the components of each row, called ``image component <k>``, as no column of a table is."""
         if table.numeric.shape[1] != len(self.mean):
             raise UsboostError(f"embeddings have {table.numeric.shape[1]} columns, not {len(self.mean)}")
         values = (table.numeric - self.mean) @ self.axes
-        names = tuple(f"component_{k}" for k in range(values.shape[1]))
+        names = tuple(f"image component {k}" for k in range(values.shape[1]))
         return replace(Table.from_numeric(values, names), absent=table.absent)
 
 

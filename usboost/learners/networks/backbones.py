@@ -213,7 +213,7 @@ def embedded(view: Images | EncodedImages, backbone: Backbone | None, device: to
     """
     reader = backbone or Backbone()
     values = reader.embed(view, device)
-    table = Table.from_numeric(values, tuple(f"embedding_{j}" for j in range(values.shape[1])))
+    table = Table.from_numeric(values, tuple(f"image embedding {j}" for j in range(values.shape[1])))
     return replace(table, absent=view.absent)
 
 

@@ -120,8 +120,8 @@ def targets_of(column: Column, *, several: bool = True) -> np.ndarray:
     numbers, where = _label_numbers(column), f"{column.source}: the label column {column.name!r}"
     if numbers is None:
         _check_numbers(column)
-        instead = "predict classes instead (`task=classification`, or `MultimodalClassifier`)"
-        raise UsboostError(f"{where} holds something that is no number; {instead}")
+        instead = "; predict classes instead (`task=classification`, or `MultimodalClassifier`)" * several
+        raise UsboostError(f"{where} holds something that is no number{instead}")
     values = numbers.to_numpy(np.float64)
     present = values[~np.isnan(values)]
     if several and not len(present):
