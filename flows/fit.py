@@ -1,7 +1,6 @@
 """Fit the models of a dataset, with every seed, side by side; skip the fits that nothing has changed."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
@@ -73,12 +72,13 @@ def fit(
         else:
             reasons = run_cells.run_locally(todo, settings.fits, on_end)
         for cell, reason in reasons.items():
-            shutil.rmtree(cell.results, ignore_errors=True)  # of other settings, data or code
             tell(f"{cell.name} failed: {reason}")
             page.log(f"{cell.name} failed: {reason}")
         if not models:
             folders.keep_only(dataset, [cell.results for cell in cells])
-        folders.write_metrics(dataset, settings.models_of(dataset))
+        # the records of fits that failed are of other settings, data or code
+        failed = {cell.model for cell in reasons}
+        folders.write_metrics(dataset, [each for each in settings.models_of(dataset) if each not in failed])
     records = [record for model in chosen for record in folders.records(dataset, model)]
     page.show_scores(page.key("scores", dataset), records, f"Scores of the fits of {dataset}")
     if len(todo) > len(reasons):

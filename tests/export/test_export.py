@@ -304,8 +304,8 @@ def test_the_script_needs_three_packages_and_the_page_reads_as_much_of_a_card() 
 
 
 PAGE = """
-const part = () => ({ rows: [], append() {}, replaceChildren(...rows) { this.rows = rows }, insertRow: part,
-  insertCell() { return this.cell = part() }, elements: { namedItem: () => ({ files: [1] }) } });
+const part = () => ({ rows: [], files: [1], append() {}, replaceChildren(...rows) { this.rows = rows },
+  insertRow: part, insertCell() { return this.cell = part() } });
 const parts = {}, getElementById = (id) => parts[id] ??= part(), location = { href: "http://x/" };
 const document = { getElementById, createElement: part, querySelector: part };
 const createImageBitmap = async () => { throw 0 }, outputNames = ["low (answer)", "high"];

@@ -92,7 +92,7 @@ def test_paths_of_learners_are_scikit_learns() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("shrinkag", 1, "^crossed has no setting 'shrinkag'; did you mean 'shrinkage'.*lists all 33$"),
+        ("shrinkag", 1, "^crossed has no setting 'shrinkag'; did you mean 'shrinkage'.*lists all 32$"),
         ("learners__T__max_depth", 1, "'learners__T__max_depth'; did you mean 'learners__S__max_depth'"),
         ("learners__S__depth", 1, "^crossed .*'learners__S__depth'; did you mean 'learners__S__max_depth'"),
         ("shrinkage__x", 1, "^crossed has no setting 'shrinkage__x'"),

@@ -89,8 +89,7 @@ def outputs(workspace):
 
 
 def test_a_failing_fit_leaves_a_failed_run(workspace):
-    workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
-    workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
+    workspace.params(lambda p: p["models"]["2wl"].update(step="fixed", fixed_step=1e9))
     before = contents(workspace.folder / "data/results")
     done = workspace.flow("fit", "ci_b", check=False)
     assert done.returncode == 1
@@ -98,6 +97,7 @@ def test_a_failing_fit_leaves_a_failed_run(workspace):
     failed = runs(workspace).query("status == 'FAILED' and `tags.model` == '2wl'")
     assert any("no longer finite" in text for text in failed["tags.error"])
     assert contents(workspace.folder / "data/results") == before
+    assert "2wl" not in json.loads((workspace.folder / "data/metrics/ci_b.json").read_text())
     assert_nothing_pickled(Path(workspace.environment["USBOOST_HOME"]) / "prefect", "no longer finite")
 
 
@@ -113,8 +113,7 @@ def assert_nothing_pickled(prefect, sentence):
 
 def test_a_failing_stage_fails_dvc_and_keeps_the_lock(workspace):
     lock = (workspace.folder / "dvc.lock").read_text()
-    workspace.params(lambda p: p["boosting"].update(fixed_step=1e9))
-    workspace.params(lambda p: p["models"]["2wl"].update(step="fixed"))
+    workspace.params(lambda p: p["models"]["2wl"].update(step="fixed", fixed_step=1e9))
     done = workspace.run("dvc", "repro", "fit@ci_b", check=False)
     assert done.returncode != 0
     locked = yaml.safe_load((workspace.folder / "dvc.lock").read_text())["stages"]["fit@ci_b"]
