@@ -32,7 +32,7 @@ class Projection:
 
     Attributes
     ----------
-    mean : float32 (p,); axes : float32 (p, k), the directions of greatest variance; none without components
+    mean : float32 (p,); axes : float32 (p, k), the directions of greatest variance, k = 0 for the mean alone
     """
 
     mean: np.ndarray
@@ -42,7 +42,8 @@ class Projection:
     def fit(cls, table: Table, n_components: int | None, weights: np.ndarray | None = None) -> "Projection":
         """Fit to a table's numeric columns and the rows that have them, at most min(n, p) components.
 
-        Directions without variance are left out: what a row has along them is rounding alone.
+        Directions without variance are left out: what a row has along them is rounding alone. `n_components`
+        None fits the mean alone.
 
         Parameters
         ----------
@@ -175,8 +176,8 @@ class InputReader:
             if more or wanted.filled:
                 k, parts = wanted.components, []
                 for each in wanted.views:
-                    missing, part = f"{each}_missing" if each in self.absent else None, table(each, k)
-                    parts.append(part.filled(missing, self._instead(each, k)))
+                    missing = f"{each}_missing" if each in self.absent else None
+                    parts.append(table(each, k).filled(missing, self._instead(each, k)))
                 out[name] = reduce(Table.beside, parts)
             elif _images(views[first]) and not wanted.images:
                 out[name] = table(first, wanted.components)
