@@ -148,7 +148,7 @@ PLAN: dict[str, Part] = {
             Planned(["ci_a"], ["prior", "logistic", "lgbm"], 1),
             Planned(["ci_a", "ci_b"], ["logistic_s", "lgbm_s", "1wl_s", *_CENSUS, *_LONG], 1),
             Planned(["ci_a"], ["bfv_dnn_paper", "baseline_settled", "crossed", "2wl_bayes"], 1),
-            Planned(["ci_b"], ["bfv_dnn_paper_b", "baseline_settled_b"], 1),
+            Planned(["ci_b"], ["bfv_dnn_paper_b", "baseline_settled_b", "2wl_bayes"], 1),
             Planned(["ci_a", "ci_b"], [*_CENSUS, *_LONG], 3),
             Planned(["ci_a"], ["bfv_dnn_paper", "baseline_settled", "crossed"], 3),
             Planned(["ci_b"], ["bfv_dnn_paper_b", "baseline_settled_b"], 3),
