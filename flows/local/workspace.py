@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 import psutil
 import typer
-import yaml as plain_yaml
 from ruamel.yaml import YAML
 
 from flows.local import runtime, servers
@@ -31,7 +30,7 @@ from tasks import machine
 from tasks import settings as params
 from usboost.errors import UsboostError
 from usboost.files import write_atomically
-from usboost.files.yaml_file import read_yaml
+from usboost.files.yaml_file import parsed_yaml, read_yaml
 from usboost.models import catalogue
 from usboost.table.images import files_of_images
 from usboost.table.spec import TableSpec
@@ -233,10 +232,7 @@ def _changes(given: list[str]) -> dict[str, Any]:
     pairs = [change.partition("=") for change in given]
     if bad := [key for key, equals, _ in pairs if not equals]:
         raise UsboostError(f"--set {bad[0]} gives no value; write --set key=value")
-    try:
-        return {key: plain_yaml.safe_load(value) for key, _, value in pairs}
-    except plain_yaml.YAMLError:
-        raise UsboostError("a value given with --set is not valid YAML") from None
+    return {key: parsed_yaml(value, f"--set {key}") for key, _, value in pairs}
 
 
 @app.command("make")

@@ -23,9 +23,8 @@ from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
 from usboost.evaluation.task import TASKS
 from usboost.files import replacing
+from usboost.files.arrays import parts
 from usboost.models.methods.boosted_features import BoostedFeatures, save_gbm
-
-ROWS = 32_768
 
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
@@ -59,17 +58,18 @@ def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) 
         y = (y - centre) / scale
     gbm = learner.fit(views["S"], y).gbm_
     save_gbm(gbm, out / "gbm")
-    blocks: Iterable[np.ndarray] = gbm.chunks(views["S"], ROWS)
+    blocks = (gbm.features(views["S"], rows) for rows in parts(len(y)))
     if settings.features.out_of_fold:
         values = np.empty((len(y), gbm.n_features), dtype=np.float32)
         for rows, block in learner.out_of_fold(views["S"], y, settings.features.folds):
             values[rows] = block
-        blocks = (values[start : start + ROWS] for start in range(0, len(values), ROWS))
+        blocks = (values[rows] for rows in parts(len(y)))
     write_features(blocks, out / "train.parquet")
     scores = {}
     for split in ("val", "test"):
         views, y = store.read(folder, split)
-        write_features(gbm.chunks(views["S"], ROWS), out / f"{split}.parquet")
+        blocks = (gbm.features(views["S"], rows) for rows in parts(len(y)))
+        write_features(blocks, out / f"{split}.parquet")
         if task.name == "regression":
             alone = centre + scale * gbm.raw_score(views["S"])[:, 0]
         else:

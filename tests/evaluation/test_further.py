@@ -122,8 +122,7 @@ def test_classes():
     labels, codes = RNG.integers(0, 2, 200), RNG.integers(0, 3, 200)
     predicted = RNG.dirichlet([1, 1], 200)
     weight = RNG.uniform(0.5, 2, 200)
-    task = TASKS["classification"]
-    found = score_slices(task, labels, predicted, ["a", "b", "c", "nobody"], codes, weight)
+    found = score_slices(labels, predicted, ["a", "b", "c", "nobody"], codes, weight)
     assert [each.name for each in found] == [ALL, "a", "b", "c"]
     for k, each in enumerate(found[1:]):
         rows = codes == k
@@ -134,25 +133,20 @@ def test_classes():
 
 def test_f1_of_several_classes_is_left_out_and_small_groups_say_so():
     labels, predicted = np.arange(90) % 3, RNG.dirichlet([1, 1, 1], 90)
-    found = score_slices(
-        TASKS["classification"], labels, predicted, ["a", "b"], (np.arange(90) > 9).astype(int)
-    )
+    found = score_slices(labels, predicted, ["a", "b"], (np.arange(90) > 9).astype(int))
     table = table_of(found)
     assert list(table["columns"]) == ["rows", "accuracy", "auc", "log_loss"]
     assert [row["cells"]["rows"] for row in table["rows"]] == [("90", ""), ("10", "few"), ("80", "")]
-    one = score_slices(TASKS["classification"], labels, predicted, ["class 0"], np.where(labels, -1, 0))[1]
+    one = score_slices(labels, predicted, ["class 0"], np.where(labels, -1, 0))[1]
     assert table_of([one])["rows"][0]["cells"]["auc"] == ("–", "")
-    one = score_slices(TASKS["classification"], 0 * labels, predicted[:, :2], ["class 0"], 0 * labels)[1]
+    one = score_slices(0 * labels, predicted[:, :2], ["class 0"], 0 * labels)[1]
     assert table_of([one])["rows"][0]["cells"]["f1"] == ("–", "")
 
 
 def test_numbers_of_several_models():
     y, codes = RNG.normal(size=60), np.arange(60) % 2
     models = {name: y + RNG.normal(size=60) for name in ("good", "bad")}
-    found = {
-        name: score_slices(TASKS["regression"], y, predicted, ["even", "odd"], codes)
-        for name, predicted in models.items()
-    }
+    found = {name: score_slices(y, predicted, ["even", "odd"], codes) for name, predicted in models.items()}
     table = table_of_models(found, "rmse")
     assert list(table["columns"]) == ["rows", "good", "bad"]
     odd = np.sqrt(np.square(models["bad"] - y)[1::2].mean())

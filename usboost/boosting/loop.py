@@ -304,7 +304,7 @@ class RoundWork:
         # f does not move between the passes, so that the rule looks at it once
         targets_at = self.target(len(trainers))
         steps, best = np.full(len(trainers), self.method.initial_step), None
-        for inner in range(max(1, self.method.target.n_inner)):
+        for inner in range(max(1, getattr(self.method.target, "n_inner", 1))):
             fits = self.fit(trainers, targets_at(steps))
             search = self.search(fits, inner)
             # as searched: shrinkage is on the step that is taken, not on what the next targets are made for

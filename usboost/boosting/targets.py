@@ -29,12 +29,8 @@ MOST_OUTPUTS, LARGEST_METRIC = 20, 1 << 27
 
 
 class TargetRule(Protocol):
-    @property
-    def n_inner(self) -> int:
-        """Fits per round."""
-        ...
-
-    # A rule may have an attribute `needs`: the methods that it asks of the loss besides `risk` and `line`.
+    # A rule may have attributes: `needs`, the methods that it asks of the loss besides `risk` and `line`, and
+    # `n_inner`, the fits per round, where its targets depend on the steps.
 
     def targets(self, loss: Any, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt: ...
 
@@ -43,7 +39,6 @@ class TargetRule(Protocol):
 class Gradient:
     """First order (2WL, US Algorithm 1): every learner is fitted to w, the negative gradient."""
 
-    n_inner: int = 1
     needs: ClassVar[tuple[str, ...]] = ("w",)
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
@@ -93,7 +88,6 @@ class NewtonDirection:
     in LightGBM and XGBoost; of a loss without ``hessian_diagonal(f, y)`` it is `Gradient`.
     """
 
-    n_inner: int = 1
     needs: ClassVar[tuple[str, ...]] = ("w", "hessian")
 
     def targets(self, loss: Differentiable, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
@@ -126,7 +120,6 @@ class NewtonTarget:
     """
 
     weighted: bool = True
-    n_inner: int = 1
 
     def targets(
         self, loss: Squared | SoftmaxCrossEntropy, f: np.ndarray, y: np.ndarray, n_views: int
@@ -148,8 +141,6 @@ class PseudoResidual:
     wants other leaves than their means, trees are given what it wants: LAD_TreeBoost's medians.
     """
 
-    n_inner: int = 1
-
     def targets(self, loss: RegressionLoss, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         residual = y - f
         leaves = LeafValues(residual[:, 0], loss.constants) if loss.refits_leaves else None
@@ -160,8 +151,6 @@ class PseudoResidual:
 @dataclass(frozen=True)
 class WeightedSigns:
     """Earlyboost: the signs y themselves with the weights D (EB equations 9 and 19)."""
-
-    n_inner: int = 1
 
     def targets(self, loss: Exponential, f: np.ndarray, y: np.ndarray, n_views: int) -> TargetsAt:
         target = Target(y, loss.weights(f, y))
@@ -180,8 +169,8 @@ def check_target(rule: TargetRule, loss: Any) -> None:
 
 def target_rule(name: str, n_inner: int = 1) -> TargetRule:
     """Make the rule called `name`: "gradient" (2WL), "second_order" (2WL2O) or "newton" (2WL-Newton)."""
-    rules: dict[str, Callable[..., TargetRule]]
-    rules = {"gradient": Gradient, "second_order": SecondOrder, "newton": NewtonDirection}
+    rules: dict[str, TargetRule]
+    rules = {"gradient": Gradient(), "second_order": SecondOrder(n_inner), "newton": NewtonDirection()}
     if name not in rules:
         raise UsboostError(f"there is no target rule {name!r}; choose one of {', '.join(rules)}")
-    return rules[name](n_inner=n_inner)
+    return rules[name]

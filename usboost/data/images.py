@@ -24,8 +24,9 @@ class _ImageRows:
 
     kind: ClassVar[str] = "image"
 
-    def __init__(self, n: int, absent: np.ndarray | None, rows: np.ndarray | None) -> None:
-        self._n, self._absent, self._rows = n, absent, rows
+    def __init__(self, n: int, absent: np.ndarray | None) -> None:
+        self._n, self._absent = n, absent
+        self._rows: np.ndarray | None = None  # all of them
         # of all N, shared by selections; threads that fill in one at once write the same bytes
         self._digests = np.zeros((n, _DIGEST), dtype=np.uint8)
         self._known = np.zeros(n, dtype=bool)
@@ -86,7 +87,6 @@ class Images(_ImageRows):
     pixels : uint8 array of shape (N, C, H, W), C being 1 (grey) or 3 (red, green, blue); may be a
         `numpy.memmap`.
     absent : bool array of shape (N,), True where a row has no image; None where all have one.
-    rows : positions in `pixels` of the n images, int64 of shape (n,); all of them by default.
 
     Examples
     --------
@@ -97,9 +97,7 @@ class Images(_ImageRows):
     2
     """
 
-    def __init__(
-        self, pixels: np.ndarray, *, absent: np.ndarray | None = None, rows: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, pixels: np.ndarray, *, absent: np.ndarray | None = None) -> None:
         if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1] not in MODES:
             raise UsboostError(
                 "images must be uint8 of shape (n, 1 or 3, height, width), "
@@ -109,7 +107,7 @@ class Images(_ImageRows):
             raise UsboostError(
                 f"absent must be bool of shape ({len(pixels)},), not {absent.dtype} of shape {absent.shape}"
             )
-        super().__init__(len(pixels), absent, rows)
+        super().__init__(len(pixels), absent)
         _, self.channels, self.height, self.width = pixels.shape
         self._pixels = pixels
 
@@ -141,24 +139,15 @@ class EncodedImages(_ImageRows):
     column : binary Arrow array of N >= n encoded images, in memory or memory-mapped; null where a row has
         no image.
     channels, height, width : of every image; C is 1 or 3.
-    rows : positions in `column` of the n images, int64 of shape (n,); all of them by default.
     """
 
-    def __init__(
-        self,
-        column: pa.ChunkedArray | pa.Array,
-        *,
-        channels: int,
-        height: int,
-        width: int,
-        rows: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, column: pa.ChunkedArray | pa.Array, *, channels: int, height: int, width: int) -> None:
         if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
             raise UsboostError(f"encoded images must be a binary column, not {column.type}")
         if channels not in MODES:
             raise UsboostError(f"images must have 1 or 3 channels, not {channels}")
         absent = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        super().__init__(len(column), absent, rows)
+        super().__init__(len(column), absent)
         self.channels, self.height, self.width = channels, height, width
         self._column = column
 

@@ -4,6 +4,7 @@ of numbers that are never below 0, as prices and counts are not."""
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import log_softmax
 
 from usboost.evaluation.metrics import SMALLEST
 from usboost.evaluation.statistics import median
@@ -95,9 +96,7 @@ def _logs(probabilities: np.ndarray) -> np.ndarray:
 
 
 def _scaled(logs: np.ndarray, temperature: float) -> np.ndarray:
-    scaled = logs / temperature
-    scaled -= scaled.max(axis=1, keepdims=True)
-    return np.asarray(scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True)))
+    return np.asarray(log_softmax(logs / temperature, axis=1))
 
 
 NEAR = 0.05

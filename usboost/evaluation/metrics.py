@@ -27,11 +27,8 @@ def f1(y: np.ndarray, predicted: np.ndarray, n_classes: int, weight: np.ndarray 
 
     A class that is neither present nor predicted counts 0, as in scikit-learn.
     """
-    counts = confusion(y, predicted, n_classes, weight)
-    correct = np.diag(counts).astype(float)
-    denominator = counts.sum(axis=0) + counts.sum(axis=1)
-    per_class = np.divide(2 * correct, denominator, out=np.zeros(n_classes), where=denominator > 0)
-    return float(per_class[1] if n_classes == 2 else per_class.mean())
+    each = per_class(confusion(y, predicted, n_classes, weight))["f1"]
+    return float(each[1] if n_classes == 2 else each.mean())
 
 
 def accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None) -> float:
@@ -66,15 +63,10 @@ def auc(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = Non
 
     Some of `positive`, bool (n,), are true and some not. A pair counts by the product of its two weights.
     """
-    if weight is not None:
-        _, place = np.unique(score, return_inverse=True)
-        right, wrong = (np.bincount(place, weight * each) for each in (positive, ~positive))
-        return float(right @ (np.cumsum(wrong) - wrong / 2) / (right.sum() * wrong.sum()))
-    _, place, counts = np.unique(score, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1; equal scores share the mean of theirs
-    n = int(positive.sum())
-    above = ranks[place][positive].sum() - n * (n + 1) / 2
-    return float(above / (n * (len(positive) - n)))
+    _, place = np.unique(score, return_inverse=True)
+    own = np.ones(len(score)) if weight is None else weight
+    right, wrong = (np.bincount(place, own * each) for each in (positive, ~positive))
+    return float(right @ (np.cumsum(wrong) - wrong / 2) / (right.sum() * wrong.sum()))
 
 
 def average_precision(positive: np.ndarray, score: np.ndarray, weight: np.ndarray | None = None) -> float:

@@ -118,7 +118,6 @@ class Slice:
 
 
 def score_slices(
-    task: Task,
     labels: np.ndarray,
     predicted: np.ndarray,
     names: Sequence[str],

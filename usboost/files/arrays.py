@@ -113,7 +113,15 @@ def room(like: np.ndarray, shape: tuple[int, ...], dtype: Any, order: Order = "C
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not is_mapped(like) or size <= LEAST:
         return np.empty(shape, dtype=dtype, order=order)
-    with nameless(Path(like.filename).parent) as file:  # type: ignore[attr-defined]
+    return zeros_on_disk(shape, dtype, order, Path(like.filename).parent)  # type: ignore[attr-defined]
+
+
+def zeros_on_disk(
+    shape: tuple[int, ...], dtype: Any, order: Order = "C", folder: Path | None = None
+) -> np.ndarray:
+    """Make zeros to write to, in a file as of `nameless`, which takes all of its space now."""
+    with nameless(folder) as file:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         if hasattr(os, "posix_fallocate"):  # else a disk that is full later would end the process
             os.posix_fallocate(file.fileno(), 0, size)
         else:

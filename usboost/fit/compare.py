@@ -281,7 +281,7 @@ def _by_rows(
             order = np.argsort(tested)
             tested, predicted = tested[order], np.concatenate([each.predicted for _, each in first])[order]
             given = table.labels[tested], predicted, slices.names, slices.codes[tested]
-            by_model[model] = score_slices(TASKS[table.task], *given, weights_of(table, tested))
+            by_model[model] = score_slices(*given, weights_of(table, tested))
     return replace(comparison, wrong=wrong, slices=by_model)
 
 

@@ -92,8 +92,7 @@ def divisible(table: UserTable) -> Divisible:
 
 def related_of(table: UserTable, rows: np.ndarray) -> Related | None:
     """Return how some rows are related, for splits inside a fit; None: in no way."""
-    related = divisible(table).related
-    return None if related is None else related[rows]
+    return divisible(table)[rows].related
 
 
 def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> None:

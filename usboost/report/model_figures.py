@@ -170,7 +170,7 @@ def overlay(pixels: np.ndarray, heat: np.ndarray) -> Image.Image:
     return Image.fromarray(np.rint(pale * (1 - share) + colour * share).astype(np.uint8))
 
 
-BLUE, ORANGE = "#0072b2", "#d55e00"
+BLUE, ORANGE = _VIEWS[:2]
 POINTS = 2000  # rows drawn of a scatter; more only fatten the page
 
 

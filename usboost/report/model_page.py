@@ -76,7 +76,7 @@ def write_report(
         form, kind = bundle.reader.formats.get(by_column), bundle.card.columns.get(by_column)
         missing = bundle.reader.missing
         groups = read_slices(scored.file, by_column, scored.rows, missing=missing, kind=kind, form=form)
-        slices = score_slices(bundle.task, scored.labels, scored.predicted, groups.names, groups.codes)
+        slices = score_slices(scored.labels, scored.predicted, groups.names, groups.codes)
         scored = replace(scored, slices=slices)
     maps = Maps(occlusion_maps, looking)
     write_atomically(out, render(bundle, scored, table, label, maps, by_column).encode())

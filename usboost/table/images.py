@@ -5,8 +5,6 @@ import itertools
 import math
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +23,7 @@ from usboost.data.progress import Progress
 from usboost.data.value import shown
 from usboost.datasets.image_files import Aspect, Cursor, inside, is_contained, load, read, thumbnail
 from usboost.errors import UsboostError
+from usboost.files.arrays import zeros_on_disk
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, is_binary, is_text, plain_type
 from usboost.table.notes import Misfits, Paths
@@ -292,23 +291,13 @@ def _is_missing(path: Path) -> bool:
 
 def room(shape: tuple[int, ...], what: object) -> np.ndarray:
     """Make uint8 zeros, above `IN_MEMORY` bytes in a file without a name, gone when nobody uses the array."""
-    needed = int(np.prod(shape, dtype=np.int64))
-    if needed <= IN_MEMORY:
+    if (needed := math.prod(shape)) <= IN_MEMORY:
         return np.zeros(shape, dtype=np.uint8)
-    folder = tempfile.gettempdir()
     try:
-        if shutil.disk_usage(folder).free < needed:
-            raise OSError
-        with tempfile.TemporaryFile(dir=folder) as file:
-            # space is taken now: a write to a page that finds none later would end the process
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, needed)
-            return np.memmap(file, np.uint8, "r+", shape=shape)
-    except OSError:
-        raise UsboostError(
-            f"{what}: the images take {needed / 1e9:,.1f} GB on the disk, more than is free in {folder}; "
-            f"choose a smaller `size`, or a folder with room by the environment's TMPDIR"
-        ) from None
+        return zeros_on_disk(shape, np.uint8)
+    except UsboostError as error:
+        taken = f"the images take {needed / 1e9:,.1f} GB on the disk"
+        raise UsboostError(f"{what}: {taken}; choose a smaller `size`: {error}") from None
 
 
 class ImageSet:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from usboost.evaluation.metrics import auc
 from usboost.table.columns.column import MISSING
 from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
 from usboost.table.columns.formats import NumberFormat
@@ -201,8 +202,7 @@ def leaks_target(column: pd.Series, labels: np.ndarray) -> bool:
     if isinstance(column.dtype, np.dtype):
         ranks = column.rank(method="average").to_numpy()  # days, say, rank as their dates do
         if len(sizes) == 2 and not np.isnan(ranks).any():
-            zeros, ones = sizes
-            area = (ranks[labels == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros)
+            area = auc(labels == 1, ranks)
             if max(area, 1 - area) >= GIVEN_AWAY:
                 return True
         if column.nunique() > _BINS:

@@ -128,11 +128,6 @@ class TableFile(Source):
         return str(self.path)
 
     @property
-    def schema(self) -> pa.Schema:
-        """Return names and types of the columns; of text and Excel all are strings."""
-        return self.content.schema
-
-    @property
     def folder(self) -> Path:
         return files.base_of(self.path) if self.images_root is None else self.images_root
 

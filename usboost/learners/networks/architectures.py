@@ -112,7 +112,7 @@ def published(name: str) -> Published:
     return Published(list(about.mean), list(about.std), side, about.hf_hub_id, about.license or "")
 
 
-def normalisation(name: str, channels: int, pretrained: bool) -> tuple[list[float], list[float]]:
+def normalisation(name: str, pretrained: bool) -> tuple[list[float], list[float]]:
     """Return mean and deviation of the channels that a backbone's weights expect, images being in [0, 1]."""
     if not is_timms(name):
         return IMAGENET if name in TORCHVISION and pretrained else PLAIN

@@ -105,7 +105,7 @@ class Backbone(BaseEstimator):
             raise UsboostError(
                 f"{self.name} reads images of {least} pixels a side or more, not {side}; set size"
             )
-        mean, deviation = architectures.normalisation(self.name, view.channels, bool(self.pretrained))
+        mean, deviation = architectures.normalisation(self.name, bool(self.pretrained))
         return {
             "view": "image",
             "channels": view.channels,

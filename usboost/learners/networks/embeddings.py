@@ -7,7 +7,6 @@ that compute the same write the same files.
 
 import hashlib
 import os
-import tempfile
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from safetensors.numpy import load_file, save
 
 from usboost.errors import UsboostError, warn
 from usboost.files import write_atomically
+from usboost.files.arrays import zeros_on_disk
 from usboost.learners.networks.image_network import FrozenNetwork
 
 SHARD = 512
@@ -201,8 +201,7 @@ class _Store:
                 if int(np.prod(shape)) * values.dtype.itemsize <= IN_MEMORY:
                     out = np.zeros(shape, dtype=values.dtype)
                 else:  # where they are many, in a file without a name
-                    with tempfile.TemporaryFile() as file:
-                        out = np.memmap(file, dtype=values.dtype, mode="w+", shape=shape)
+                    out = zeros_on_disk(shape, values.dtype)
             elif values.dtype == np.float32 and out.dtype == np.float16:
                 out = out.astype(np.float32)
             out[rows[mine]] = values[where[mine] - starts[k]]

@@ -52,14 +52,7 @@ class TableNetwork:
     def forward(self, numeric: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
         """Return outputs of every layer, after its ReLU but for the last: float32 (rows, width)."""
         first, *others = self._layers
-        if codes.shape[1]:
-            hidden = nn.functional.embedding_bag(torch.from_numpy(codes), self._lookup, mode="sum")
-            out = hidden.numpy()
-            out += first.bias
-        else:
-            out = np.repeat(first.bias[None], len(codes), axis=0)
-        if numeric.shape[1]:
-            out += numeric @ first.weight.T
+        out = _first_outputs(numeric, codes, self._lookup, first.weight.T, first.bias)
         outputs = [out]
         for layer in others:
             torch.relu_(torch.from_numpy(out))
@@ -88,6 +81,20 @@ class TableNetwork:
         np.dot(ones, gradient, out=first.bias_gradient)
         if codes.shape[1] and self._first.lookup.grad is not None:
             self._first.lookup.grad.numpy()[:] = one_hot(codes, self._first.n_codes) @ gradient
+
+
+def _first_outputs(
+    numeric: np.ndarray, codes: np.ndarray, lookup: torch.Tensor, weight: np.ndarray, bias: np.ndarray
+) -> np.ndarray:
+    """Return a first layer's outputs before its ReLU, float32 (rows, width), its weight being (p, width)."""
+    if codes.shape[1]:
+        out = functional.embedding_bag(torch.from_numpy(codes), lookup, mode="sum").numpy()
+        out += bias
+    else:
+        out = np.repeat(bias[None], len(codes), axis=0)
+    if numeric.shape[1]:
+        out += numeric @ weight
+    return out
 
 
 class _Layer:
@@ -162,13 +169,7 @@ class _Group:
 
     def __call__(self, numeric: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return Σ_k step_k · network_k of a block of m rows: float64 (m, D)."""
-        if codes.shape[1]:
-            first = functional.embedding_bag(torch.from_numpy(codes), self.lookup, mode="sum").numpy()
-            first += self.bias
-        else:
-            first = np.repeat(self.bias[None], len(codes), axis=0)
-        if numeric.shape[1]:
-            first += numeric @ self.weight
+        first = _first_outputs(numeric, codes, self.lookup, self.weight, self.bias)
         out = first.reshape(len(codes), len(self.steps), -1).transpose(1, 0, 2)
         for weight, bias in self.others:
             torch.relu_(torch.from_numpy(out))
@@ -185,7 +186,7 @@ def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: Tabl
     numeric, codes, starts = rows.numeric.numpy(), rows.codes.numpy(), rows.starts.numpy()
     groups, weights = list[_Group](), np.asarray(steps, dtype=np.float64)
     size = max(1, GROUP_WIDTH // networks[0]["0.bias"].size)
-    names = sorted({key.split(".")[0] for key in networks[0]}, key=int)[1:]
+    _, *names = layers = sorted({key.split(".")[0] for key in networks[0]}, key=int)
     for first in range(0, len(networks), size):
         group = networks[first : first + size]
         lookup = torch.from_numpy(np.concatenate([each["0.lookup"] for each in group], axis=1))
@@ -199,8 +200,7 @@ def weighted_sum(networks: Sequence[Weights], steps: Sequence[float], rows: Tabl
             for name in names
         ]
         groups.append(_Group(lookup, weight, bias, others, weights[first : first + size]))
-    last = max((key.split(".")[0] for key in networks[0]), key=int)
-    out = np.zeros((len(codes), networks[0][f"{last}.bias"].size))
+    out = np.zeros((len(codes), networks[0][f"{layers[-1]}.bias"].size))
 
     def block(start: int) -> None:
         part = slice(start, start + BLOCK_ROWS)

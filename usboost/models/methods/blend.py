@@ -8,8 +8,6 @@ what it adds to each member's.
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -83,7 +81,7 @@ class Blend(ViewsEstimator):
         """Return f, float64 (n, D)."""
         self._check_fitted()
         with embeddings.shared_in_memory():
-            return reduce(add, (weight * self._f_of(fit, views) for fit, weight in self.weighted_fits()))
+            return np.asarray(sum(weight * self._f_of(fit, views) for fit, weight in self.weighted_fits()))
 
     @property
     def n_estimators_(self) -> int:

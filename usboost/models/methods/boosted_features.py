@@ -74,11 +74,6 @@ class GradientBoostedTrees:
     def _forest(self) -> Forest:
         return Forest(self.trees)
 
-    def chunks(self, table: Table, rows: int = 32_768) -> Iterator[np.ndarray]:
-        """Yield the BFVs in blocks of rows, so that the full matrix never has to exist."""
-        for start in range(0, len(table), rows):
-            yield self.features(table, slice(start, start + rows))
-
     def raw_score(self, table: Table) -> np.ndarray:
         """Return initial + learning_rate · Σ BFV per class: float64 (n, T)."""
         matrix = table.matrix()

@@ -300,8 +300,8 @@ class Unseen:
         """Return the mean loss of one model's predictions, or of a blend's."""
         return mean(self.losses(self.y, predicted), self.weights)
 
-    def greedy_weights(self, predicted: Mapping[str, np.ndarray], picks: int = PICKS) -> dict[str, float]:
-        """Choose weights of models, each a whole number of `picks`, that sum to 1; models may have none.
+    def greedy_weights(self, predicted: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Choose weights of models, each a whole number of `PICKS`, that sum to 1; models may have none.
 
         The best model is picked first, then again and again the one that makes the mean of all picks best.
         The mean of the lowest loss on the way is taken; of equal losses, the one of fewer picks.
@@ -310,7 +310,7 @@ class Unseen:
         total = np.zeros_like(predicted[names[0]], dtype=np.float64)
         chosen: list[str] = []
         best, n_best = np.inf, 0
-        for count in range(1, picks + 1):
+        for count in range(1, PICKS + 1):
             risks = [self.loss((total + predicted[name]) / count) for name in names]
             k = int(np.argmin(risks))
             chosen.append(names[k])
