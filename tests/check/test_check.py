@@ -146,6 +146,12 @@ def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     assert [(each.kind, each.columns) for each in found] == [("decides", ())]
     frame = noise(200).assign(y=lambda each: each["a"], z=lambda each: 9 * each["a"]).drop(columns="a")
     assert [each.columns for each in check_table(table_of(frame))] == [("z",)]
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"age": rng.normal(50, 10, 200).round(1), "bmi": rng.normal(25, 4, 200).round(2)})
+    frame["y"] = np.where(rng.random(200) < 1 / (1 + np.exp(-(frame["age"] - 50) / 8)), "ill", "well")
+    [found] = check_table(table_of(pd.concat([frame, frame.sample(60, random_state=0)])))
+    assert "rows that are equal" in str(found)  # and not those of equal ages
+    assert not check_table(table_of(things(7, 420), shuffled=False, group="thing"))
 
 
 def test_copies_of_all_rows_are_found_without_numbers_too() -> None:

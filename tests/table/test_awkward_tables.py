@@ -577,6 +577,6 @@ def test_rows_come_in_the_batches_that_are_asked_for(tmp_path: Path, name: str, 
 
 def test_the_row_of_a_class_of_one_row_can_be_left_out(tmp_path: Path) -> None:
     path = raw("x,y\n" + "1.5,a\n2.25,b\n" * 6 + "3,c\n")(tmp_path)
-    said = r"class 'c' of 'y' has 1 row, .* leave its row out with `missing='c'`"
+    said = r"class 'c' of 'y' has 1 row, .* take its row out \(`missing='c'` does, for all columns\)"
     refuses(said, read_table, path, TableSpec(label="y"))
     assert read_table(path, TableSpec(label="y", missing=["c"])).classes == ["a", "b"]

@@ -132,6 +132,7 @@ class _Check:
     def groups(self) -> None:
         """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
         table, ranked, by_random = self.table, [], dict[bytes, np.ndarray]()
+        known = None if table.groups is None else codes_of(pd.Series(table.groups))
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table, self.texts):
             share = beyond_chance(self.y, each.codes, each.numbers)
@@ -145,7 +146,9 @@ class _Check:
         for share, kind, each in [*twins, *ranked[:6], *((0.0, "groups", each) for each in self.near)]:
             if self.is_known(each.codes):
                 continue
-            measured = None if self.quick else flattery(self.x_of_groups, table.labels, each.codes, by_random)
+            measured = None
+            if not self.quick:
+                measured = flattery(self.x_of_groups, table.labels, each.codes, by_random, known)
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
             matters = measured is not None and measured.worse >= least
@@ -158,6 +161,8 @@ class _Check:
             sentence = f"{each.what} {agree} ({len(sets):,} groups, {sum(map(len, sets)):,} rows)"
             self.add(kind, sentence, each.advice, sets, columns=each.columns, flattery=measured)
             self.said.append(each.codes)
+            if each.kind == "rows" and known is None:
+                known = each.codes  # copies make groups of each column's values, too
 
     def tell(self, kind: str, what: str, values: np.ndarray, advice: str, *names: str) -> None:
         """Add what no model should learn from, one number of each row, if it tells the label."""
@@ -194,7 +199,7 @@ class _Check:
         # of a file that is sorted, by a column or by the label, the order is no secret
         in_runs = np.count_nonzero(np.diff(table.labels)) <= 2 * len(table.classes) + 0.02 * n
         is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
-        if not is_sorted and any(each.kind == "order" for each in self.near):
+        if not is_sorted and table.groups is None and any(each.kind == "order" for each in self.near):
             self.tell("note", "the order of the rows", np.arange(n), "no model reads it; name its time")
         known = [name for each in self.findings for name in each.columns]
         new = table.features.drop(columns=known, errors="ignore")

@@ -53,12 +53,17 @@ def out_of_fold(x: np.ndarray, y: np.ndarray, splits: list[Split]) -> np.ndarray
 
 
 def flattery(
-    x: np.ndarray, y: np.ndarray, codes: np.ndarray, by_random: dict[bytes, np.ndarray]
+    x: np.ndarray,
+    y: np.ndarray,
+    codes: np.ndarray,
+    by_random: dict[bytes, np.ndarray],
+    known: np.ndarray | None = None,
 ) -> Flattery | None:
     """Score the quick model by both kinds of folds; None where groups cannot be held out.
 
     `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,); `by_random`: keeps
-    what random folds predict of a set of rows, for other groups of these.
+    what random folds predict of a set of rows, for other groups of these; `known`: codes of groups that
+    random folds, too, keep together.
     """
     is_number, rng = y.dtype.kind == "f", np.random.default_rng(0)
     order, rows = rng.permutation(int(codes.max()) + 1)[codes], rng.permutation(len(codes))
@@ -67,10 +72,11 @@ def flattery(
     rows = np.sort(rows[np.lexsort((order[rows], turns))[:ROWS]])
     x, y, codes = x[rows], y[rows], codes[rows]
     try:
-        folds = inner_folds(y, FOLDS, 0), inner_folds(y, FOLDS, 0, Related.of(codes, None, len(y)))
+        apart = (None if known is None else known[rows]), codes
+        folds = [inner_folds(y, FOLDS, 0, Related.of(each, None, len(y))) for each in apart]
     except UsboostError:
         return None
-    if (key := rows.tobytes()) not in by_random:
+    if (key := rows.tobytes() + (b"" if known is None else known.tobytes())) not in by_random:
         by_random[key] = out_of_fold(x, y, folds[0])
     predicted = np.stack([by_random[key], out_of_fold(x, y, folds[1])])
     judged = ~np.isnan(predicted[:, :, 0]).any(axis=0)

@@ -104,7 +104,7 @@ def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> N
         name = table.classes[int(seen.argmin())]
         raise UsboostError(
             f"{table.file}: class {name!r} is not among the rows that are fitted to, as they are divided; "
-            f"divide them in another way, or leave the class out with `missing={name!r}`"
+            f"divide them in another way, or take the class out (`missing={name!r}` does, for all columns)"
         )
 
 

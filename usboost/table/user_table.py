@@ -302,7 +302,7 @@ def check_learnable(table: UserTable) -> None:
         number = ", or predict the number with `task=regression`" if table.said else ""
         raise UsboostError(
             f"{table.file}: class {name!r} of {table.spec.label!r} has {has}, so it cannot be learnt and "
-            f"checked; add rows of it, or leave its row out with `missing={name!r}`{number}"
+            f"checked; add rows of it, or take its row out (`missing={name!r}` does, for all columns){number}"
         )
     if rows < FEWEST:
         raise UsboostError(f"{table.file} has {rows} rows{that} to learn from; {FEWEST} or more are needed")
