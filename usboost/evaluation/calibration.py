@@ -4,7 +4,6 @@ of numbers that are never below 0, as prices and counts are not."""
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import log_softmax
 
 from usboost.evaluation.metrics import SMALLEST
 from usboost.evaluation.statistics import median
@@ -96,7 +95,9 @@ def _logs(probabilities: np.ndarray) -> np.ndarray:
 
 
 def _scaled(logs: np.ndarray, temperature: float) -> np.ndarray:
-    return np.asarray(log_softmax(logs / temperature, axis=1))
+    scaled = logs / temperature
+    scaled -= scaled.max(axis=1, keepdims=True)
+    return np.asarray(scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True)))
 
 
 NEAR = 0.05

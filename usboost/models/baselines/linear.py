@@ -250,6 +250,11 @@ class Logistic(Linear):
     def to_onnx(self, model: Any, table: TableNodes) -> Value:
         return super().to_onnx(model, table).Softmax(axis=1)
 
+    def risk(self, model: Any, rows: FitRows) -> float:
+        x, y = rows.val or (rows.x, rows.y)
+        p = softmax(self.scores(model, x), axis=1)
+        return -mean(np.log(p[np.arange(len(p)), y] + 1e-12), rows.val_weights)
+
 
 def _left_out(
     x: Any,
