@@ -26,6 +26,8 @@ from usboost.files import replacing
 from usboost.files.arrays import parts
 from usboost.models.methods.boosted_features import BoostedFeatures, save_gbm
 
+ROWS = 32_768
+
 
 @task(cache_policy=NO_CACHE, task_run_name="{dataset}/features/seed-{seed}")
 def fit_features(dataset: str, seed: int, settings: Settings, fingerprint: str) -> None:
@@ -58,17 +60,17 @@ def _fit(learner: BoostedFeatures, dataset: str, settings: Settings, out: Path) 
         y = (y - centre) / scale
     gbm = learner.fit(views["S"], y).gbm_
     save_gbm(gbm, out / "gbm")
-    blocks = (gbm.features(views["S"], rows) for rows in parts(len(y)))
+    blocks = (gbm.features(views["S"], rows) for rows in parts(len(y), ROWS))
     if settings.features.out_of_fold:
         values = np.empty((len(y), gbm.n_features), dtype=np.float32)
         for rows, block in learner.out_of_fold(views["S"], y, settings.features.folds):
             values[rows] = block
-        blocks = (values[rows] for rows in parts(len(y)))
+        blocks = (values[rows] for rows in parts(len(y), ROWS))
     write_features(blocks, out / "train.parquet")
     scores = {}
     for split in ("val", "test"):
         views, y = store.read(folder, split)
-        blocks = (gbm.features(views["S"], rows) for rows in parts(len(y)))
+        blocks = (gbm.features(views["S"], rows) for rows in parts(len(y), ROWS))
         write_features(blocks, out / f"{split}.parquet")
         if task.name == "regression":
             alone = centre + scale * gbm.raw_score(views["S"])[:, 0]

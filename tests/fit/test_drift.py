@@ -147,7 +147,8 @@ def test_bins_hold_equal_counts_and_a_repeated_value_is_one_bin():
     counts, _ = drift.number_counts(np.arange(1000.0), np.zeros(1))
     assert counts.tolist() == [100] * 10
     counts, _ = drift.number_counts(np.array([0.0] * 95 + [1, 2, 3, 4, 5]), np.zeros(1))
-    assert counts[0] == 95 and counts.sum() == 100
+    assert counts[1] == 95 and counts.sum() == 100
+    assert drift.number_counts(np.ones(40), np.full(40, 500.0))[1].tolist() == [0, 0, 40]  # not that of 1
 
 
 def test_samples_of_one_distribution_exceed_the_noise_as_often_as_it_says():

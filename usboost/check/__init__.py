@@ -132,7 +132,7 @@ class _Check:
     def groups(self) -> None:
         """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
         table, ranked, by_random = self.table, [], dict[bytes, np.ndarray]()
-        known = None if table.groups is None else codes_of(pd.Series(table.groups))
+        known = None if table.groups is None else self.named[0]
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table, self.texts):
             share = beyond_chance(self.y, each.codes, each.numbers)

@@ -49,8 +49,7 @@ def edges(values: np.ndarray) -> np.ndarray:
     distinct, counts = np.unique(values, return_counts=True)
     frequent = distinct[counts > len(values) / BINS]
     cuts = [np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1]), frequent, np.nextafter(frequent, np.inf)]
-    inner = np.unique(np.concatenate(cuts))
-    return inner[(inner > distinct[0]) & (inner <= distinct[-1])]
+    return np.unique(np.concatenate(cuts))
 
 
 def number_counts(reference: np.ndarray, current: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -206,6 +205,6 @@ def _compared(
         if not first.sum() or not second.sum():
             return more
         counts = first, second
-    reached = int(((counts[0] + counts[1]) > 0).sum())
-    chance = noise(reached, int(counts[0].sum()), int(counts[1].sum()), level)
-    return {"psi": psi(*counts), "noise": chance, **more}
+    reached = (counts[0] + counts[1]) > 0
+    chance = noise(int(reached.sum()), int(counts[0].sum()), int(counts[1].sum()), level)
+    return {"psi": psi(counts[0][reached], counts[1][reached]), "noise": chance, **more}
