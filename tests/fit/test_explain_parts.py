@@ -15,7 +15,7 @@ from benchmarks.robustness import tables
 from tests.conftest import refuses
 from tests.fit.conftest import accepted, refused
 from usboost import MultimodalClassifier, MultimodalRegressor
-from usboost.fit.explain import GRID, Shares, _Game, owner_of, read_rows
+from usboost.fit.explain import GRID, Shares, _Game, owners_of, read_rows
 from usboost.models.inspection.attribution import unlikeness
 from usboost.table.source import FrameRows
 
@@ -92,13 +92,14 @@ def test_a_column_that_decides_is_first():
     assert (found.drop(columns="mean").abs().idxmax(axis=1) == "size").all()
 
 
-def test_a_column_that_is_called_as_an_indicator_has_its_own_share():
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 2)), columns=["age_missing", "age"])
-    model = MultimodalRegressor("linear_trees", rounds=5).fit(frame, 3 * frame["age_missing"])
+@pytest.mark.parametrize("names", [["age_missing", "age"], ["age", "S__age"], ["mean", "mean_"]])
+def test_a_column_that_is_called_as_something_else_has_its_own_share(names):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 2)), columns=names)
+    model = MultimodalRegressor("linear_trees", rounds=5).fit(frame, 3 * frame[names[0]])
     found = model.explain(frame.head(20)).abs().mean()
-    assert found["age_missing"] > 20 * found["age"]
+    assert found[names[0]] > 20 * found[names[1]] and found.shape == (3,)
     refuses("has no rows to explain", model.explain, frame.head(0), frame)
-    refuses("none of its 120 values", model.explain, frame.head(9), frame.assign(age="much"))
+    refuses("none of its 120 values", model.explain, frame.head(9), frame.assign(**{names[0]: "much"}))
 
 
 def test_a_number_from_two_columns_of_images():
@@ -172,7 +173,7 @@ def test_a_row_is_nearest_to_itself_in_what_weighs(saved):
     frame.loc[1, ["photo", "colour"]] = frame.loc[0, ["photo", "colour"]]
     views = read_rows(bundle, FrameRows(frame.drop(columns="kind"), mixed=True)).views
     weights = {"all": np.ones((12, 3)), "photo": np.tile([0.0, 0.0, 1.0], (12, 1))}
-    far = {k: unlikeness(bundle.model, views, views, owner_of(bundle), each) for k, each in weights.items()}
+    far = {k: unlikeness(bundle.model, views, views, owners_of(bundle), each) for k, each in weights.items()}
     assert (np.diag(far["all"]) < 1e-9).all() and far["all"][0, 1] > 1e-3  # their sizes differ
     assert far["photo"][0, 1] < 1e-9 and (far["photo"][0, 2:] > 1e-3).all()
 

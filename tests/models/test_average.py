@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from tests.conftest import refuses, reloaded
 from tests.learners.trees.test_shapley import brute_force
-from tests.models.test_shapley import MATRIX, NAMES, OWNERS, SCORE, views
+from tests.models.test_shapley import MATRIX, NAMES, SCORE, owners, views
 from usboost import NetworkLearner, TreeLearner
 from usboost.boosting.callbacks import Callback
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
@@ -59,10 +59,9 @@ BLENDS = {
 def test_what_columns_add_is_what_they_add_to_the_members(blend: str, tolerance: float) -> None:
     model = clone(BLENDS[blend]).fit(ALL, Y)
     assert len(model.weights_) > 1
-    given = model, views(ROWS), views(REFERENCE), lambda name: OWNERS[name.removeprefix("S__")], 3, 0
+    given = model, views(ROWS), views(REFERENCE), owners, 3, 0
     found = shapley(*given)
-    owner = np.array([OWNERS[name] for name in NAMES])
-    expected = brute_force(lambda each: model._f(views(each)), ROWS, REFERENCE, owner, 3)
+    expected = brute_force(lambda each: model._f(views(each)), ROWS, REFERENCE, owners(NAMES), 3)
     # those of networks, forests and LightGBM are estimated
     assert np.abs(found.values - expected).max() < tolerance * np.abs(expected).max()
     for each in range(3):
@@ -82,7 +81,7 @@ def test_numbers_and_what_columns_add_in_their_units(tmp_path: Path) -> None:
     own = {name: fit.predict(ALL) for name, (fit,) in model.fits_.items()}
     expected = model.target_centre_ + model.target_scale_ * (0.75 * own["start"] + 0.25 * own["forest"])
     np.testing.assert_allclose(model.predict(ALL), expected, rtol=1e-12)
-    found = shapley(model, views(ROWS), views(REFERENCE), lambda name: OWNERS[name.split("__")[-1]], 3, 0)
+    found = shapley(model, views(ROWS), views(REFERENCE), owners, 3, 0)
     whole = model.predict(views(ROWS)) - model.target_centre_
     turn = direction(model, np.zeros(6))
     np.testing.assert_allclose(turn @ found.mean + found.values.sum(axis=(1, 2)) * turn[:, 0], whole, 1e-5)

@@ -9,7 +9,7 @@ random, and their reverses, one square after another is uncovered.
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -24,7 +24,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError, warn
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks import embeddings
-from usboost.models.inspection.attribution import check_explainable, direction, left_out, shapley
+from usboost.models.inspection.attribution import Owners, check_explainable, direction, left_out, shapley
 from usboost.table.columns.encoding import SUFFIX
 from usboost.table.notes import Tally, check_paths, notes_of_rows
 from usboost.table.rows import Rows
@@ -48,14 +48,20 @@ class Shares:
     mean: np.ndarray  # float64 (n,), of the margin over the reference rows
 
     def frame(self) -> pd.DataFrame:
-        """Return a column for each part, ``photo 1,2`` for the second square of the first line, and mean."""
+        """Return a column for each part, ``photo 1,2`` for the second square of the first line, and mean.
+
+        Where a column of the table is called so, the mean is called ``mean_``, or ``mean__``.
+        """
         squares = {
             f"{name} {y + 1},{x + 1}": each[:, y, x]
             for name, each in self.squares.items()
             for y in range(GRID)
             for x in range(GRID)
         }
-        return pd.DataFrame({**self.columns, **squares, "mean": self.mean})
+        parts, mean = {**self.columns, **squares}, "mean"
+        while mean in parts:
+            mean += "_"
+        return pd.DataFrame({**parts, mean: self.mean})
 
     def words(self) -> list[str]:
         """Return the columns that add or take most in each row, ``age +0.83; sex -0.21`` say."""
@@ -100,11 +106,17 @@ def encoded_names(bundle: Bundle) -> dict[str, list[str]]:
     return {name: [*own, *(each + SUFFIX for each in own if each in marked)] for name, own in parts.items()}
 
 
-def owner_of(bundle: Bundle) -> Callable[[str], int]:
-    """Return the function from a column that a learner reads to the place in `names_of` that has it."""
-    owners = {part: k for k, parts in enumerate(encoded_names(bundle).values()) for part in parts}
+def owners_of(bundle: Bundle) -> Owners:
+    """Return the function from a learner's columns to the places in `names_of` that have them."""
+    plain = {part: k for k, parts in enumerate(encoded_names(bundle).values()) for part in parts}
     images = len(names_of(bundle)) - 1
-    return lambda column: owners.get(column, owners.get(column.split("__", 1)[-1], images))
+
+    def owners(names: Sequence[str]) -> np.ndarray:
+        # a learner of several views reads the table's a as S__a, which may be another column's name
+        prefix = "S__" if all(f"S__{name}" in names for name in bundle.encoding.names) else ""
+        return np.array([plain.get(name.removeprefix(prefix), images) for name in names])
+
+    return owners
 
 
 def explain(
@@ -118,10 +130,10 @@ def explain(
     right, which is quicker. Raises `UsboostError` if the model cannot be explained.
     """
     check_explainable(bundle.model, bundle.card.model)
-    names, owner = names_of(bundle), owner_of(bundle)
+    names, owners = names_of(bundle), owners_of(bundle)
     images = len(names) - 1
     alone = images if images_alone else None
-    added = shapley(bundle.model, views, reference, owner, len(names), images, alone)
+    added = shapley(bundle.model, views, reference, owners, len(names), images, alone)
     turn = _turn(bundle, predicted)
     values = np.einsum("npd,nd->np", added.values, turn)
     mean = turn @ added.mean + getattr(bundle.model, "target_centre_", 0.0)

@@ -85,7 +85,7 @@ def write_page(
     if against is not None:
         weights = [*parts.columns.values(), sum(each.sum(axis=(1, 2)) for each in parts.squares.values())]
         weights = np.abs(np.column_stack(np.broadcast_arrays(*weights)))
-        far = unlikeness(bundle.model, own.views, compared.views, explain.owner_of(bundle), weights)
+        far = unlikeness(bundle.model, own.views, compared.views, explain.owners_of(bundle), weights)
         if against.resolve() == table.resolve():  # a row is not like another one because it is that
             np.fill_diagonal(far, np.inf)
         near = np.argsort(far, axis=1, kind="stable")[:, :NEAREST]

@@ -29,6 +29,7 @@ from usboost.models.estimator import ViewsEstimator, as_views
 from usboost.models.methods.blend import Blend
 from usboost.models.methods.weak_learners import BoostedWeakLearners
 
+Owners = Callable[[Sequence[str]], np.ndarray]  # of the names of columns, int64 (p,)
 _CELLS = 1 << 22  # numbers of mixed rows that are predicted at a time
 _ADDITIVE = ("ridge",)
 """Kinds of learners whose outputs are sums of a term for each column."""
@@ -63,7 +64,7 @@ def shapley(
     model: BoostedWeakLearners,
     views: Views,
     reference: Views,
-    owner: Callable[[str], int],
+    owners_of: Owners,
     n_owners: int,
     images: int,
     alone: int | None = None,
@@ -73,7 +74,7 @@ def shapley(
     Parameters
     ----------
     views, reference : of n and m rows.
-    owner : who has a column of a view, or of what is read of images, by its name.
+    owners_of : who have the columns of a learner's table, or of what it reads of images, by their names.
     images : the owner of views that a learner reads as they are, and not as a table.
     alone : an owner, whose values alone are needed: those of others are without meaning, and not estimated.
     """
@@ -82,9 +83,7 @@ def shapley(
         base = part.output(part.reference)
         mean += base.mean(axis=0)
         read, against = part.read, part.reference
-        owners = (
-            np.array([owner(name) for name in read.names]) if isinstance(read, Table) else np.array([images])
-        )
+        owners = owners_of(read.names) if isinstance(read, Table) else np.array([images])
         if alone is not None and alone not in owners:
             continue
         if len(set(owners.tolist())) == 1 or not isinstance(read, Table) or not isinstance(against, Table):
@@ -111,7 +110,7 @@ def shapley(
 
 
 def unlikeness(
-    model: BoostedWeakLearners, views: Views, others: Views, owner: Callable[[str], int], weights: np.ndarray
+    model: BoostedWeakLearners, views: Views, others: Views, owners_of: Owners, weights: np.ndarray
 ) -> np.ndarray:
     """Return how far each of m other rows is from each of n rows in what the model reads, float64 (n, m).
 
@@ -120,7 +119,7 @@ def unlikeness(
 
     Parameters
     ----------
-    owner : as of `shapley`.
+    owners_of : as of `shapley`.
     weights : float64 (n, owners).
     """
     distances = np.zeros((len(views), len(others)))
@@ -129,7 +128,7 @@ def unlikeness(
         if isinstance(read, Table) and isinstance(against, Table):
             spread = against.numeric.std(axis=0, dtype=np.float64)
             scale = np.where(spread > 0, spread, 1.0)
-            owners = np.array([owner(name) for name in read.names])
+            owners = owners_of(read.names)
             for row in range(len(views)):
                 numeric = np.square((against.numeric - read.numeric[row]) / scale)
                 apart = np.hstack([numeric, against.codes != read.codes[row]])
