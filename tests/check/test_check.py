@@ -64,7 +64,10 @@ def gene() -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("name", ["iris", "diabetes", noise, gene])
+DAYS = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.random.default_rng(14).integers(0, 3, 120), "D")
+
+
+@pytest.mark.parametrize("name", ["iris", "diabetes", noise, gene, lambda: noise(120).assign(day=DAYS)])
 def test_a_clean_table_is_left_alone(name) -> None:
     frame = name() if callable(name) else getattr(datasets, f"load_{name}")(as_frame=True).frame
     found = check_table(table_of(frame.rename(columns={"target": "y"}), shuffled=False))
@@ -128,12 +131,6 @@ def test_rows_near_in_the_file_are_alike() -> None:
     assert kinds(check_table(table_of(frame))) == set()
 
 
-def test_a_group_that_is_named_is_not_said() -> None:
-    frame = things(5)
-    table = table_of(frame.assign(thing=frame["thing"].astype(str) + "x"), group="thing")
-    assert kinds(check_table(table)) == set()
-
-
 def test_a_missing_value_that_tells_the_label() -> None:
     frame = noise()
     frame.loc[frame["y"] == "yes", "b"] = np.nan
@@ -144,6 +141,7 @@ def test_a_missing_value_that_tells_the_label() -> None:
 def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     found = check_table(table_of(pd.concat([noise(), noise()[:30]])))
     assert [(each.kind, each.columns) for each in found] == [("decides", ())]
+    assert not check_table(table_of(pd.concat([noise().assign(w=1), noise()[:30].assign(w=0)]), weight="w"))
     frame = noise(200).assign(y=lambda each: each["a"], z=lambda each: 9 * each["a"]).drop(columns="a")
     assert [each.columns for each in check_table(table_of(frame))] == [("z",)]
     rng = np.random.default_rng(3)

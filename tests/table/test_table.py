@@ -419,7 +419,7 @@ def test_labels_that_differ_in_blanks_are_told(tmp_path: Path) -> None:
     table = read_columns(tmp_path / "t.parquet", TableSpec(label="y"))
     assert table.classes == ["a", "b"] or table.classes == ["b", "a"]
     notes = describe(table).notes
-    assert "some values of 'y' have blanks at their ends, which are removed" in notes
+    assert "some values of 'y' have blanks at their ends, which count for nothing" in notes
     assert "1 row has no 'y' and is left out" in notes
 
 

@@ -131,7 +131,8 @@ def stretches(table: UserTable) -> Iterator[Grouping]:
         # nearly all steps lead one way, or each value stands in about one run
         one_way = abs(np.sign(steps).sum()) > 0.9 * len(steps)
         is_sorted |= bool(one_way or len(steps) <= 1.5 * len(values) < n / 2)
-        if kind == "date" or (_TIMES.fullmatch(name) and len(values) >= 2 * STRETCHES):
+        fewest = STRETCHES if kind == "date" else 2 * STRETCHES
+        if len(values) >= fewest and (kind == "date" or _TIMES.fullmatch(name)):
             whole = ranks * STRETCHES // len(values)
             what, advice = f"rows near in {name!r}", f"use `time={name!r}`"
             yield Grouping(what, (name,), codes_of(pd.Series(whole)), "time", True, advice=advice)

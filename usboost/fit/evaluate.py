@@ -74,11 +74,6 @@ def of_all_shards(
     return WeightedRows(np.arange(len(gathered[0])), weights, None), gathered[0], gathered[1]
 
 
-def counted_rows(table: UserTable) -> np.ndarray:
-    """Return the positions of the rows that count: all but those of weight 0."""
-    return np.arange(len(table)) if table.weights is None else np.flatnonzero(table.weights)
-
-
 def weights_of(table: UserTable, rows: np.ndarray) -> np.ndarray | None:
     """Return the weights of some rows, float64, or None."""
     return None if table.weights is None else table.weights[rows]
@@ -120,11 +115,10 @@ def folds_of(
     test_is_seen : whether rows that the user calls test rows are the one fold; else they are in no fold, and
         the others are divided as if the user had not said how.
     """
-    counted = counted_rows(table)
-    rows = divisible(table)[counted]
+    rows, own = divisible(table), np.arange(len(table))
     if rows.splits is not None and not test_is_seen:
         own = np.flatnonzero(rows.splits != "test")
-        counted, rows = counted[own], replace(rows[own], splits=None)
+        rows = replace(rows[own], splits=None)
     if rows.codes is not None and rows.splits is None and folds >= 2:
         counts = np.bincount(rows.codes, minlength=len(table.classes))
         least = int(counts.argmin())
@@ -136,7 +130,7 @@ def folds_of(
                 f"rows, too few for {folds} folds; add rows of it, leave it out, or change `folds`"
             )
     splits = [
-        Fold(each.repeat, each.fold, counted[each.train], counted[each.val], counted[each.test])
+        Fold(each.repeat, each.fold, own[each.train], own[each.val], own[each.test])
         for each in rows.folds(folds, repeats, seed)
     ]
     for fold in splits:

@@ -168,8 +168,7 @@ class TableFit(AnswerOptions):
         table = self.table
         if self.threshold is not None and len(table.classes) != 2:
             raise UsboostError(f"a threshold is of two classes; leave `threshold` {self.threshold} out")
-        counted = evaluate.counted_rows(table)
-        train, val = (counted[rows] for rows in evaluate.divisible(table)[counted].hold_out(self.seed))
+        train, val = evaluate.divisible(table).hold_out(self.seed)
         evaluate.check_classes(table, train, val)
         weighted = [(rows, evaluate.weights_of(table, rows)) for rows in (train, val)]
         in_fit = times_class_weight(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 from rich.table import Table
+from rich.text import Text
 
 from usboost.boosting.checkpoint import described
 from usboost.boosting.code import code_digest
@@ -15,7 +16,7 @@ from usboost.errors import UsboostError, listed
 from usboost.evaluation.folds import Fold, stream
 from usboost.evaluation.ranking import RANKING, check_metric, metric_name, number
 from usboost.files import write_atomically
-from usboost.fit.evaluate import Build, Embedded, FitData, check_classes, counted_rows, divisible, folds_of
+from usboost.fit.evaluate import Build, Embedded, FitData, check_classes, divisible, folds_of
 from usboost.fit.record import rows_digest, table_digest
 from usboost.fit.trials import ModelTrials, Trial, Trials, own_values, space_of
 from usboost.fit.workers import Job, SearchTask, Workers
@@ -224,7 +225,7 @@ def fixed_of(models: Mapping[str, Build], fixed: Mapping[str, Any]) -> dict[str,
 def default_folds(table: UserTable, seed: int) -> int:
     """Return `FOLDS` of fewer than `FEW` rows that can be divided so and that no column divides; else 0."""
     rows = divisible(table)
-    if len(counted_rows(table)) >= FEW or rows.splits is not None or rows.times is not None:
+    if len(table) >= FEW or rows.splits is not None or rows.times is not None:
         return 0
     try:
         search_folds(table, FOLDS, seed)
@@ -241,8 +242,7 @@ def search_folds(table: UserTable, folds: int, seed: int) -> list[Fold]:
     """
     if folds:
         return folds_of(table, folds, 1, stream(seed, _NOT_COMPARE), test_is_seen=False)
-    counted = counted_rows(table)
-    train, val = (counted[each] for each in divisible(table)[counted].hold_out(seed))
+    train, val = divisible(table).hold_out(seed)
     check_classes(table, train, val)
     return [Fold(1, 1, train, val, val)]
 
@@ -295,7 +295,7 @@ def rendered(models: Mapping[str, ModelTrials], by: str) -> Table:
         right = title not in ("model", "settings")
         shown.add_column(title, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for each in rows:
-        shown.add_row(*each.values())
+        shown.add_row(*map(Text, each.values()))
     return shown
 
 

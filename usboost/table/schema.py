@@ -63,9 +63,9 @@ def describe(table: UserTable) -> Schema:
         rows, are = ("1 row has", "is") if one else (f"{table.unlabelled:,} rows have", "are")
         notes.append(f"{rows} no {spec.label!r} and {are} left out")
     if table.stripped:
-        notes.append(f"some values of {spec.label!r} have blanks at their ends, which are removed")
-    if table.weights is not None and (none := int((table.weights == 0).sum())):
-        notes.append(f"{none:,} rows have the weight 0 and take no part")
+        notes.append(f"some values of {spec.label!r} have blanks at their ends, which count for nothing")
+    if table.weightless:
+        notes.append(f"{table.weightless:,} rows have the weight 0 and take no part")
     notes += table.notes
     notes += [f"column {name!r} is left out: {why}" for name, why in table.left_out.items()]
     columns = filter(None, (_described(table, name) for name in table.file.names))

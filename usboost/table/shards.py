@@ -192,12 +192,14 @@ def _as_decided(own: ShardFile, sample: UserTable) -> UserTable:
     label = column(spec.label)
     if sample.classes:
         labels = codes_of(label, {name: code for code, name in enumerate(sample.classes)})
-        rows = np.flatnonzero(labels >= 0)
+        labelled = labels >= 0
     elif is_text(label.type):
         raise UsboostError(f"{own}: the label {spec.label!r} is text; write it as numbers to predict them")
     else:
         labels = targets_of(label, several=False)
-        rows = np.flatnonzero(~np.isnan(labels))
+        labelled = ~np.isnan(labels)
+    divided = divided_by(column, spec, labelled)
+    rows = divided["rows"]
     features: dict[str, pd.Series] = {}
     for name, kind in sample.kinds.items():
         read, form = column(name), sample.formats.get(name)
@@ -214,9 +216,7 @@ def _as_decided(own: ShardFile, sample: UserTable) -> UserTable:
         file=own,
         features=frame if len(rows) == len(frame) else frame.iloc[rows].reset_index(drop=True),
         labels=labels[rows],
-        rows=rows,
-        unlabelled=len(labels) - len(rows),
-        **divided_by(column, spec, rows),
+        **divided,
         notes=notes,
     )
     check_learnable(table)

@@ -61,10 +61,11 @@ class UserTable:
     said : why this is the task, where nobody said it.
     stripped : whether blanks at the ends of labels were removed.
     split : the split of each row as given, str of shape (n,), or None.
-    groups, times, weights : of each row, int64 codes, sortable, and float64 of mean 1 over the rows that
-        count, of shape (n,), or None.
-    rows : the position of each row in the file, int64 of shape (n,); rows without a label are not in it.
-    unlabelled : how many rows have no label.
+    groups, times, weights : of each row, int64 codes, sortable, and float64 above 0 of mean 1, of shape (n,),
+        or None.
+    rows : the position of each row in the file, int64 of shape (n,); rows without a label, or of weight 0,
+        are not in it.
+    unlabelled, weightless : how many rows have no label, and how many of the others the weight 0.
     formats : how numbers and dates are written, of the features that are text in a form of their own.
     left_out : why columns are no features that look like some, by column.
     notes : what a user should know of how columns are read, and of the spec.
@@ -88,6 +89,7 @@ class UserTable:
     times: np.ndarray | None = None
     weights: np.ndarray | None = None
     unlabelled: int = 0
+    weightless: int = 0
     formats: Mapping[str, Format] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -194,7 +196,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     """Read a table, `path` as of `read_table`, without its images; perhaps nothing can be learnt from it.
 
     Kinds of columns are those of `kinds.kind_of`. Identifiers and names are left out, and so are rows without
-    a label; the answer has both.
+    a label or of weight 0; the answer says which.
 
     Raises UsboostError if the file is missing, damaged, of another kind or has more than `LARGEST` values;
     the columns are not those that the spec names; as `kinds.kind_of`; there are no rows; a column holds
@@ -209,12 +211,14 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
     inferred, said = task_of(columns[label])
     if (spec.task or inferred) == "classification":
         labels, classes = with_positive(*classes_of(columns[label]), spec.positive, columns[label])
-        rows = np.flatnonzero(labels >= 0)
+        labelled = labels >= 0
     else:
         if spec.positive is not None:
             raise UsboostError(f"`positive` is for classes, but {label!r} is predicted as a number")
         labels, classes = targets_of(columns[label]), []
-        rows = np.flatnonzero(~np.isnan(labels))
+        labelled = ~np.isnan(labels)
+    divided = divided_by(columns.__getitem__, spec, labelled)
+    rows = divided["rows"]
     nominal = {*spec.categorical, *file.declared}
     features: dict[str, pd.Series] = {}
     formats: dict[str, Format] = {}
@@ -261,9 +265,7 @@ def read_columns(path: Path | Source, spec: TableSpec) -> UserTable:
         label_kind=next((name for name, check in types.items() if check(kind)), "str"),
         said="" if spec.task else said,
         stripped=bool(classes) and blanks,
-        rows=rows,
-        unlabelled=len(labels) - len(rows),
-        **divided_by(columns.__getitem__, spec, rows),
+        **divided,
         formats=formats,
         left_out=left_out,
         notes=(*notes, *nowhere),
@@ -290,11 +292,9 @@ def check_learnable(table: UserTable) -> None:
     if not table.features.shape[1] and not table.spec.image:
         others = ", ".join([*table.spec.named[:1], *table.spec.drop, *table.left_out, *table.spec.named[1:]])
         raise UsboostError(f"{table.file} has no column to learn from besides {others}")
-    labels, that = table.labels, ""
-    if table.weights is not None:
-        labels, that = labels[table.weights > 0], " of weight above 0"
-    rows, all_rows = int(world().sum(len(labels))), world().sum(len(table))
-    counts = np.bincount(labels, minlength=len(table.classes)) if table.classes else np.empty(0)
+    that = "" if table.weights is None else " of weight above 0"
+    rows, all_rows = (int(world().sum(n)) for n in (len(table), len(table) + table.weightless))
+    counts = np.bincount(table.labels, minlength=len(table.classes)) if table.classes else np.empty(0)
     counts = world().sum(counts)
     if all_rows >= FEWEST and (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())

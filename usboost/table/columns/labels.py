@@ -23,12 +23,14 @@ def classes_of(column: Column) -> tuple[np.ndarray, list[str]]:
     numbers, a mark such as ``?`` is missing. Raises UsboostError if all are missing, they are fractions, all
     of one class, or nearly all of different ones.
     """
+    where = f"{column.source}: the label column {column.name!r}"
+    if not is_usable(column.type):
+        raise UsboostError(f"{where} holds bytes, or values of several parts; name a column of classes")
     texts = column.plain() if is_text(column.type) else column.texts()
     marked = texts.isin([*MISSING, *MARKS])
     numbers = _label_numbers(column) if marked.any() else None
     if numbers is not None and not np.isinf(numbers).any():  # else classes that are called so
         texts = texts.mask(marked)
-    where = f"{column.source}: the label column {column.name!r}"
     if is_text(column.type):
         counts = texts.value_counts(sort=False)
         forms = {name: canonical(name) for name in counts.index}
@@ -232,7 +234,7 @@ def splits_of(column: Column, rows: np.ndarray) -> np.ndarray:
     unknown = set(texts) - {"train", "val", "test"}
     missing = {name for name in ("train", "val") if not world().highest(name in texts)}
     if unknown or missing:
-        what = "unknown" if unknown else "missing from the rows that have a label"
+        what = "unknown" if unknown else "missing from the rows to learn from"
         what = f"{min(unknown or missing)!r} is {what}"
         raise UsboostError(
             f"{column.source}: the split column {column.name!r} must hold train, val and, where rows are for "
@@ -241,12 +243,19 @@ def splits_of(column: Column, rows: np.ndarray) -> np.ndarray:
     return texts
 
 
-def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarray) -> dict[str, Any]:
-    """Read how some rows are divided and weighted, by the field of `UserTable`; `column` reads one.
+def divided_by(column: Callable[[str], Column], spec: TableSpec, labelled: np.ndarray) -> dict[str, Any]:
+    """Read which rows count, and how they are divided and weighted, by the field of `UserTable`.
 
-    The column's other rows, those without a label say, may hold anything.
+    `column` reads one; its other rows may hold anything. `labelled`, bool (n,): the rows that have a label.
     """
-    divided: dict[str, Any] = {}
+    rows = np.flatnonzero(labelled)
+    divided: dict[str, Any] = {"unlabelled": len(labelled) - len(rows)}
+    if spec.weight is not None:  # of mean 1
+        weights = weights_of(column(spec.weight), rows)
+        divided["weightless"] = int((weights == 0).sum())
+        rows, weights = rows[weights > 0], weights[weights > 0]
+        divided["weights"] = weights / (world().sum(float(weights.sum())) / world().sum(float(len(rows))))
+    divided["rows"] = rows
     if spec.split is not None:
         divided["split"] = splits_of(column(spec.split), rows)
     if spec.group is not None:  # int64 codes; none may be missing
@@ -254,9 +263,4 @@ def divided_by(column: Callable[[str], Column], spec: TableSpec, rows: np.ndarra
         divided["groups"] = pd.factorize(names, sort=True)[0].astype(np.int64)
     if spec.time is not None:
         divided["times"] = times_of(column(spec.time), rows)
-    if spec.weight is not None:  # those of rows that count get a mean of 1
-        weights = weights_of(column(spec.weight), rows)
-        counted = weights[weights > 0]
-        n, total = world().sum(float(len(counted))), world().sum(float(counted.sum()))
-        divided["weights"] = weights / (total / n) if n else weights
     return divided
