@@ -66,11 +66,8 @@ def test_what_is_imported_is_declared(folder: str, extras: tuple[str, ...]) -> N
     assert missing == {}
 
 
-def test_the_library_declares_no_more_than_it_imports() -> None:
+def test_the_library_declares_no_more_than_it_imports_and_no_pipeline() -> None:
     assert declared() - set().union(*map(distributions, used("usboost"))) == set()
-
-
-def test_the_library_alone_needs_no_pipeline() -> None:
     assert not declared() & {"prefect", "mlflow", "dvc"}
     assert {"prefect", "mlflow", "dvc"} <= declared("pipeline") <= declared("dev")
 

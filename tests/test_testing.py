@@ -204,7 +204,6 @@ def test_a_step_rule_of_ones_own_is_refused_on_the_way_to_a_file(tmp_path: Any) 
 
 
 def test_registries_say_what_there_is() -> None:
-    with pytest.raises(UsboostError, match="unknown learner kind 'forest'; known are network, tree"):
-        LEARNERS["forest"]
+    refuses("unknown learner kind 'forest'; known are network, tree", LEARNERS.__getitem__, "forest")
     refuses("needs a class attribute `kind`", LEARNERS.register, int)
     assert replace(FittedLeastSquares(np.ones((2, 1)))).kind == "least_squares"

@@ -82,12 +82,9 @@ def test_what_was_meant(name, known, said):
     assert choices(name, known, "it has", "ALL") == said
 
 
-def test_long_lists_are_cut_and_short_ones_are_whole():
+def test_long_lists_are_cut_and_names_whose_blanks_would_hide_are_quoted():
     assert choices("zzz", MANY, "it has").endswith(f"column_{MOST - 1:03} and {len(MANY) - MOST} more")
     assert "a, b, c, d, e, f, g, h, i, j, k, l;" in choices("a", list("abcdefghijkl"))
-
-
-def test_names_whose_blanks_would_hide_are_quoted():
     assert listed(["a", " b", "c d", "e ", "", "f\n"]) == "a, ' b', c d, 'e ', '', 'f\\n'"
 
 

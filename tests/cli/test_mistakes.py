@@ -194,11 +194,13 @@ def test_fit_ends_with_what_to_do_next_and_that_runs(table, tmp_path):
 
 def test_a_model_that_is_there_hides_no_misspelt_name(table, tmp_path):
     model = tmp_path / "model"
-    accepted("fit", table, "--label", "kind", "--model", "prior", "--out", model)
+    done = accepted("fit", table, "--label", "kind", "--model", "prior", "--out", model)
+    assert "best round" not in done.stdout
     fit = ("--model", "prior", "--out", model)
     assert "lacks column 'kin'" in refused("fit", table, "--label", "kin", *fit)
     assert "lacks column 'heigt'" in refused("fit", table, "--label", "kind", "--drop", "heigt", *fit)
     assert "did you mean t" in refused("fit", tmp_path / f"{table.stem}s.csv", "--label", "kind", *fit)
+    assert "is of images" in refused("fit", table, "--label", "kind", *fit, "--size", 64)
     assert "has no setting 'alhpa'" in refused("fit", table, "--label", "kind", *fit, "--set", "alhpa=1")
     assert "holds a model" in refused("fit", table, "--label", "kind", *fit)
 

@@ -3,6 +3,8 @@
 import io
 import re
 from dataclasses import replace
+from time import sleep
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ from tests.fit.conftest import ROLES, accepted, numbers, run
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import corrected_t_test
 from usboost.fit.build import by_name
-from usboost.fit.compare import Comparison, Pace, compare
+from usboost.fit.compare import Comparison, Pace, Watched, compare
 from usboost.fit.compare_results import (
     VERDICT,
     Inputs,
@@ -236,6 +238,12 @@ def test_a_model_that_takes_far_longer_is_told_of_before_it_does():
     assert told[1].startswith("svm will take about 20 s a fit, 3 min for the 8 still to make; the other")
     pace.ended("quick", 0.2)
     assert len(told) == 2
+    watched = Watched("2wl", pace, lambda said: None)
+    watched.on_fit_begin(SimpleNamespace(n_rounds=10_000))
+    sleep(0.1)  # what is done once, in the first round
+    for index in (1, 2):
+        watched.on_round(SimpleNamespace(index=index))
+    assert len(told) == 2
 
 
 @pytest.mark.parametrize(
@@ -374,7 +382,7 @@ def test_images_that_make_no_difference_and_those_that_do_harm():
 
 def test_what_is_not_shown_to_be_better_than_the_prior():
     text = said(comparison(lgbm=0.5, prior=0.5), {"lgbm": COLUMNS, "prior": NOTHING})
-    assert "No model is better by accuracy than prior, which reads nothing" in text
+    assert "No model is better by accuracy than prior, which reads nothing" in text and "to fit" not in text
     text = said(comparison(lgbm=0.51, prior=0.5), {"lgbm": COLUMNS, "prior": NOTHING})
     assert "So few folds do not show that lgbm is better than prior" in text
     assert "lgbm is best" in text and "No model is better" not in text

@@ -124,3 +124,5 @@ def test_numbers_to_predict_at_the_ends_of_what_a_float_holds() -> None:
     assert np.isnan(score_regression(np.array([1e-300, 2e-300]), np.zeros(2))["r2"])
     refuses("too large", MultimodalRegressor("ridge").fit, X, X["a"] * 1e300)
     assert margin_of(np.linspace(1, 2, 50))[0] == 0 and margin_of(-np.linspace(1, 2, 50))[1] == 0
+    few = [(*margin_of(each[1:]), each[0]) for each in np.random.default_rng(0).normal(size=(2000, 6))]
+    assert 0.88 < np.mean([low <= new <= high for low, high, new in few]) < 0.95

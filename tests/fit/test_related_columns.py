@@ -92,10 +92,13 @@ def test_the_estimators_take_a_column_or_values():
     part = np.repeat(["train", "val", "test"], [80, 30, 10])
     split = MultimodalClassifier("lgbm", rounds=3, split="part").fit(x.assign(part=part), y)
     assert split.bundle_.card.rows == {"train": 110, "val": 0}
-    with pytest.raises(UsboostError, match="groups are given, and the column 'group'; leave one of them out"):
-        MultimodalClassifier(group="group").fit(x.assign(group=patient), y, groups=patient)
-    with pytest.raises(UsboostError, match="rows are divided in one way"):
-        MultimodalClassifier(group="group").fit(x.assign(group=patient), y, times=day)
+    given = x.assign(group=patient), y
+    by_group = MultimodalClassifier(group="group")
+    refuses("groups are given, and the column 'group'", by_group.fit, *given, patient)
+    refuses("rows are divided in one way", by_group.fit, *given, times=day)
+    refuses("`group` is one column, not", MultimodalClassifier(group=["group"]).fit, *given)
+    by_number = MultimodalClassifier("prior", group=4).fit(x.assign(**{"4": patient}), y)
+    assert by_number.bundle_.card.dropped == ["4"]
 
 
 def test_calibration_is_judged_by_other_groups_and_later_rows():
@@ -170,9 +173,9 @@ def test_folds_keep_their_promises(rows, folds, seed):
     if rows.times is not None and len(np.unique(rows.times)) < folds + 2:
         refuses("different times", list, rows.folds(folds, 1, seed))
         return
-    found = list(rows.folds(folds, 2, seed))
-    once = rows.times is not None or rows.splits is not None
-    assert len(found) == (1 if rows.splits is not None else folds if once else 2 * folds)
+    repeats = 1 if rows.times is not None or rows.splits is not None else 2
+    found = list(rows.folds(folds, repeats, seed))
+    assert len(found) == (1 if rows.splits is not None else repeats * folds)
     for each in found:
         parts = (each.train, each.val, each.test)
         assert all(len(part) for part in parts)
@@ -192,7 +195,7 @@ def test_folds_keep_their_promises(rows, folds, seed):
         tested = np.concatenate([each.test for each in found if each.repeat == 1])
         assert len(np.unique(tested)) == len(tested)
         assert len(tested) == rows.n or rows.times is not None
-    again = list(rows.folds(folds, 2, seed))
+    again = list(rows.folds(folds, repeats, seed))
     assert all(np.array_equal(a.train, b.train) for a, b in zip(found, again, strict=True))
 
 

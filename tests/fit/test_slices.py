@@ -6,7 +6,6 @@ import pytest
 
 from tests.conftest import refuses
 from tests.fit.conftest import accepted, numbers, refused, run
-from usboost.errors import UsboostError
 from usboost.evaluation.metrics import score
 from usboost.evaluation.ranking import number
 from usboost.fit import bundle
@@ -183,9 +182,10 @@ def test_dates_in_quarters():
     days = pd.date_range("2020-01-01", periods=40)
     assert groups(days)[0] == "2020-01-01 to 2020-01-10" and groups(days)[-1] == "2020-01-31 to 2020-02-09"
     assert groups(days[:2] + pd.Timedelta("30min"))[0] == "2020-01-01 00:30:00"
+    assert groups(days[:2].time)[0] == "00:00:00"
 
 
 def test_what_cannot_be_grouped():
-    with pytest.raises(UsboostError, match=r"lacks column 'agee'.*did you mean 'age'"):
-        read_slices(FrameRows(pd.DataFrame({"age": [1]})), "agee", np.arange(1))
+    ages = FrameRows(pd.DataFrame({"age": [1]}))
+    refuses(r"lacks column 'agee'.*did you mean 'age'", read_slices, ages, "agee", np.arange(1))
     refuses("column 'x' is of type binary, which has no groups; name a column", groups, [b"1", b"2"])

@@ -267,8 +267,9 @@ def test_methods_that_the_classifier_lacks_are_not_there() -> None:
     assert not hasattr(SplitColumns(TwoBranchNetworkClassifier()), "decision_function")
     assert not hasattr(SplitColumns(TwoBranchNetworkClassifier()), "staged_predict")
     assert hasattr(SplitColumns(), "staged_predict")
-    with pytest.raises(NotFittedError):
-        SplitColumns(LightGBMBaseline()).predict(np.zeros((2, 2)))
+    for model in (SplitColumns(LightGBMBaseline()), LightGBMBaseline(), boosting()):
+        with pytest.raises(NotFittedError):
+            model.predict(np.zeros((2, 2)))
 
 
 def test_early_stopping_through_the_adapter() -> None:

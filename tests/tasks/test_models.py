@@ -11,7 +11,6 @@ from tasks import settings
 from tasks.fits import models
 from tasks.settings import Model
 from tests.conftest import refuses
-from usboost.errors import UsboostError
 from usboost.fit import build as one_computer
 from usboost.learners.tree_learner import TreeLearner
 from usboost.models import catalogue
@@ -189,8 +188,8 @@ def test_a_persons_table_gets_the_command_lines_models(task, name):
 
 
 def test_a_model_for_classes_refuses_a_number():
-    with pytest.raises(UsboostError, match=r"^2wl2o, .* is not for regression; it is for classification$"):
-        models.build("2wl2o", "user_table", user_table(), 0, "regression")
+    given = "2wl2o", "user_table", user_table(), 0, "regression"
+    refuses(r"^2wl2o, .* is not for regression; it is for classification$", models.build, *given)
 
 
 def test_params_yaml_chooses_the_loss_of_a_number():

@@ -27,7 +27,7 @@ def check(
     wrong. A quick model says what each of these changes. No row is changed.
     """
     with exit_on_error():
-        ImageOptions(backbone).check(spec.image)
+        ImageOptions(backbone).check(spec)
         if out is not None:
             options.check_out(out, file=True)
         own = tables.read(table, spec)

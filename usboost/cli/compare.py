@@ -67,7 +67,7 @@ def compare(
     more models or --repeats makes only the new fits. Ctrl-C shows what is there.
     """
     with exit_on_error():
-        images.check(spec.image)
+        images.check(spec)
         options.check_compared(by, out, "comparison", "comparison.csv", "model,repeat,fold")
         title, page = f"{table.name}: {spec.label}", (out or Path()) / "comparison.md"
         if out and page.exists() and not page.read_text(encoding="utf-8").startswith(f"# {title}\n"):

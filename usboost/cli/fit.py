@@ -84,7 +84,7 @@ def fit(
     folder next to --out, and the same command goes on.
     """
     with exit_on_error():
-        images.check(spec.image)
+        images.check(spec)
         deadline = None if time_limit is None else clock() + time_limit
         model_of = partial(catalogue.resolve_model, model, preset, time_limit is not None)
         if (named := model_of()) not in catalogue.OFFERED_FOR["regression"]:
@@ -253,7 +253,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
     if card.margin is not None:
         low, high = card.margin
         echo(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
-    if not getattr(fitted_model, "members", None):
+    if not getattr(fitted_model, "members", None) and (card.history or fitted.best_round > 1):
         where = "the folds" if fitted.folds else "the validation rows"
         why = f"chosen on {where}, so these scores are optimistic"
         start = getattr(fitted_model, "start_", None) is not None

@@ -79,7 +79,7 @@ def tune(
     """
     with exit_on_error():
         deadline = float("inf") if time_limit is None else now() + time_limit
-        images.check(spec.image)
+        images.check(spec)
         options.check_compared(by, out, "search", "trials.csv", "model,trial,state")
         given = None if models is None else options.parsed_names(models)
         fixed = parsed_settings(settings)

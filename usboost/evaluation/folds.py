@@ -147,7 +147,7 @@ class Related:
             if not splits:
                 raise UsboostError(
                     "no row is later than rows of every class, so no fit can be judged by later rows; "
-                    "leave `time` out, or choose a single model"
+                    "leave `time` out, or add rows of more times"
                 )
             return splits
         return self._by_group(most, y, seed)
@@ -164,7 +164,7 @@ class Related:
         if not splits:
             raise UsboostError(
                 "each class is in one group only, so no group can be held out; leave "
-                "`group` out, or choose a single model"
+                "`group` out, or add groups"
             )
         return splits
 
@@ -267,12 +267,7 @@ class Divisible:
         Raises UsboostError if there is one group, or time, only, or each class is in one group only.
         """
         if self.splits is not None:
-            train, val = np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
-            for name, rows in (("train", train), ("val", val)):
-                if not world().sum(len(rows)):
-                    none = f"no row that counts has `split` {name}"
-                    raise UsboostError(f"{none}; give some such row a weight above 0")
-            return train, val
+            return np.flatnonzero(self.splits == "train"), np.flatnonzero(self.splits == "val")
         if self.related is not None:
             return self.related.hold_out(share, self.codes, seed)
         if world().count > 1:
@@ -292,7 +287,9 @@ class Divisible:
         """
         if folds < 2 or repeats < 1:
             raise UsboostError("a comparison needs 2 folds or more and 1 repeat or more")
-        for repeat in range(1 if self.splits is not None or self.times is not None else repeats):
+        if repeats > 1 and (self.splits is not None or self.times is not None):
+            raise UsboostError("rows that `time` or `split` divides are divided once; leave `repeats` out")
+        for repeat in range(repeats):
             for fold, (rest, test) in enumerate(self._parts(folds, stream(seed, repeat) % 2**32)):
                 train, val = self[rest].hold_out(stream(seed, repeat, fold))
                 yield Fold(repeat + 1, fold + 1, rest[train], rest[val], test)

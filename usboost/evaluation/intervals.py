@@ -112,14 +112,22 @@ def conformal(scores: np.ndarray, level: float, weights: np.ndarray | None = Non
 def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Return what to add to predictions for the ends of an interval that holds `COVERED` of new rows.
 
-    As many are to be below as above; with too few rows for that the ends are those of all rows. Where the
-    rows stopped the fit, new rows may be held a little less often. Residuals are true minus predicted,
-    float64 (n,), of rows that were not fitted to; weights are `conformal`'s. The interval holds the
-    prediction itself.
+    As many are to be below as above. With too few rows for that, under 19, the interval holds all of them,
+    and is at least as wide as if they were normal: mean ± t · s · √(1 + 1/n). Where the rows stopped the fit,
+    new rows may be held a little less often. Residuals are true minus predicted, float64 (n,), of rows that
+    were not fitted to; weights are `conformal`'s. The interval holds the prediction itself.
     """
     level = (1 + COVERED) / 2
     low, high = -conformal(-residuals, level, weights), conformal(residuals, level, weights)
-    return min(max(low, float(residuals.min())), 0.0), max(min(high, float(residuals.max())), 0.0)
+    if np.isinf(high):
+        from scipy.special import stdtrit
+
+        n = len(residuals) if weights is None else effective_sample_size(weights)
+        mean = np.average(residuals, weights=weights)
+        variance = np.average((residuals - mean) ** 2, weights=weights)
+        half = stdtrit(n - 1, level) * np.sqrt(variance * (n + 1) / (n - 1)) if n > 1 else 0.0
+        low, high = float(min(residuals.min(), mean - half)), float(max(residuals.max(), mean + half))
+    return min(low, 0.0), max(high, 0.0)
 
 
 def least_probability(

@@ -221,7 +221,9 @@ class Bundle(OwnSettings):
             persistence.save(self.model, fresh / MODEL)
             if self.texts:
                 (fresh / TEXTS).write_bytes(texts_to_bytes(self.texts))
-            text = json.dumps(self.card.model_dump(), indent=1, ensure_ascii=False, allow_nan=False)
+            said = {"format", "kind", *self.card.model_dump(exclude_defaults=True)}
+            card = {key: value for key, value in self.card.model_dump().items() if key in said}
+            text = json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False)
             (fresh / CARD).write_text(text + "\n", encoding="utf-8")
 
 

@@ -5,8 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
-from operator import eq, not_
+from operator import not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -108,36 +107,34 @@ class Card(CardPart):
     format: Literal[1] = 1
     kind: Literal["usboost model of a table"] = "usboost model of a table"
     model: str
-    task: Literal["classification", "regression"] = Field(
-        "classification", exclude_if=partial(eq, "classification")
-    )
+    task: Literal["classification", "regression"] = "classification"
     classes: list[str]
     label: str
-    label_kind: Literal["bool", "int", "float", "str", "bytes"] = Field("str", exclude_if=partial(eq, "str"))
-    labels: list[str] = Field(default_factory=list, exclude_if=not_)
-    temperature: Annotated[FiniteFloat, Field(gt=0)] = Field(1.0, exclude_if=partial(eq, 1.0))
-    threshold: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
-    least: Annotated[FiniteFloat, Field(ge=0, le=1)] | None = Field(None, exclude_if=partial(eq, None))
-    least_by_class: list[_Share] = Field(default_factory=list, exclude_if=not_)
-    margin: _Ends | None = Field(None, exclude_if=partial(eq, None))
-    floor: FiniteFloat | None = Field(None, exclude_if=partial(eq, None))
+    label_kind: Literal["bool", "int", "float", "str", "bytes"] = "str"
+    labels: list[str] = Field(default_factory=list)
+    temperature: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+    threshold: _Share | None = None
+    least: _Share | None = None
+    least_by_class: list[_Share] = Field(default_factory=list)
+    margin: _Ends | None = None
+    floor: FiniteFloat | None = None
     columns: dict[str, Kind]
     dropped: list[str]
-    weight: str = Field("", exclude_if=not_)
+    weight: str = ""
     images: ImagesEntry | None
-    names: list[str] = Field(default_factory=list, exclude_if=not_)
+    names: list[str] = Field(default_factory=list)
     imputation: dict[str, Imputed]
     encoders: dict[str, EncoderCard]
-    dates: dict[str, Dates] = Field(default_factory=dict, exclude_if=not_)
-    texts_sha256: str = Field("", exclude_if=not_)
-    gaps: dict[str, _Share] = Field(default_factory=dict, exclude_if=not_)
-    formats: dict[str, Written] = Field(default_factory=dict, exclude_if=not_)
-    missing: list[str] = Field(default_factory=list, exclude_if=not_)
+    dates: dict[str, Dates] = Field(default_factory=dict)
+    texts_sha256: str = ""
+    gaps: dict[str, _Share] = Field(default_factory=dict)
+    formats: dict[str, Written] = Field(default_factory=dict)
+    missing: list[str] = Field(default_factory=list)
     rows: dict[str, _Count]
     scores: dict[str, FiniteFloat | None]
-    prior: list[FiniteFloat] = Field(default_factory=list, exclude_if=not_)
-    history: dict[str, list[FiniteFloat] | list[str]] = Field(default_factory=dict, exclude_if=not_)
-    parameters: dict[str, Any] = Field(default_factory=dict, exclude_if=not_)
+    prior: list[FiniteFloat] = Field(default_factory=list)
+    history: dict[str, list[FiniteFloat] | list[str]] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
     seed: int
     table: str
     sha256: str

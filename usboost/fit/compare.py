@@ -321,7 +321,7 @@ class Pace:
                 self._judge(model, whole, f" if it needs all of its {rounds:,} rounds")
 
     def _usual(self, model: str) -> float:
-        others = [fmean(each) for name, each in self._seconds.items() if name != model]
+        others = [fmean(each) for name, each in self._seconds.items() if name not in (model, "prior")]
         return median(others) if others else math.inf
 
     def _judge(self, model: str, seconds: float, where: str) -> None:
@@ -355,11 +355,15 @@ class Watched(Callback):
 
     def on_fit_begin(self, fit: Any) -> None:
         # a model may be made of several fits, one after the other
-        self._rounds, self._before = int(fit.n_rounds), time.perf_counter()
+        self._rounds, self._first = int(fit.n_rounds), (0, 0.0)
 
     def on_round(self, round_: Round) -> bool:
         now = time.perf_counter()
         self._show(f"round {round_.index:,} of {self._rounds:,}")
-        whole = (self._before - self._began) + (now - self._before) * self._rounds / round_.index
-        self._pace.goes_on(self._model, now - self._began, whole, self._rounds)
+        index, at = self._first
+        if index:
+            whole = at - self._began + (now - at) * (self._rounds - index) / (round_.index - index)
+            self._pace.goes_on(self._model, now - self._began, whole, self._rounds)
+        else:  # what is done once is in its seconds
+            self._first = (round_.index, now)
         return False

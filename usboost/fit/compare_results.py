@@ -98,7 +98,7 @@ def notes(comparison: Comparison) -> list[str]:
             )
         lines.append(
             f"The best of {len(standings)} was chosen on these same folds, so its score is optimistic. "
-            f"Use more `repeats` to detect small differences, and new rows for an unbiased score."
+            "Use more `repeats`, by time `folds`, to detect small differences, and new rows for a fair score."
         )
     return lines
 
@@ -296,7 +296,7 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     elif useless is not None and useless.within_noise and tested:
         lines.append(
             f"So few folds do not show that {best.model} is better than {useless.model}, which reads "
-            f"nothing: use more `repeats`, or bring more rows."
+            f"nothing: use more `repeats`, by time `folds`, or bring more rows."
         )
     within = [best, *(each for each in others if each.within_noise)]
     fastest = min(within, key=lambda each: each.mean["seconds"])
@@ -336,7 +336,7 @@ def next_steps(comparison: Comparison, fit: Callable[[str], str], repeat: str) -
     if repeat and any(each.within_noise for each in standings[1:]):
         steps.append(("Next, to tell close models apart:", repeat))
     saved = next((each.model for each in standings if each.model in catalogue.CATALOGUE), None)
-    if saved is not None:
+    if saved not in (None, "prior"):
         best = standings[0].model
         only = "" if saved == best else f", as {best} cannot be saved by usboost"
         steps.append((f"Next, to fit and save {saved}{only}:", fit(saved)))

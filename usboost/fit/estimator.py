@@ -53,6 +53,7 @@ class _Multimodal(_FitAttributes):
     """
 
     task: ClassVar[Literal["classification", "regression"]]
+    instead_of_a_file = "use its own `save`"
 
     model: str | None = None
     image: Columns = None
@@ -120,7 +121,9 @@ class _Multimodal(_FitAttributes):
             by_class = values.groupby(table.labels).agg(lambda each: each.value_counts(sort=True).index[0])
             if by_class.map(lambda each: isinstance(each, (str, bytes))).all():
                 labels = dict(zip(table.classes, by_class, strict=True))
-        bundle = fitted.bundle.as_given(list(self.feature_names_in_), labels)
+        names = frame.columns.to_list()
+        self.feature_names_in_, self.n_features_in_ = np.asarray(names, dtype=object), len(names)
+        bundle = fitted.bundle.as_given(names, labels)
         self.bundle_ = bundle.fitted_with(self.get_params(deep=False))
         self.scores_ = fitted.scores
         self.best_round_, self.images_help_ = fitted.best_round, fitted.images_help
@@ -175,8 +178,6 @@ class _Multimodal(_FitAttributes):
             if not len(frame) or not frame.shape[1]:
                 few = "0 sample(s)" if not len(frame) else "0 feature(s)"
                 raise UsboostError(f"X has {few} (shape={frame.shape}) while a minimum of 1 is required.")
-            self.n_features_in_ = frame.shape[1]
-            self.feature_names_in_ = np.asarray(frame.columns, dtype=object)
         elif not has_names(X) and frame.shape[1] != self.n_features_in_:
             raise UsboostError(
                 f"X has {frame.shape[1]} features, but {type(self).__name__} is expecting "
@@ -360,8 +361,8 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         """Return the share of rows, by their weights, whose label is predicted, however y has it written."""
         check_is_fitted(self, "bundle_")
         given = column_or_1d(column_of(y))
-        if pd.isna(given).any():
-            return super().score(X, y, sample_weight)  # which refuses them
+        if none := int(pd.isna(given).sum()):
+            raise UsboostError(f"{none:,} of {len(given):,} labels are missing; leave these rows out")
         known = find({name: name for name in self.bundle_.card.classes}, names := [*map(label_name, given)])
         called = dict(zip(self.bundle_.labels, self.bundle_.card.classes, strict=True))
         predicted = [called[each] for each in self.predict(X)]

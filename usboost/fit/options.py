@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 from usboost.errors import UsboostError
-from usboost.table.spec import SIZE, Help, Options
+from usboost.table.spec import SIZE, Help, Options, TableSpec
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ class ImageOptions(Options):
     ] = "auto"
     size: Literal["auto"] | int = SIZE
 
-    def check(self, image: Any) -> None:
-        """Raise UsboostError if one of them is given and no column of images is."""
-        for name in ("backbone", "finetune"):
-            if not image and getattr(self, name) != getattr(type(self), name):
+    def check(self, spec: TableSpec) -> None:
+        """Raise UsboostError if an option of images is given, of these or the table's, and no such column."""
+        fields: dict[str, Any] = dict.fromkeys(("backbone", "finetune"), self)
+        fields |= dict.fromkeys(("size", "grey", "images_root", "skip_unreadable"), spec)
+        for name, given in fields.items():
+            if not spec.image and getattr(given, name) != getattr(type(given), name):
                 raise UsboostError(f"`{name}` is of images; name their column with `image`")
 
     def for_preset(self, preset: str | None) -> Self:

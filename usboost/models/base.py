@@ -142,6 +142,7 @@ class ViewsClassifier(ClassifierMixin, _Fitted):
 
     def predict(self, X: Views | Mapping[str, Any]) -> np.ndarray:
         """Predict the most probable class of each sample, (n,)."""
+        self._check_fitted()
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _check_fitted(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.torch import save_file as save_tensors
+from sklearn.utils.validation import check_is_fitted
 
 from usboost.errors import UsboostError
 from usboost.files import replacing
@@ -52,6 +53,7 @@ def save(model: Any, folder: Path | str) -> None:
         own = "a model of your own is known by usboost.models.base.MODELS.register"
         why = getattr(model, "instead_of_a_file", own)
         raise UsboostError(f"{type(model).__name__} has no file form; {why}")
+    check_is_fitted(model, "best_round_")
     for name, learner in model._weak_learners().items():
         check_writable(name, learner)
     settings = settings_to_json(model)
@@ -94,6 +96,8 @@ def load(folder: Path | str) -> Any:
     """
     folder = Path(folder)
     path = folder / "model.json"
+    if (folder / "card.json").exists():
+        raise UsboostError(f"{folder} is a model of a table; load it by `MultimodalClassifier` or …Regressor")
     document = read_json(path)
     try:
         if document["format"] != FORMAT:

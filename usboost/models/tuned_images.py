@@ -108,7 +108,8 @@ def _to_tune(model: Any) -> list[str]:
     "auto" would take too long.
     """
     given = model.get_params(deep=True)
-    paths = [path for path in given if path.split("__")[-1] == "backbone" and given[path] is not None]
+    backbones = (path for path in given if path.split("__")[-1] == "backbone")
+    paths = [path for path in backbones if hasattr(given[path], "finetune")]
     if getattr(model, "fits_inside", False):
         return []
     limited = any(math.isfinite(each.time_left()) for each in given.get("callbacks") or ())

@@ -122,6 +122,11 @@ class TableSpec(Options):
             if isinstance(given, str) or not isinstance(given, Iterable | None):
                 given = (given,)
             object.__setattr__(self, name, tuple(map(str, () if given is None else given)))
+        for name in ("label", "group", "time", "weight", "split"):
+            given = getattr(self, name)
+            if not isinstance(given, str) and isinstance(given, Iterable):
+                raise UsboostError(f"`{name}` is one column, not {given!r}")
+            object.__setattr__(self, name, given if given is None else str(given))
         size = str(self.size)
         if size != "auto" and not (size.isdecimal() and 8 <= int(size) <= 1024):
             raise UsboostError(f"`size={size}` must be auto or a whole number of pixels from 8 to 1024")

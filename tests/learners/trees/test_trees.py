@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.conftest import make_views, refuses
-from usboost import Table, UsboostError
+from usboost import Table
 from usboost.learners.base import LeafValues, PresentTrainer, Target, prepare
 from usboost.learners.tree_learner import LightGBMTrainer, TreeLearner
 from usboost.losses.quantile import PiecewiseLinear
@@ -112,8 +112,8 @@ def test_rounds_do_not_depend_on_each_other():
 
 
 def test_mistakes():
-    with pytest.raises(UsboostError, match="no tree engine"):
-        TreeLearner(engine="oak").trainer(TreeLearner().prepare(make_views()[0]["S"]), 1)
+    given = TreeLearner().prepare(make_views()[0]["S"])
+    refuses("no tree engine", TreeLearner(engine="oak").trainer, given, 1)
     refuses("a tree reads tables", TreeLearner().prepare, np.zeros(3))
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from usboost.data.table import CodedTable, Table
 from usboost.errors import UsboostError
@@ -261,6 +262,7 @@ class BoostedFeatures(OwnSettings, BaseEstimator):
 
     def transform(self, table: Table) -> np.ndarray:
         """Return BFV(x), float32 (n, N·M), or (n, N) for two classes."""
+        check_is_fitted(self, "gbm_")
         return self.gbm_.features(table)
 
     def out_of_fold(

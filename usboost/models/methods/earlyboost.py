@@ -256,6 +256,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict for sequences that have had t ≤ T frames, (n,); the first class on a draw."""
+        self._check_fitted()
         return self.classes_[self._last(X).codes()]
 
     def _last(self, X: Any) -> "RunningScores":

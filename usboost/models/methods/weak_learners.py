@@ -254,8 +254,8 @@ class BoostedWeakLearners(StagewiseModel, ViewsEstimator):
         return list(dict.fromkeys([*(self.start.views if self.start else ()), *named]))
 
     def _f(self, views: Views) -> np.ndarray:
-        f = self._start_f(views)
-        return f + ensemble_scores(self.stages_, self._prepare(views), f.shape)
+        prepared, f = self._prepare(views), self._start_f(views)
+        return f + ensemble_scores(self.stages_, prepared, f.shape)
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         """Return f in the views' graph, float64 (n, D)."""

@@ -63,7 +63,13 @@ def read_slices(
     elif values.notna().any():
         seconds = values.astype("datetime64[s]").astype(np.int64).to_numpy(np.float64)
         seconds[values.isna()] = np.nan
-        names, codes = _of_ordered(seconds, _time)
+        is_of_day = np.nanmin(seconds) >= 0 and np.nanmax(seconds) < 86_400  # read as of 1970
+
+        def written(each: float) -> str:
+            stamp = pd.Timestamp(each, unit="s")
+            return str(stamp.time() if is_of_day else stamp).removesuffix(" 00:00:00")
+
+        names, codes = _of_ordered(seconds, written)
     else:  # by category, the most frequent first; beyond `MOST` the rarest together
         counts = (texts := column.texts()).value_counts()
         order = sorted(counts.index, key=lambda value: (-counts[value], str(value)))
@@ -78,10 +84,6 @@ def read_slices(
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.8g}"
-
-
-def _time(seconds: float) -> str:
-    return str(pd.Timestamp(seconds, unit="s")).removesuffix(" 00:00:00")
 
 
 def _of_ordered(values: np.ndarray, written: Callable[[float], str]) -> tuple[list[str], np.ndarray]:
