@@ -321,7 +321,7 @@ class Pace:
                 self._judge(model, whole, f" if it needs all of its {rounds:,} rounds")
 
     def _usual(self, model: str) -> float:
-        others = [fmean(each) for name, each in self._seconds.items() if name not in (model, "prior")]
+        others = [fmean(each) for name, each in self._seconds.items() if name != model]
         return median(others) if others else math.inf
 
     def _judge(self, model: str, seconds: float, where: str) -> None:

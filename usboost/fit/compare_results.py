@@ -336,7 +336,7 @@ def next_steps(comparison: Comparison, fit: Callable[[str], str], repeat: str) -
     if repeat and any(each.within_noise for each in standings[1:]):
         steps.append(("Next, to tell close models apart:", repeat))
     saved = next((each.model for each in standings if each.model in catalogue.CATALOGUE), None)
-    if saved not in (None, "prior"):
+    if saved is not None and KINDS[catalogue.CATALOGUE[saved].kind].images is not None:  # it reads something
         best = standings[0].model
         only = "" if saved == best else f", as {best} cannot be saved by usboost"
         steps.append((f"Next, to fit and save {saved}{only}:", fit(saved)))

@@ -86,8 +86,8 @@ def divisible(table: UserTable) -> Divisible:
 
 
 def related_of(table: UserTable, rows: np.ndarray) -> Related | None:
-    """Return how some rows are related, for splits inside a fit; None: in no way."""
-    return divisible(table)[rows].related
+    """Return how some rows are related, for splits inside a fit; None: in no way, also of gathered rows."""
+    return replace(divisible(table), codes=None, splits=None)[rows].related
 
 
 def check_classes(table: UserTable, train: np.ndarray, *others: np.ndarray) -> None:
