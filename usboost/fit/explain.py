@@ -113,8 +113,9 @@ def owners_of(bundle: Bundle) -> Owners:
 
     def owners(names: Sequence[str]) -> np.ndarray:
         # a learner of several views reads the table's a as S__a, which may be another column's name
-        prefix = "S__" if all(f"S__{name}" in names for name in bundle.encoding.names) else ""
-        return np.array([plain.get(name.removeprefix(prefix), images) for name in names])
+        several = any({f"{view}__{each}" for each in bundle.encoding.names} <= {*names} for view in "US")
+        own = (name.split("__", 1)[-1] if several else name for name in names)
+        return np.array([plain.get(name, images) for name in own])
 
     return owners
 
