@@ -75,6 +75,7 @@ def fit_in_ranks(command: Sequence[str], out: Path, node: int, parameters: Mappi
         card = bundles.load(out).card
         rounds.log_rest(card)
         log_bundle(run_id, out, card, out.name, {"model": card.model, "task": card.task})
+    print(f"saved {out}; its rounds and scores are those of the MLflow run {run_id}")
     return run_id
 
 

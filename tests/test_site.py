@@ -158,12 +158,7 @@ As of `Model`; more_ : of these
 Returns
 -------
 DataFrame of n rows
-and two columns.
-
-Raises
-------
-UsboostError
-    If empty."""
+and two columns."""
     assert (
         "\n".join(read(docstring.splitlines()))
         == """\
@@ -194,10 +189,5 @@ Returns
 -------
 :
     DataFrame of n rows
-    and two columns.
-
-Raises
-------
-UsboostError
-    If empty."""
+    and two columns."""
     )

@@ -21,9 +21,7 @@ UV = Path(sys.executable).parent / "uv"  # the Makefile installs it
 def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment = {**inherited, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [str(word) for word in words], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+    return subprocess.run([*map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def succeeds(*words: object, cwd: Path) -> str:

@@ -102,7 +102,7 @@ def exit_on_error() -> Iterator[None]:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         if HALF not in os.environ:  # the whole says it
-            print("interrupted; nothing already on disk was changed", file=sys.stderr)
+            print("interrupted; finished fits are kept, and the same command goes on", file=sys.stderr)
         raise SystemExit(130) from None
 
 

@@ -233,6 +233,7 @@ with ThreadPoolExecutor(len(folders)) as pool:
 """
 
 
+@pytest.mark.slow
 def test_threads_that_ask_at_a_time_all_get_an_answer(tmp_path):
     folders = [tmp_path / name / "usboost" for name in "ab"]
     for folder in folders:

@@ -65,6 +65,7 @@ def test_newton_never_raises_the_risk_and_ends_flat_or_at_the_limit(n_classes, n
     assert np.abs(gradient).max() < 1e-4 * risk or np.abs(steps).max() >= rule.limit - 1e-9
 
 
+@pytest.mark.slow
 def test_newton_is_no_worse_than_bayes_and_bayes_comes_close():
     line = problem(2, 2, seed=3)
     still, newton = line.risk(np.zeros(2)), line.risk(Newton().search(line, 2, 0))

@@ -131,6 +131,13 @@ def test_rows_near_in_the_file_are_alike() -> None:
     assert kinds(check_table(table_of(frame))) == set()
 
 
+def test_a_random_walk_is_a_time_series() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=400), "x": rng.normal(size=400)})
+    (found,) = check_table(table_of(frame.assign(y=rng.normal(size=400).cumsum())))
+    assert "time='day'" in found.advice and found.flattery and 0 < found.flattery.low < found.flattery.high
+
+
 def test_a_missing_value_that_tells_the_label() -> None:
     frame = noise()
     frame.loc[frame["y"] == "yes", "b"] = np.nan
@@ -138,6 +145,7 @@ def test_a_missing_value_that_tells_the_label() -> None:
     assert [(each.kind, each.columns) for each in found] == [("leak", ("b",))]
 
 
+@pytest.mark.slow
 def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     found = check_table(table_of(pd.concat([noise(), noise()[:30]])))
     assert [(each.kind, each.columns) for each in found] == [("decides", ())]

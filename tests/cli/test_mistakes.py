@@ -63,6 +63,7 @@ def test_what_the_table_may_not_be(command, tmp_path):
 def test_unknown_models_and_scores(table):
     assert "unknown model 'x'" in refused("compare", table, "--label", "kind", "--models", "lgbm,x")
     assert "names no model" in refused("compare", table, "--label", "kind", "--models", " , ")
+    assert "'--label': given twice" in run("fit", table, "--label", "kind", "--label", "x").stderr
     of_numbers = run("compare", table, "--label", "kind", "--by", "rmse")
     assert of_numbers.exit_code == 1 and "unknown score 'rmse'" in of_numbers.stderr.splitlines()[-1]
     few = run("compare", table, "--label", "kind", "--models", "lgbm", "--folds", 30)
@@ -124,6 +125,7 @@ def test_only_a_model_is_replaced(table, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model", "table.csv"]
 
 
+@pytest.mark.slow
 def test_what_predict_cannot_read(model, demo, tmp_path):
     out = ("--out", tmp_path / "p.parquet")
     frame = pd.read_csv(demo)
@@ -273,6 +275,7 @@ def printed(tmp_path: Path, environment: dict[str, str], *words: str) -> tuple[i
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENVIRONMENTS)
 def test_a_comparison_is_printed(encoding: str, tmp_path: Path) -> None:
     n = 40

@@ -110,9 +110,7 @@ def test_a_limit_keeps_the_shares_and_work_is_used_again(raw: Path, tmp_path: Pa
 def test_the_real_covertype(tmp_path: Path) -> None:
     folder = published(covertype.SOURCE)
     if not any((folder / name).is_file() for name in ("covtype.data", "covtype.data.gz")):
-        pytest.skip(
-            f"the real covertype file is not in {covertype.SOURCE}/ of USBOOST_DATA or ../shared/data"
-        )
+        pytest.skip(f"the real file is not in {covertype.SOURCE}/ of USBOOST_DATA or ../shared/data")
     made = prepare(folder, tmp_path / "w", rows=2000, image_size=32, profile="paper")
     store.write(made, tmp_path / "ct")
     views, y = store.read(tmp_path / "ct", "train")

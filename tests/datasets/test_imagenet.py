@@ -264,6 +264,7 @@ def real() -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_real_animals_are_counted(real: Path, tmp_path: Path) -> None:
     made = prepare(real, tmp_path / "w", size=16, profile="paper", limits={"train": 600})
     assert made.card["rows"]["found"] == {"train": 10_000, "val": 500, "test": 500}

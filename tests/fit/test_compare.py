@@ -277,6 +277,7 @@ def test_rounds_are_shown_while_a_fit_runs(signs):
     assert any(line.startswith("lgbm on fold 2 of 2, round ") for line in lines)
 
 
+@pytest.mark.slow
 def test_the_command(demo, tmp_path, few_trees):
     models = catalogue.compared(one_table=False)
     given = ("--folds", 2, "--rounds", 2, "--settings", few_trees, "--jobs", 2)

@@ -246,6 +246,7 @@ def test_a_number_that_stands_for_missing_ones_is_said_and_refused(model: Path, 
     assert said(model, X.assign(sum=X["sum"].where(X.index % 2 > 0, -99_999 - X.index))) == []
 
 
+@pytest.mark.slow
 def test_images_that_are_lost_are_said_and_none_at_all_is_refused() -> None:
     pixels = RNG.integers(0, 255, (24, 8, 8)).astype(np.uint8)
     photos = pd.Series([encoded(each) for each in pixels], dtype=object)

@@ -87,6 +87,7 @@ def test_killed_and_interrupted_comparisons_go_on(tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(found, pd.read_csv("whole/comparison.csv").drop(columns="seconds"))
 
 
+@pytest.mark.slow
 def test_a_kept_fit_is_of_the_same_table_model_and_rows(tmp_path):
     table = table_of(60)
 
@@ -203,6 +204,7 @@ def striped(n: int) -> pd.DataFrame:
     return pd.DataFrame({"x": rng.normal(size=n), "photo": photos, "kind": np.array(["b", "a"])[kinds]})
 
 
+@pytest.mark.slow
 def test_another_fit_begins_anew_and_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     numbers(60).to_csv("t.csv", index=False)

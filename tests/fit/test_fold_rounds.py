@@ -142,6 +142,13 @@ def test_only_where_it_is_quick_and_asked_for(unlike: str, monkeypatch: pytest.M
     assert by_folds(started(table_of(150)), table_of(150), 149)
 
 
+@pytest.mark.parametrize(("n", "share", "by"), [(3000, 0.02, True), (3000, 0.2, False), (12000, 0.01, False)])
+def test_folds_choose_where_nearly_all_rows_are_of_one_class(n: int, share: float, by: bool) -> None:
+    y = np.where(np.arange(n) % round(1 / share), "well", "ill")
+    table = read_table(FrameRows(pd.DataFrame({"x": np.arange(n) * 7 % 11, "y": y})), TableSpec("y"))
+    assert by_folds(started(table_of(150)), table, n) == by
+
+
 @pytest.mark.parametrize("role", ["group", "time"])
 def test_folds_keep_groups_and_the_order_of_time(role: str) -> None:
     of, of_role = np.random.default_rng(0).integers(0, 30, 150), dict[str, Any]({role: "of"})

@@ -118,6 +118,7 @@ def test_its_report_names_them(saved: Path, pairs: Path, tmp_path: Path) -> None
     assert "images (front)" in text and "images (back)" in text
 
 
+@pytest.mark.slow
 def test_its_report_shows_what_it_sees_and_where_it_looks(saved: Path, pairs: Path, tmp_path: Path) -> None:
     frame = pd.read_parquet(pairs).head(12)
     classes = sorted(frame["batch"].unique())

@@ -74,6 +74,7 @@ def test_csv_and_parquet_say_the_same(plain, tmp_path):
     assert np.allclose(as_csv["height"], frame["height"], equal_nan=True)
 
 
+@pytest.mark.slow
 def test_images_as_bytes_are_the_images_as_paths(model, demo, tmp_path):
     frame = pd.read_csv(demo)
     frame["image"] = [(demo.parent / path).read_bytes() for path in frame["image"]]
@@ -308,6 +309,7 @@ def test_the_report_explains_a_right_a_wrong_and_an_uncertain_row(explained, tmp
         assert re.search(r"margin</th><td></td><td>(.*?)<", shown)[1] == f"{margin:.2f}"
 
 
+@pytest.mark.slow
 def test_images_are_one_of_the_columns(demo, tmp_path):
     given = (*ROLES, "--model", "2wl_ridge", "--finetune", "none", "--rounds", 4, "--out", tmp_path / "m")
     accepted("fit", demo, *given)

@@ -21,6 +21,7 @@ def table(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_fit_and_report_show_the_members(table, tmp_path):
     out = tmp_path / "model"
     options = ("--label", "kind", "--rounds", 5, "--set", "members__forest__n_trees=20", "--out", out)

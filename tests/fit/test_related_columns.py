@@ -61,6 +61,7 @@ def test_a_comparison_and_a_search(noted, key, tmp_path):  # noqa: F811
     assert table_digest(other) != table_digest(own)
 
 
+@pytest.mark.slow
 def test_a_blend_that_is_fitted_by_the_command(tmp_path):
     views, y, groups = leaking(24, 8)
     frame = pd.DataFrame(views["S"].numeric[:, :12]).rename(columns=lambda k: f"x{k}")
@@ -167,6 +168,7 @@ def some_rows(draw) -> Divisible:
     return Divisible(n, codes, **given)[order]
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(some_rows(), st.integers(2, 4), st.integers(0, 5))
 def test_folds_keep_their_promises(rows, folds, seed):

@@ -30,6 +30,7 @@ def fresh(tmp_path_factory):
     return folder / "table.csv"
 
 
+@pytest.mark.slow
 def test_fit_predict_report_agree(model, fresh, tmp_path):
     accepted("report", model, fresh, "--label", "batch", "--out", tmp_path / "r.html")
     accepted("predict", model, fresh, "--out", tmp_path / "p.parquet", "--keep", "batch")
@@ -52,6 +53,7 @@ def large(html: str) -> dict[str, str]:
     return dict(re.findall(r"<li>([^<]+)<b>([^<]+)</b>", html.partition("</ul>")[0]))
 
 
+@pytest.mark.slow
 def test_large_are_the_scores_of_rows_that_the_model_has_not_seen(model, demo, fresh, tmp_path):
     run("report", model, demo, "--out", tmp_path / "own.html")
     run("report", model, fresh, "--out", tmp_path / "fresh.html")

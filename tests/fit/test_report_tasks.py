@@ -157,7 +157,7 @@ def test_two_classes_at_the_threshold(tmp_path):
     assert prior["log_loss"] == pytest.approx(score(codes, np.tile(shares, (200, 1)))["log_loss"], rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["linear_trees", "2wl"])
+@pytest.mark.parametrize("name", [pytest.param("linear_trees", marks=pytest.mark.slow), "2wl"])
 def test_a_sum_with_a_start_is_shuffled_as_the_model_would_be(name, demo, model, tmp_path):
     folder = model
     if name != "linear_trees":
@@ -193,6 +193,7 @@ def test_the_history_is_short_and_holds_the_best_round():
     assert found["risk_train"] == [1 / k for k in found["round"]]
 
 
+@pytest.mark.slow
 def test_a_card_may_have_neither_prior_nor_history(model, demo, tmp_path):
     loaded = bundle.load(model)
     assert len(loaded.card.history["round"]) == 4

@@ -79,6 +79,7 @@ def test_a_number_is_predicted_by_groups_of_another(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_comparison_scores_groups_as_the_folds_predicted_them(table, tmp_path):
     own = read_table(table, TableSpec(label="kind", drop=("site",)))
     models = by_name(["logistic", "prior"], images=None)

@@ -45,6 +45,7 @@ def corners_of(dimension: Dimension) -> tuple[Any, ...]:
     return dimension.options if isinstance(dimension, Choice) else (dimension.low, dimension.high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", SIDES)
 def test_every_entry_lies_in_its_space_and_every_corner_builds(side: str) -> None:
     parts, images = SIDES[side]
@@ -165,6 +166,7 @@ def test_a_batch_whose_asking_a_kill_cut_short_is_the_same(tmp_path: Path, line:
     assert Trials(tmp_path, "m", space, own, {}, 0).ask(range(8, 12), 2) == wanted
 
 
+@pytest.mark.slow
 def test_proposals_find_a_minimum_that_chance_does_not(tmp_path: Path) -> None:
     space: Space = {"x": Real(1e-4, 1, log=True), "y": Real(0, 1), "z": Choice(("a", "b", "c"))}
 

@@ -324,9 +324,7 @@ def test_mistakes_of_the_command(path: Path, tmp_path: Path) -> None:
     assert refused("tune", path, *table, "--models", "9wl").startswith("unknown model '9wl'")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/settings.yaml").write_text("models: {lgbm: {set: {}}}")
-    assert (
-        "settings.yaml has settings of lgbm, which" in run("tune", path, *table, "--models", "forest").stderr
-    )
+    assert "settings.yaml has settings of lgbm" in run("tune", path, *table, "--models", "forest").stderr
     gone = tmp_path / "gone.yaml"
     assert f"{gone} is missing" in refused("fit", path, *table, "--settings", gone)
     gone.write_text("models: [crossed]")

@@ -34,9 +34,7 @@ def frames(seed: int = 0) -> dict[str, pd.DataFrame]:
 
 
 def spoiled_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.assign(
-        x=1e9, colour=pd.Categorical(["never seen"] * len(frame)), label=1 - frame[store.LABEL]
-    )
+    return frame.assign(x=1e9, colour=pd.Categorical(["unseen"] * len(frame)), label=1 - frame[store.LABEL])
 
 
 def described(splits: dict[str, pd.DataFrame]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def test_rows_that_stop_a_fit_are_not_in_it(name: str, table: UserTable) -> None
     assert clean.scores != forbidden.scores
 
 
+@pytest.mark.slow
 def test_rows_that_score_a_blend_do_not_choose_it(table: UserTable) -> None:
     """They are only in the fits that are added when it has been scored."""
     held = divisible(table).hold_out(0)[1]

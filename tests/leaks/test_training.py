@@ -126,6 +126,7 @@ def linear(cache: Path) -> LinearBaseline:
     return LinearBaseline(("U", "S"), backbone=given, device="cpu")
 
 
+@pytest.mark.slow
 def test_an_ensembles_fits_are_tuned_on_their_folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, tuned = [], finetuning.tuned
 

@@ -55,6 +55,7 @@ BLENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("blend", "tolerance"), [("average", 0.05), ("ensemble", 0.1)])
 def test_what_columns_add_is_what_they_add_to_the_members(blend: str, tolerance: float) -> None:
     model = clone(BLENDS[blend]).fit(ALL, Y)

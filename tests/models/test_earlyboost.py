@@ -317,7 +317,7 @@ def test_scikit_learns_tools() -> None:
         ({"algorithm": "binary"}, "'binary' takes two classes, not 3"),
         ({"max_alpha": 0.0}, "max_alpha must be a positive finite number"),
         ({"max_alpha": np.inf}, "max_alpha must be a positive finite number"),
-        ({"estimator": Callback()}, "Callback is not a classifier"),
+        ({"estimator": Callback()}, "Callback is no classifier"),
     ],
 )
 def test_settings_that_do_not_suit(change: dict[str, Any], said: str) -> None:

@@ -65,6 +65,7 @@ def test_rows_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         refuses(f"{name} has no value in row 0", model.fit, views, y, **{name: [lack, *range(239)]})
     refuses("every row needs a label", model.fit, views, np.array([None, *"ab" * 119, "a"], dtype=object))
     refuses("'S' is a DataFrame", model.fit, {"S": pd.DataFrame({"x": y})}, y)
+    refuses("shrinkage=0 not above", boosting(shrinkage=0).fit, views, y)
     late = np.sort(y)  # the last class is in none of the rows that are fitted to
     assert reloaded(on_features(validation_fraction=0.3).fit(views, late, times=late), tmp_path).gbm_
 

@@ -15,6 +15,7 @@ from usboost.models import tuned_images
 from usboost.models.baselines.linear import LinearBaseline, RidgeBaseline
 from usboost.models.tuned_images import fit_weighted, tune_images
 
+pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
 
 
@@ -44,7 +45,6 @@ def target(views: Views, y: np.ndarray) -> finetuning.TuningTarget:
     return finetuning.TuningTarget((views["U"],), y)
 
 
-@pytest.mark.slow
 def test_tuned_embeddings_say_more_of_the_target_and_any_model_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +223,7 @@ def memorised(n: int, share: float, seed: int) -> tuple[Views, np.ndarray]:
     return Views(U=views["U"], S=table), shown
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_it_goes_as_far_as_all_views_predict_held_out_rows_best(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,8 +148,7 @@ def test_report_on_disk_stands_alone_and_repeats_itself(tmp_path: Path) -> None:
     anchors = {attrs["id"] for _, attrs in tags if "id" in attrs}
     assert {link[1:] for link in links if link.startswith("#")} <= anchors
     images = [attrs for tag, attrs in tags if tag == "img"]
-    assert len(images) == 7
-    assert all(attrs["alt"] for attrs in images)
+    assert len(images) == 7 and all(attrs["alt"] for attrs in images)
     csv = pd.read_csv(tmp_path / "one" / "results.csv")
     assert set(csv["model"]) == {"baseline", "2wl", "1wl_u"} and set(csv["dataset"]) == {"ci_b"}
     assert not list(tmp_path.glob("**/*.tmp"))
@@ -287,14 +286,6 @@ def test_equal_numbers_on_both_cuts_of_the_census_are_said_once(tmp_path: Path) 
         write_cell(tmp_path, dataset, "lgbm", [fit(0, 0.7)], "paper")
     text = Page(_page(tmp_path, ["ci_a", "ci_b"], ["baseline", "lgbm"])).words
     assert text.count("CI-A and CI-B have the same rows. LightGBM on all reads all columns") == 1
-
-
-def test_the_gbm_stands_beside_bfv_dnn(tmp_path: Path) -> None:
-    gbm = {"val": {"f1": 0.41}, "test": {"f1": 0.4}}
-    write_cell(tmp_path, "ct", "baseline", [fit(0, 0.5)], "demo")
-    write_cell(tmp_path, "ct", "bfv_dnn", [fit(0, 0.6, gbm=gbm)], "demo")
-    text = Page(_page(tmp_path, ["ct"], ["baseline", "bfv_dnn"])).words
-    assert re.search(r"GBM alone 0\.4000 −20\.00", text)
 
 
 def test_the_short_step_of_2wl2o_fix_is_explained(tmp_path: Path) -> None:

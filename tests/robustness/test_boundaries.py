@@ -52,9 +52,7 @@ def table(folder: Path, paths: list[str]) -> Path:
 
 
 def prepare(path: Path, tmp_path: Path) -> object:
-    return user_table.prepare(
-        path, TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "work"
-    )
+    return user_table.prepare(path, TableSpec(label="y", image="image", size=8), seed=0, work=tmp_path / "w")
 
 
 @pytest.mark.parametrize("outside", OUTSIDE)

@@ -251,9 +251,7 @@ def test_a_zip_member_that_does_not_inflate(tmp_path: Path) -> None:
         refuses("cannot be unzipped", image_files.read, (tmp_path / "t.zip", name))
 
 
-@pytest.mark.parametrize(
-    "column", [["a", "b"], [{"a": 1}] * 2, [b"x", None], [1.0, float("inf")], [[1], [2]]]
-)
+@pytest.mark.parametrize("column", [["a", "b"], [{"a": 1}] * 2, [b"x", None], [1.0, 1e999], [[1], [2]]])
 def test_boosted_features_that_are_no_numbers(tmp_path: Path, column: list[Any]) -> None:
     pq.write_table(pa.table({"0": pa.array(column)}), tmp_path / "train.parquet")
     refuses(str(tmp_path), read_features, tmp_path, "train", 2)

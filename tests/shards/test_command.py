@@ -107,7 +107,7 @@ def test_scores_are_of_all_shards_held_out_rows(tmp_path: Path, monkeypatch: pyt
         (("--preset", "best"), "best cannot be fitted on several shards"),
         (("--model", "lgbm"), "lgbm cannot be fitted on several shards"),
         (("--model", "2wl", "--learner", "U=ridge"), "learner 'U' (ridge) cannot"),
-        (("--label", "sort"), "has no column 'sort'"),
+        (("--drop", "sort"), "has no column 'sort'"),
     ],
 )
 def test_what_shards_cannot_do_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from usboost import Checkpoint, fit_sharded
 QUICK = ("2wl_newton", "linear_trees")
 
 
+@pytest.mark.slow
 def test_two_processes_fit_the_same_as_one(tmp_path: Path, warm: Warm) -> None:
     alone = "".join(f"{line}\n" for line in fits(*QUICK))
     assert outcome(ranks(2, tmp_path, "fits", *QUICK, warm=warm)) == [alone] * 2

@@ -78,12 +78,11 @@ def typed(name: str = "t.parquet", **columns: Any) -> Write:
     """A file with types: Parquet, Feather, an Arrow stream or a folder of Parquet files."""
 
     def write(folder: Path) -> Path:
-        repeated = {
-            each: [values[k % len(values)] for k in range(N)] for each, values in lists(columns).items()
-        }
         arrays = {
-            each: pa.array(values, columns[each].type if isinstance(columns[each], pa.Array) else None)
-            for each, values in repeated.items()
+            each: (values if isinstance(values, pa.Array) else pa.array(values)).take(
+                pa.array(np.arange(N) % len(values))
+            )
+            for each, values in columns.items()
         }
         table = pa.table({**arrays, "y": ["a", "b"] * (N // 2)})
         path = folder / name
@@ -102,13 +101,6 @@ def typed(name: str = "t.parquet", **columns: Any) -> Write:
         return path
 
     return write
-
-
-def lists(columns: dict[str, Any]) -> dict[str, list[Any]]:
-    return {
-        name: values.to_pylist() if isinstance(values, pa.Array) else values
-        for name, values in columns.items()
-    }
 
 
 def excel(*sheets: str, blank: bool = False, **columns: Sequence[object]) -> Write:

@@ -85,9 +85,7 @@ def test_16_bits_in_memory_are_scaled_and_an_image_cut_short_is_damaged() -> Non
     deep = [Image.frombytes("I;16B", (8, 8), (257 * each[..., 0].astype(">u2")).tobytes()) for each in PIXELS]
     frame = pd.DataFrame({"z": range(20), "i": pd.Series([*deep], dtype=object)})
     np.testing.assert_array_equal(read(frame, image=("i",)).images["U"][:].pixels[:, 0], PIXELS[..., 0])
-    refuses(
-        "32-bit pixels", read, frame.assign(i=[Image.fromarray(PIXELS[0, ..., 0] / np.float32(255))] * 20)
-    )
+    refuses("32-bit", read, frame.assign(i=[Image.fromarray(PIXELS[0, ..., 0] / np.float32(255))] * 20))
     cut = Image.open(io.BytesIO(encoded(PIXELS[0])[:-60]))
     refuses("row 1, column 'i' is no image", read, frame.assign(i=[cut, *deep[1:]]), image=("i",))
 

@@ -133,6 +133,7 @@ def test_unknown_words_are_zeros(cell: str) -> None:
     assert not parts.scores(pd.Series([cell], dtype="str")).any()
 
 
+@pytest.mark.slow
 def test_a_megabyte_in_a_cell() -> None:
     rng = np.random.default_rng(0)
     long = " ".join(rng.choice(["apple", "pear", "x" * 500], 20_000))[:1_000_000]

@@ -44,6 +44,7 @@ def logged(model: str, f1: float, refit: bool = False) -> None:
         mlflow_log.log_metrics(run_id, (), **{"val/log_loss": 0.7})
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_level_does_not_take_the_alias() -> None:
     logged("logistic", 0.5)
     assert registered_models.promote("user_table", "", "f1")[0]

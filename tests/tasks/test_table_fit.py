@@ -27,6 +27,7 @@ from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.table.demo import write_demo
 from usboost.table.prepared import read_prepared
 
+pytestmark = pytest.mark.slow
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 WORDS = np.array(["worn", "polished", "bent", "greased", "new", "scratched", "drilled", "painted"])
 ROWS, SIZE, SEED = (90, 40), 80, 1
@@ -108,10 +109,10 @@ IMAGES = {"without": [], "one": ["image"], "two": ["image", "back"]}
 CASES = [
     ("batch", "one", "linear_trees"),
     ("batch", "two", "2wl"),
-    pytest.param("batch", "without", "crossed", marks=pytest.mark.slow),
-    pytest.param("batch", "without", "bfv_dnn", marks=pytest.mark.slow),
-    pytest.param("batch", "two", "baseline", marks=pytest.mark.slow),
-    pytest.param("price", "two", "ridge", marks=pytest.mark.slow),
+    ("batch", "without", "crossed"),
+    ("batch", "without", "bfv_dnn"),
+    ("batch", "two", "baseline"),
+    ("price", "two", "ridge"),
 ]
 
 

@@ -191,9 +191,7 @@ class Checkpoint:
 
 
 def _damaged(path: Path, error: Exception) -> UsboostError:
-    return UsboostError(
-        f"{path} is damaged ({type(error).__name__}); remove its folder to start the fit again"
-    )
+    return UsboostError(f"{path} is damaged ({type(error).__name__}); remove its folder to start again")
 
 
 def _read(path: Path) -> tuple[Arrays, dict[str, Any]]:

@@ -96,6 +96,8 @@ class StagewiseLoop:
     def __post_init__(self) -> None:
         if not 0 <= self.step_fraction < 1:
             raise UsboostError(f"step_fraction is a share of the rows below 1, not {self.step_fraction}")
+        if self.n_rounds < 0 or not self.shrinkage > 0:
+            raise UsboostError(f"n_rounds={self.n_rounds} is below 0 or shrinkage={self.shrinkage} not above")
 
     def run(
         self,
@@ -358,9 +360,7 @@ class RoundWork:
             output = trainer.predict(fitted)
             unseen = trainer.outputs(fitted) if trainer.leave_one_out else output
         if not (np.isfinite(output).all() and np.isfinite(unseen).all()):
-            raise UsboostError(
-                f"the weak learner of view {name!r} gives NaN or infinity; lower its learning rate"
-            )
+            raise UsboostError(f"the learner of view {name!r} gives NaN or infinity; lower its learning rate")
         return fitted, output, unseen
 
     def search(self, fits: Fits, inner: int) -> Search:

@@ -84,14 +84,17 @@ def flattery(
     true = y[:, None] if is_number else np.eye(predicted.shape[2])[y]
     losses = ((predicted - true) ** 2).sum(axis=2) / max(true.var(axis=0).sum(), 1e-12)
     scores = 1 - losses if is_number else predicted.argmax(axis=2) == y
-    # means over rows, and their standard errors over groups
+    # means over rows, and how they differ between groups
     bounded = np.minimum(losses, 1.0) if is_number else losses  # or a few far rows hide what all others say
     more = np.stack([bounded[1] - bounded[0], 1.0 * scores[0] - scores[1]], axis=1)
-    worse, less = more.mean(axis=0).tolist()
-    sums = pd.DataFrame(more - [worse, less]).groupby(codes).sum()
-    error_of_loss, error = sums.sem() * len(sums) / len(y)
-    low, high = float(less - 1.96 * error), float(less + 1.96 * error)
-    by_chance = worse < ERRORS * max(error_of_loss, 1e-9) or low <= 0
+    worse = float(more[:, 0].mean())
+    sums, sizes = pd.DataFrame(more).groupby(codes).sum().to_numpy(), np.unique(codes, return_counts=True)[1]
+    drawn = rng.integers(len(sums), size=(999, len(sums)))
+    low, high = np.quantile(sums[drawn, 1].sum(axis=1) / sizes[drawn].sum(axis=1), [0.025, 0.975]).tolist()
+    error = np.std(sums[:, 0] - worse * sizes, ddof=1) * len(sums) ** 0.5 / len(y)
+    # a walk loses a lot in few stretches, and something in all, which ten do by chance once in a thousand
+    in_all = len(sums) >= 10 and sums[:, 0].min() > 0
+    by_chance = low <= 0 or not (in_all or worse >= ERRORS * max(error, 1e-9))
     name, (random, together) = "R²" if is_number else "accuracy", scores.mean(axis=1).tolist()
     return Flattery(name, random, together, low, high, 0.0 if by_chance else worse)
 

@@ -141,9 +141,7 @@ def fitting(what: str) -> Iterator[Bar]:
     def tuning(images: int, epochs: int, seconds: float) -> None:
         if not epochs:
             minutes = f"about {max(1, round(seconds / 60))} min" if seconds > 45 else "less than a minute"
-            note(
-                f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves that out"
-            )
+            note(f"the image network is tuned on {images:,} images, {minutes}; --finetune none leaves it out")
 
     with (
         progress(what) as show,

@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from functools import wraps
@@ -59,7 +60,14 @@ _ALL = "usboost.help_all"
 
 
 class Command(TyperCommand):
-    """A command whose help lists its options by group."""
+    """A command whose help lists its options by group; one that takes one value is given once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = Counter(each.partition("=")[0] for each in args)
+        for each in self.get_params(ctx):
+            if max(map(given.__getitem__, each.opts)) > 1 and not getattr(each, "multiple", True):
+                raise typer.BadParameter("given twice; give it once", ctx, each)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         parameters = self.get_params(ctx)

@@ -272,9 +272,7 @@ def _complaint(path: Path, lines: Sequence[bytes], otherwise: str) -> UsboostErr
             if name in _NUMBERS and not is_finite(field):
                 return UsboostError(f"{path}, line {number}: {name} must be a number, not {field!r}")
         if fields[-1].replace(" ", "").removesuffix(".") not in _CODES:
-            return UsboostError(
-                f"{path}, line {number}: the label must be one of {CLASSES}, not {fields[-1]!r}"
-            )
+            return UsboostError(f"{path}, line {number}: the label must be in {CLASSES}, not {fields[-1]!r}")
     return UsboostError(f"{path} cannot be read as a census file: {otherwise}")
 
 

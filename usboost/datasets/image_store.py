@@ -207,7 +207,5 @@ def _columns(shards: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[pa.Ch
             raise UsboostError(f"{path} is damaged ({error}); prepare the dataset again") from error
         absent = promised["absent"]
         if column.null_count != absent:
-            raise UsboostError(
-                f"{path} lacks {column.null_count} images, not {absent}; prepare the dataset again"
-            )
+            raise UsboostError(f"{path} lacks {column.null_count} images, not {absent}; prepare it again")
         yield column

@@ -205,7 +205,7 @@ def read_json(path: Path, missing: str, again: str) -> Any:
     """Read a card. Raises UsboostError: `missing` where there is none, else what to do `again`."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UsboostError(missing) from None
     except OSError as error:
         raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
@@ -283,14 +283,10 @@ def read_frame(folder: Path, split: str) -> pd.DataFrame:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UsboostError(f"{path} is damaged or truncated ({error}); prepare the dataset again") from error
     if rows != promised["rows"]:
-        raise UsboostError(
-            f"{path} has {rows} rows but the card says {promised['rows']}; prepare the dataset again"
-        )
+        raise UsboostError(f"{path} has {rows} rows but the card says {promised['rows']}; prepare it again")
     for view, names in card["views"].items():
         if absent := [name for name in names if name not in columns]:
-            raise UsboostError(
-                f"{path} lacks column {absent[0]!r} of view {view!r}; prepare the dataset again"
-            )
+            raise UsboostError(f"{path} lacks column {absent[0]!r} of view {view!r}; prepare it again")
     if LABEL not in columns:
         raise UsboostError(f"{path} lacks the column {LABEL!r}; prepare the dataset again")
     if sha256(path) != promised["sha256"]:

@@ -90,9 +90,7 @@ class Related:
         assert self.times is not None
         order, starts = by_time(self.times)
         if len(starts) < 2:
-            raise UsboostError(
-                "all rows have the same time, so none is later than the others; leave `time` out"
-            )
+            raise UsboostError("all rows have the same time, so none is later than others; leave `time` out")
         return order, starts
 
     def parts(self, most: int, y: np.ndarray | None, seed: int) -> np.ndarray:
@@ -299,9 +297,7 @@ class Divisible:
         if self.splits is not None:
             test = self.splits == "test"
             if not test.any():
-                raise UsboostError(
-                    "a comparison needs rows whose `split` is test; add them, or leave `split` out"
-                )
+                raise UsboostError("a comparison needs rows whose `split` is test; add them, or leave it out")
             yield np.flatnonzero(~test), np.flatnonzero(test)
         elif self.times is not None:
             order, starts = by_time(self.times)

@@ -150,12 +150,12 @@ def least_by_class(
     """Return `least_probability` of each class by its own rows: `COVERED` of each class's new rows are held.
 
     Label-conditional (Mondrian) conformal prediction (Vovk 2012). A class with too few rows, under nine, has
-    that of all rows.
+    0: it is in all sets.
     """
-    least_of = [least_probability(labels, probabilities, weights)] * probabilities.shape[1]
-    for k in np.unique(labels):
-        own = labels == k
-        least = -conformal(-probabilities[own, k], COVERED, None if weights is None else weights[own])
-        if np.isfinite(least):
-            least_of[k] = float(least)
-    return least_of
+    of_class = [labels == k for k in range(probabilities.shape[1])]
+    return [
+        least_probability(labels[own], probabilities[own], None if weights is None else weights[own])
+        if own.any()
+        else 0.0
+        for own in of_class
+    ]

@@ -23,6 +23,7 @@ from usboost.files.onnx_graph import OPSETS, Graph, ImageNodes, ViewNodes, added
 from usboost.fit.bundle import Bundle
 from usboost.learners.networks.backbones import Backbone, licence_of
 from usboost.models.persistence import digests
+from usboost.table.columns.column import MARKS, MISSING
 from usboost.table.columns.encoding import NOTHING
 from usboost.table.columns.formats import DateFormat
 
@@ -132,6 +133,7 @@ def describe(bundle: Bundle, source: Path | None) -> dict[str, Any]:
         "threshold": card.threshold,
         "answers": ["label", *(f"p_{name}" for name in card.classes)] if card.classes else NUMBERS,
         "columns": columns,
+        "missing": [*MISSING, *MARKS, *missing.texts],
         "rows_at_once": 1000 if images is None else 1,
         "backbones": [{"name": name, "licence": licence} for name, licence in backbones.items()],
     }

@@ -94,8 +94,19 @@ def main(table, out):
             sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
         inputs = {}
         for name, about in card["columns"].items():
-            values = {text: value(text, about, table) for text in {row[name].strip() for row in some}}
+            values = {
+                text: value(text, about, table) for text in dict.fromkeys(row[name].strip() for row in some)
+            }
             inputs[name] = np.array([values[row[name].strip()] for row in some])
+            for text, read in values.items() if about["kind"] != "image" else ():
+                known = read in about["values"] if "values" in about else read == read
+                odd = not known or (
+                    about["kind"] == "number" and re.fullmatch(r"\D*[1-9]\d?\d?[.,]\d{3}", text)
+                )
+                if odd and text not in card["missing"]:
+                    read = read if known else "nothing that the model knows"
+                    sys.stderr.write(f"column {name!r}: {text[:200]!r} is read as {read}\n")
+                    break
             if about.get("required") and np.isnan(inputs[name]).any():
                 sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
         for row in np.column_stack(session.run(None, inputs)).tolist():

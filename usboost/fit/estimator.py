@@ -141,9 +141,7 @@ class _Multimodal(_FitAttributes):
             if values is None:
                 continue
             if role in names:
-                raise UsboostError(
-                    f"{role}s are given, and the column {names[role]!r}; leave one of them out"
-                )
+                raise UsboostError(f"{role}s are given, and the column {names[role]!r}; leave one out")
             column = column_of(values)
             is_period = isinstance(getattr(values, "dtype", None), pd.PeriodDtype)
             if role == "label" and (is_period or column.dtype.kind in "mM"):

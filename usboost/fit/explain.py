@@ -302,12 +302,11 @@ def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: i
     With `first` 0 the answers stay as they are. Raises `UsboostError` if there are too few rows to compare
     one with, or as `explain`.
     """
-    if first <= 0:
+    if first == 0:
         return answers
-    if len(rows) < FEWEST:
+    if first < 0 or len(rows) < FEWEST:
         raise UsboostError(
-            f"{len(rows)} rows are too few to explain one by; send at least {FEWEST}, which `explain` "
-            "compares the first ones with"
+            f"`explain` is {first} of {len(rows)} rows; send {FEWEST} rows or more, and how many to explain"
         )
     check_explainable(bundle.model, bundle.card.model)
     views = read_rows(bundle, FrameRows(rows, mixed=True)).views

@@ -125,7 +125,9 @@ def by_folds(model: Any, table: UserTable, rows: int) -> bool:
     Not where the user has said which rows stop a fit, and not of a model whose rounds fit networks or whose
     images were tuned: that takes too long for so many fits. Nor on several shards.
     """
-    few = rows < FEW and world().count == 1 and table.split is None
+    others = len(table) - np.bincount(table.labels).max() if table.classes else rows
+    few = rows < FEW or (rows < 5 * FEW and others < FEW / 10)
+    few = few and world().count == 1 and table.split is None
     return few and not images_tuned(model) and (isinstance(model, Average) or _quick(model))
 
 

@@ -227,9 +227,7 @@ class ClassifierLearner(_EstimatorLearner):
         estimator = DecisionTreeClassifier(max_depth=3) if self.estimator is None else self.estimator
         is_one = isinstance(estimator, BaseEstimator) and is_classifier(estimator)
         if not (is_one and has_fit_parameter(estimator, "sample_weight")):
-            raise UsboostError(
-                f"{type(estimator).__name__} is not a classifier whose fit takes sample_weight"
-            )
+            raise UsboostError(f"{type(estimator).__name__} is no classifier whose fit takes sample_weight")
         return ClassifierTrainer(estimator, prepared)
 
 

@@ -222,9 +222,8 @@ def with_leaf_values(fitted: FittedTrees, matrix: np.ndarray, target: Target) ->
     if weights is not None:
         seen = np.asarray(weights.reshape(len(weights), -1 if len(weights) else 1).any(axis=1))
     counts = None if target.counts is None else target.counts[seen]
-
-    def refitted(tree: Tree) -> Tree:
-        best = leaves.best(leaves.residual[seen], tree.leaves(matrix)[seen], len(tree.value), counts)
-        return replace(tree, value=best.astype(np.float32)[:, None])
-
-    return FittedTrees(tuple(refitted(tree) for tree in fitted.trees))
+    residual, trees = leaves.residual[seen], []
+    for tree in fitted.trees:
+        best = leaves.best(residual, tree.leaves(matrix)[seen], len(tree.value), counts)
+        trees.append(replace(tree, value=best.astype(np.float32)[:, None]))
+    return FittedTrees(tuple(trees))

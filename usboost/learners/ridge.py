@@ -75,9 +75,7 @@ class FittedRidge:
         # how many columns a table with categories makes is only known when it is there
         shape = self.coefficients.shape
         if len(shape) != 2 or self.intercept.shape != shape[1:] or self.alphas.shape != shape[1:]:
-            raise UsboostError(
-                f"a ridge regression has coefficients of shape {shape}, not one for each column"
-            )
+            raise UsboostError(f"a ridge regression has coefficients of shape {shape}, not one a column")
         for array in (self.coefficients, self.intercept):
             if array.dtype != np.float32 or not np.isfinite(array).all():
                 raise UsboostError("a ridge regression holds something that is no finite float32")

@@ -170,18 +170,13 @@ def _learner(entry: Entry, name: str, kind: str, given: Mapping[str, Any], own: 
     return cls(**{**given, **own})
 
 
-def _ensemble(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
+def _blend(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
     members = {name: build(name, parts, seed, task) for name in entry.changes["members"]}
     wrapped = MODELS["package" if task == "classification" else "package_regressor"]
     for name in installed():
         if name in entry.changes.get("optional", ()):
             members[name] = wrapped(name, _views(("U", "S"), parts), **parts.of("package"), random_state=seed)
-    return {"members": members, "folds": entry.changes["folds"]}
-
-
-def _average(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
-    members = {name: build(name, parts, seed, task) for name in entry.changes["members"]}
-    return {"members": members, "most_rows": entry.changes.get("most_rows")}
+    return {**{k: v for k, v in entry.changes.items() if k != "optional"}, "members": members}
 
 
 def _boosted_network(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, Any]:
@@ -207,8 +202,8 @@ def _earlyboost(entry: Entry, parts: Parts, seed: int, task: str) -> dict[str, A
 BUILDERS: dict[str, Callable[[Entry, Parts, int, str], dict[str, Any]]] = {
     "bfv_network": _bfv_network,
     "boosting": _boosting,
-    "ensemble": _ensemble,
-    "average": _average,
+    "ensemble": _blend,
+    "average": _blend,
     "boosted_network": _boosted_network,
     "earlyboost": _earlyboost,
 }

@@ -73,9 +73,7 @@ def settings_from_json(document: Mapping[str, Any]) -> Any:
     constructor declares.
     """
     if (cls := _class(document["class"])) is None:
-        raise UsboostError(
-            f"a model file names the class {document['class']!r}, which is not one of usboost's"
-        )
+        raise UsboostError(f"a model file names the class {document['class']!r}, which usboost does not have")
     renamed = RENAMED.get(document["class"], {})
     parameters = {renamed.get(name, name): _estimators(v) for name, v in document["parameters"].items()}
     parameters.pop("", None)

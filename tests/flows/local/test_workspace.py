@@ -21,6 +21,7 @@ from usboost.table.demo import write_demo
 from usboost.table.spec import TableSpec
 
 
+@pytest.mark.slow
 def test_a_paper_workspace(tmp_path):
     before = (workspace.ROOT / "params.yaml").read_bytes()
     folder = workspace.make(tmp_path / "paper", profile="paper", datasets=["ci_a"], rounds=7, seeds=2)

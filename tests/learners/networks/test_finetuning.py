@@ -89,7 +89,7 @@ def test_sums_of_networks_on_images_are_those_of_each() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("finetune", ["none", "last", "all"])
+@pytest.mark.parametrize("finetune", ["none", pytest.param("last", marks=pytest.mark.slow), "all"])
 def test_a_vector_is_learned_for_missing_images(finetune: str, tmp_path: Path) -> None:
     """Where the image is missing the label is in the table, so only a mask can tell which to read."""
     views, y = squares(96)

@@ -127,9 +127,7 @@ class EarlyTrigger(ClassifierMixin, OwnSettings, BaseEstimator):
         sequences = self._sequences(X)
         y = np.asarray(y)
         if y.shape != (len(sequences),):
-            raise UsboostError(
-                f"y must have one label for each of the {len(sequences)} sequences, not {y.shape}"
-            )
+            raise UsboostError(f"y needs a label for each of the {len(sequences)} sequences, not {y.shape}")
         labels, times = self.decision_times(sequences)
         accuracy = float(np.average(labels == y, weights=sample_weight))
         earliness = float(np.average(times / sequences.lengths, weights=sample_weight))

@@ -128,9 +128,7 @@ class Ensemble(Blend):
         always : whether callbacks that limit the time are left out
         """
         if (before := getattr(self, "_before", None)) is None:
-            raise UsboostError(
-                "members are fitted to all rows already; fit the ensemble with refit_full=False"
-            )
+            raise UsboostError("members are fitted to all rows already; fit it with refit_full=False")
         fold_fits, inner, without = before
         encoded = self._encode(np.asarray(y))
         targets = self._standardised(encoded) if isinstance(self, ViewsRegressor) else encoded

@@ -205,11 +205,9 @@ class Column:
                 numbers = plain_numbers(self.values.to_pandas())
                 if numbers.notna().all():
                     return numbers  # without a look for what is missing, which costs most of a wide row
-            values = self.written()
-            numbers = plain_numbers(values) if form is None else form.numbers(values)
+            numbers = _as_numbers(values := self.written(), form)
             if not (numbers.notna() == values.notna()).all():
-                truth = values.str.lower().map({"true": 1.0, "false": 0.0})
-                return truth if form is None and (truth.notna() == values.notna()).all() else None
+                return None
             missing = missing_of(tuple(self.missing)).floats
             return numbers.mask(numbers.isin(missing)) if missing else numbers
         if (is_span := pa.types.is_duration(self.type)) or pa.types.is_time(self.type):
@@ -357,19 +355,20 @@ class Column:
         return self.numbers(form if isinstance(form, NumberFormat) else None)
 
     def _wrong(self, kind: Kind, form: Format | None) -> np.ndarray:
-        """Return which strings are neither missing nor of the kind: bool (n,).
-
-        Where numbers and truths are mixed, those that are fewer are not.
-        """
+        """Return which strings are neither missing nor of the kind: bool (n,)."""
         values = self.written()
         if kind == "date":
             read = (form if isinstance(form, DateFormat) else DateFormat()).dates(values)
-        elif isinstance(form, NumberFormat):
-            read = form.numbers(values)
         else:
-            truths = values.str.lower().map({"true": 1.0, "false": 0.0})
-            read = max(plain_numbers(values), truths, key=lambda each: each.notna().sum())
+            read = _as_numbers(values, form if isinstance(form, NumberFormat) else None)
         return (read.isna() & values.notna()).to_numpy()
+
+
+def _as_numbers(values: pd.Series, form: NumberFormat | None) -> pd.Series:
+    """Parse each string as float64, NaN where it is none; without a form, true is 1 in whatever company."""
+    if form is not None:
+        return form.numbers(values)
+    return plain_numbers(values).fillna(values.str.lower().map({"true": 1.0, "false": 0.0}))
 
 
 _NUMERIC = r"[\d\s.,٫٬．，+\-−－＋/:%'’]+"

@@ -336,8 +336,8 @@ def format_here(
     swapped = replace(own, decimal=other, thousands=own.decimal if own.thousands == other else own.thousands)
     read = {form: plain_numbers(values) if form is None else form.numbers(values)}
     read |= {each: each.numbers(values) for each in (own, swapped)}
-    most = max(numbers.count() for numbers in read.values())
-    fitting = [each for each, numbers in read.items() if numbers.count() == most]
+    count = {each: np.isfinite(numbers).sum() for each, numbers in read.items()}  # infinity is no number
+    fitting = [each for each in read if count[each] == max(count.values())]
     if len(values) < ENOUGH_VALUES and not known:
         return form, ""
     if len(values) >= ENOUGH_VALUES and usual and values.str.fullmatch(AMBIGUOUS).all():
@@ -348,7 +348,7 @@ def format_here(
         chosen = next(iter(by_mark or fitting), form)
     if (chosen or own) == own or read[chosen].equals(read[form]):
         return (chosen, "") if form not in fitting else (form, "")
-    example = values.iloc[0]
+    example = values[read[chosen].notna() & (read[chosen] != read[form])].iloc[0]
     return (
         chosen,
         f"{example} is read with {other!r} for decimals, where the table of the fit had {own.decimal!r}",
