@@ -66,7 +66,7 @@ class Command(TyperCommand):
         given = Counter(each.partition("=")[0] for each in args)
         for each in self.get_params(ctx):
             if max(map(given.__getitem__, each.opts)) > 1 and not getattr(each, "multiple", True):
-                raise typer.BadParameter("given twice; give it once", ctx, each)
+                raise typer.BadParameter("given twice; give it once", ctx, param_hint=repr(each.opts[0]))
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
