@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -267,9 +268,7 @@ def test_no_training_value_is_in_the_files(tmp_path: Path) -> None:
         assert not any(each[0].tobytes() in data or each[..., 0].tobytes() in data for each in pixels)
 
 
-def test_the_command_and_its_refusals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     table = rows(80, 0, "two")
     table["words"] = [f"a long note of many words number {row}, which nobody reads" for row in range(80)]
     table.to_csv(tmp_path / "train.csv", index=False)

@@ -66,8 +66,7 @@ SPELLINGS: dict[str, tuple[Any, dict[str, Any], list[Any]]] = {
         [
             FLAG.astype(int),
             FLAG.astype(float),
-            [str(f).lower() for f in FLAG],
-            [str(f).upper() for f in FLAG],
+            *([by(str(f)) for f in FLAG] for by in (str.lower, str.upper)),
         ],
     ),
     "booleans as words": (np.where(FLAG, "yes", "no"), {}, [FLAG, np.where(FLAG, "YES", "No")]),
@@ -100,6 +99,15 @@ def test_a_value_in_another_spelling_is_the_same(what: str, tmp_path: Path) -> N
     frame.to_csv(tmp_path / "t.csv", index=False)
     found = model.bundle_.predict(TableFile.open(tmp_path / "t.csv"))
     np.testing.assert_allclose(found.drop(columns="label").to_numpy()[:, model._order], right, rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", ["true", "−1.5"])
+def test_a_value_is_read_alike_whatever_other_rows_hold(value: str) -> None:
+    model, rest = fitted(X, X > 0), [str(x) for x in X[:40]]
+    right = answers(model, [value, *rest])[0]
+    assert (right != answers(model, [None, *rest])[0]).all()
+    for other in ("inf", "x", "true", "1e400", "−2"):
+        np.testing.assert_array_equal(answers(model, [value, *rest, other])[0], right)
 
 
 @pytest.mark.parametrize("option", [-999, "-999", "-999.0", ["-9.99e2"], -999.0])

@@ -226,9 +226,7 @@ def test_params_yaml(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("notes", [b"{", b'{"columns": 3}', b'{"columns": [3]}', b"\xff", b"[]", b"[" * 9999])
 def test_notes_of_pandas_in_a_parquet_table(tmp_path: Path, notes: bytes) -> None:
-    table = pa.table({"x": [1, 2, 3, 4], "y": ["a", "b", "a", "b"]}).replace_schema_metadata(
-        {"pandas": notes}
-    )
+    table = pa.table({"x": [1, 2, 3, 4], "y": list("abab")}).replace_schema_metadata({"pandas": notes})
     pq.write_table(table, tmp_path / "t.parquet")
     assert len(read_columns(tmp_path / "t.parquet", TableSpec(label="y")).labels) == 4
 

@@ -200,12 +200,7 @@ FILES = {
     ),
     "bz2": Case(text(";", name="t.csv.bz2", pack=bz2.compress, **COMMA), {"x": HALF}),
     "zst": Case(
-        text(
-            name="t.tsv.zst",
-            separator="\t",
-            pack=lambda data: pa.compress(data, "zstd", asbytes=True),
-            **BASE,
-        ),
+        text("\t", name="t.tsv.zst", pack=lambda data: pa.compress(data, "zstd", asbytes=True), **BASE),
         {"x": HALF},
     ),
     "zip": Case(text(name="t.zip", pack=zipped(**{"__MACOSX/x": "", "folder/": ""}), **BASE), {"x": HALF}),

@@ -24,8 +24,8 @@ _SHARE = 0.005  # of exchanged labels, which needs no word
 class Flattery:
     """Scores of the quick model ("accuracy" or "R²") by random folds, and with groups together.
 
-    `low`, `high`: a 95 % interval of their difference; `worse`: how much larger the loss is with groups
-    together (of numbers at most 1 a row, in losses of a constant), and 0 where that may be by chance.
+    `low`, `high`: a 95 % interval of their difference, by groups drawn anew; `worse`: how much more the loss
+    is with groups together (of numbers at most 1 a row, in losses of a constant); 0 where that may be chance.
     """
 
     score: str

@@ -64,7 +64,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = Counter(each.partition("=")[0] for each in args)
-        for each in self.get_params(ctx):
+        for each in (one for one in self.get_params(ctx) if one.param_type_name == "option"):
             if max(map(given.__getitem__, each.opts)) > 1 and not getattr(each, "multiple", True):
                 raise typer.BadParameter("given twice; give it once", ctx, param_hint=repr(each.opts[0]))
         return super().parse_args(ctx, args)

@@ -55,7 +55,7 @@ def of_numbers(form: NumberFormat | None) -> Pairs:
         *SIGNS,
         ["[\u00a0\u202f\u2009]", " "],
         ["[\u2019\u02bc]", "'"],
-        *([] if form else [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]),
+        *([] if own.unit else [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]),
         [f"^(?!(?:{'|'.join(ways)})$)[\\s\\S]*$", ""],
         [f"[ {re.escape(own.thousands)}]|{unit}", ""],
         [re.escape(own.decimal), "."],

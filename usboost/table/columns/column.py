@@ -365,10 +365,12 @@ class Column:
 
 
 def _as_numbers(values: pd.Series, form: NumberFormat | None) -> pd.Series:
-    """Parse each string as float64, NaN where it is none; without a form, true is 1 in whatever company."""
-    if form is not None:
-        return form.numbers(values)
-    return plain_numbers(values).fillna(values.str.lower().map({"true": 1.0, "false": 0.0}))
+    """Parse each string as float64, NaN where it is none; without a unit true is 1 in whatever company."""
+    numbers = plain_numbers(values) if form is None else form.numbers(values)
+    others = values[numbers.isna() & values.notna()]
+    if others.empty or (form and form.unit):
+        return numbers
+    return numbers.fillna(others.str.lower().map({"true": 1.0, "false": 0.0}))
 
 
 _NUMERIC = r"[\d\s.,٫٬．，+\-−－＋/:%'’]+"
