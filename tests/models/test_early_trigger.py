@@ -151,7 +151,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     ):
         refuses(said, EarlyTrigger(**change).fit, X, y)
     rule = trigger((3, "auto"), "probability", 0.7)
-    refuses("one label for each of the 90 sequences", rule.score, X, y[:5])
+    refuses("a label for each of the 90 sequences", rule.score, X, y[:5])
     refuses("trained on 6", rule.predict, np.zeros((1, 7, 2)))
     refuses("save its classifier_", save, rule, tmp_path / "rule")
     stream = rule.stream(2)

@@ -205,7 +205,7 @@ def test_records_of_bytes_and_paths(tmp_path: Path) -> None:
         for k in range(40):
             np.testing.assert_array_equal(pixels[k, 0], 0 if k == 9 else k)
         made = prepare(path, TableSpec(label="kind", image="photo", size=SIZE), seed=0, work=tmp_path / "w")
-        shutil.rmtree(tmp_path / "work")
+        shutil.rmtree(tmp_path / "w")
         assert sum(made.card["images"]["without"].values()) == 1
 
 

@@ -125,7 +125,7 @@ def test_all_ways_predict_the_same(parts: Path, workspace: Path, label: str, ima
     pipeline = fitted(model, settings)
     test = pd.read_csv(parts / "test.csv")
     words = ["--split", "split", "--text", "note", "--rounds", 4, "--device", "cpu"]
-    words += [word for name in images for word in ("--image", name, "--size", SIZE)]
+    words += [*(word for name in images for word in ("--image", name)), *["--size", SIZE][: 2 * len(images)]]
     words += [word for name in drop for word in ("--drop", name)]
     accepted(
         *("fit", parts / "table.csv", "--label", label, "--model", model, "--seed", SEED),
