@@ -30,6 +30,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for marked, name, text in found if name == language and not marked]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.name)
 def test_examples_run_as_they_stand(page: Path, tmp_path: Path, warm: Warm) -> None:
     (tmp_path / "example.py").write_text("\n".join(blocks(page, "python")))

@@ -142,6 +142,7 @@ def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path,
     assert code_digest(model) != code_digest(TwoWeakLearnerClassifier({"S": TreeLearner()}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "void"),
     [

@@ -156,6 +156,7 @@ def test_what_predict_cannot_read(model, demo, tmp_path):
     assert not (tmp_path / "p.parquet").exists()
 
 
+@pytest.mark.slow
 def test_a_model_that_was_tampered_with(model, demo, tmp_path):
     copied = tmp_path / "model"
 

@@ -31,6 +31,7 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(each) for each in re.findall(pattern.replace("#", NUMBER), text)]
 
 
+@pytest.mark.slow
 def test_nano(tmp_path: Path, warm: Warm) -> None:
     text = printed("nano", tmp_path, warm)
     risks = numbers("risk #", text)

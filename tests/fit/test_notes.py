@@ -189,20 +189,18 @@ def test_values_are_found_among_many_as_one_by_one(tmp_path):
     wrong = RNG.choice(3000, 300, replace=False)
     texts.iloc[wrong] = [f"bad {k % 40}" for k in range(300)]
     pd.DataFrame({"x": texts}).to_csv(tmp_path / "t.csv", index=False)
-    for batch in (3000, 64):
-        done = run(
-            "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--batch", batch
-        )
+    for size in (3000, 64):
+        words = ("--out", tmp_path / "p.csv", "--batch", size)
+        done = run("predict", tmp_path / "m", tmp_path / "t.csv", *words)
         first = int(wrong.min())
         place = f"row {first + 1} (line {first + 2}), {texts.iloc[first]!r}\n"
         assert "'x': 300 of 3,000 values" in done.stderr and done.stderr.endswith(place)
         expected = model.predict(frame[["x"]].mask(np.isin(np.arange(3000), wrong)[:, None]))
         np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["prediction"], expected, atol=1e-9)
     pd.DataFrame({"x": [f"bad {k}" for k in range(11_000)] + ["1"]}).to_csv(tmp_path / "n.csv", index=False)
-    for batch in (4096, 500):
-        done = run(
-            "predict", tmp_path / "m", tmp_path / "n.csv", "--out", tmp_path / "q.csv", "--batch", batch
-        )
+    for size in (4096, 500):
+        words = ("--out", tmp_path / "q.csv", "--batch", size)
+        done = run("predict", tmp_path / "m", tmp_path / "n.csv", *words)
         assert done.exit_code == 1 and "(none of the first 10,000 values is a number)" in done.stderr
 
 

@@ -99,6 +99,7 @@ def test_the_library_says_the_same(plain, tmp_path):
     assert np.allclose(found.iloc[:, 1:], expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", catalogue.OFFERED)
 def test_every_model_comes_back_as_it_was_saved(name, demo, tmp_path):
     table = read_table(demo, TableSpec(label="batch", image="image", drop=["split"], size=32))

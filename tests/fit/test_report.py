@@ -72,6 +72,7 @@ def test_large_are_the_scores_of_rows_that_the_model_has_not_seen(model, demo, f
     assert large(other) == {metric_name(k): number(v) for k, v in score(new.labels, new.predicted).items()}
 
 
+@pytest.mark.slow
 def test_the_worst_rows_are_shown_with_their_images(model, fresh, tmp_path):
     run("report", model, fresh, "--out", tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
@@ -224,6 +225,7 @@ def test_importance_and_calibration(model, fresh, tmp_path):
     assert len(drawings) == 2 + bool(loaded.model.stages_)  # contributions are of rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "images", "expected"),
     [

@@ -107,9 +107,7 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     return {WEIGHTS: "rows are drawn, binned or shuffled"}
 
 
-@parametrize_with_checks(
-    list(ESTIMATORS.values()), expected_failed_checks=expected_failures, xfail_strict=True
-)
+@parametrize_with_checks([*ESTIMATORS.values()], expected_failed_checks=expected_failures, xfail_strict=True)
 def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
     name = getattr(check, "func", check).__name__
     rounded = name in ROUNDED and not among(estimator, WITHOUT_NETWORKS)

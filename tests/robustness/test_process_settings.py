@@ -54,6 +54,7 @@ def usual() -> dict[str, MultimodalClassifier]:
     return {model: fitted(model) for model in MODELS}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::usboost.UsboostWarning")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_fits_are_the_usual_ones(name: str, usual: dict[str, MultimodalClassifier], tmp_path: Path) -> None:

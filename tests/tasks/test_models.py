@@ -65,9 +65,8 @@ def mine(**models):
 
 
 def test_a_model_may_change_what_boosting_says():
-    changed = mine(
-        mine={"like": "2wl", "shrinkage": 0.3, "step": "newton", "learners": {"U": {"start": "warm"}}}
-    )
+    own = {"like": "2wl", "shrinkage": 0.3, "step": "newton", "learners": {"U": {"start": "warm"}}}
+    changed = mine(mine=own)
     built = models.build("mine", "ci_a", changed, seed=0)
     assert (built.shrinkage, built.learners["U"].start, built.step) == (0.3, "warm", "newton")
     assert built.learners["U"].hidden == (100, 50)
