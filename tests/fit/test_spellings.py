@@ -102,12 +102,14 @@ def test_a_value_in_another_spelling_is_the_same(what: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", ["true", "−1.5"])
-def test_a_value_is_read_alike_whatever_other_rows_hold(value: str) -> None:
+def test_a_value_is_read_alike_whatever_other_rows_hold(value: str, tmp_path: Path) -> None:
     model, rest = fitted(X, X > 0), [str(x) for x in X[:40]]
     right = answers(model, [value, *rest])[0]
     assert (right != answers(model, [None, *rest])[0]).all()
     for other in ("inf", "x", "true", "1e400", "−2"):
         np.testing.assert_array_equal(answers(model, [value, *rest, other])[0], right)
+    (tmp_path / "t.csv").write_text("v;z\n5;0,25\ninf;1,5\n")  # whose commas the first column does not have
+    assert len(model.bundle_.predict(TableFile.open(tmp_path / "t.csv"))) == 2
 
 
 @pytest.mark.parametrize("option", [-999, "-999", "-999.0", ["-9.99e2"], -999.0])

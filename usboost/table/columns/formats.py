@@ -346,9 +346,10 @@ def format_here(
     else:
         by_mark = [each for each in fitting if (each or own).decimal == mark] if known else []
         chosen = next(iter(by_mark or fitting), form)
-    if (chosen or own) == own or read[chosen].equals(read[form]):
+    otherwise_read = read[chosen].notna() & (read[chosen] != read[form])
+    if (chosen or own) == own or not otherwise_read.any():
         return (chosen, "") if form not in fitting else (form, "")
-    example = values[read[chosen].notna() & (read[chosen] != read[form])].iloc[0]
+    example = values[otherwise_read].iloc[0]
     return (
         chosen,
         f"{example} is read with {other!r} for decimals, where the table of the fit had {own.decimal!r}",
