@@ -51,7 +51,7 @@ def test_a_refusal_loads_nothing_that_trains(tmp_path):
         ("fit", table, *kind, "--drop", "kind"): "cannot have two roles",
         ("fit", table, *kind, "--image", "kind"): "cannot have two roles",
         ("fit", one_class, *kind): "holds one class only",
-        ("fit", table, *kind, "--out", folder): "not only, a model saved by usboost fit",
+        ("fit", table, *kind, "--out", folder): "not only a model of usboost fit",
         ("fit", table, *kind, "--model", "9wl"): "unknown model '9wl'",
         ("fit", table, *kind, "--model", "bnn"): "does not read a table like this",
         ("compare", missing, *kind): "table not found",

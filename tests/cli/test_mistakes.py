@@ -105,7 +105,7 @@ def test_only_a_model_is_replaced(table, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
-    assert refused(*fit, folder).startswith(f"{folder} exists and is not, or not only, a model")
+    assert refused(*fit, folder).startswith(f"{folder} exists and is not only a model")
     assert "is a file" in refused(*fit, folder / "thesis.txt")
     model = tmp_path / "model"
     accepted(*fit, model)
@@ -121,7 +121,7 @@ def test_only_a_model_is_replaced(table, tmp_path):
     assert json.loads((model / "card.json").read_text())["seed"] == 1
     # and what a user put beside it is not lost
     (model / "notes.txt").write_text("the good one")
-    assert "not only, a model" in refused(*fit, model, "--force")
+    assert "not only a model" in refused(*fit, model, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model", "table.csv"]
 
 

@@ -95,14 +95,12 @@ def test_little_of_it_is_in_memory():
 @pytest.mark.parametrize(("levels", "dtype"), [(9, np.uint8), (300, np.int16)])
 def test_bins_are_a_byte_or_two_each_and_the_same_on_disk(small, levels, dtype):
     whole = table(500, (4, levels))
-    expected = Bins.of(whole.matrix(), whole.categorical, 16)
+    wanted = Bins.of(whole.matrix(), whole.categorical, 16)
     found = Bins.of(Table.on_disk(cut(whole)).matrix(), whole.categorical, 16)
-    assert found.codes.dtype == expected.codes.dtype == dtype
-    np.testing.assert_array_equal(found.codes, expected.codes)
+    assert found.codes.dtype == wanted.codes.dtype == dtype
+    np.testing.assert_array_equal(found.codes, wanted.codes)
     for j in range(3):  # a number is in the bin whose ends are around it
-        low, high = (
-            each[expected.start[j] :][expected.codes[:, j]] for each in (found.lowest, found.highest)
-        )
+        low, high = (each[wanted.start[j] :][wanted.codes[:, j]] for each in (found.lowest, found.highest))
         assert ((low <= whole.numeric[:, j]) & (whole.numeric[:, j] <= high)).all()
 
 

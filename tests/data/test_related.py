@@ -67,10 +67,8 @@ def test_by_time_the_later_half_is_judged_the_last_rows_first():
     rng = np.random.default_rng(0)
     times = rng.permutation(100)
     folds = Related(times=times).folds(5, np.zeros(100), 0)
-    assert [(len(train), len(held)) for train, held in folds] == [(90 - 10 * k, 10) for k in range(5)]
-    assert [set(times[held]) for _, held in folds] == [
-        set(range(90 - 10 * k, 100 - 10 * k)) for k in range(5)
-    ]
+    assert [(len(train), len(out)) for train, out in folds] == [(90 - 10 * k, 10) for k in range(5)]
+    assert [set(times[out]) for _, out in folds] == [set(range(90 - 10 * k, 100 - 10 * k)) for k in range(5)]
 
 
 def test_the_only_group_of_a_class_is_always_fitted_to():
@@ -81,7 +79,7 @@ def test_the_only_group_of_a_class_is_always_fitted_to():
     assert all(2 in groups[train] for train, _ in folds)
     for seed in range(20):  # the rows that stop a fit, too
         assert 2 in groups[Related(groups=groups).hold_out(0.4, y, seed)[0]]
-    with pytest.raises(UsboostError, match="each class is in one group only"):
+    with pytest.raises(UsboostError, match="each class is in one group"):
         Related(groups=np.repeat([0, 1], 5)).folds(3, np.repeat([0, 1], 5), 0)
     with pytest.raises(UsboostError, match="no row is later than rows of every class"):
         Related(times=np.arange(20)).folds(3, (np.arange(20) == 19).astype(int), 0)
@@ -92,7 +90,7 @@ def test_what_a_person_gives():
     found = Related.of(["b", "a", "b"], None, 3)
     assert found is not None and found.groups is not None and found.groups.tolist() == [1, 0, 1]
     assert found[np.array([0, 2])].several is False
-    refuses(r"groups has the shape \(2,\); give one for each of the 3 rows", Related.of, [1, 2], None, 3)
+    refuses(r"groups has the shape \(2,\); give one for each of 3 rows", Related.of, [1, 2], None, 3)
     refuses("divided in one way", Related.of, [1, 2], [1, 2], 2)
 
 

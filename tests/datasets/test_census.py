@@ -90,9 +90,7 @@ def test_all_read_alike(demo: Path, lines: list[bytes], tmp_path: Path, ending: 
 @pytest.mark.parametrize("label", [b"-50000", b"- 50000", b" -50000. ", b"- 50000."])
 def test_labels_may_have_spaces_and_a_dot_or_not(lines: list[bytes], tmp_path: Path, label: bytes) -> None:
     path = tmp_path / "file"
-    few = [
-        b",".join([*line.split(b",")[:-1], b" 50000+" if k else label]) for k, line in enumerate(lines[:3])
-    ]
+    few = [b",".join([*row.split(b",")[:-1], b" 50000+" if k else label]) for k, row in enumerate(lines[:3])]
     path.write_bytes(b"\n".join(few))
     assert census.read(path)["label"].tolist() == [0, 1, 1]
 

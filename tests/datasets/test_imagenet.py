@@ -140,9 +140,9 @@ def test_arguments_and_the_seed_give_the_files(raw: Path, made: Prepared, tmp_pa
 
 
 def test_limits_keep_the_shares(raw: Path, tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
+    seen: list[tuple[int, int]] = []
     some = prepare(
-        raw, tmp_path, limits={"train": 100, "val": 20}, size=8, progress=lambda *c: calls.append(c)
+        raw, tmp_path, limits={"train": 100, "val": 20}, size=8, progress=lambda *c: seen.append(c)
     )
     assert [len(frame) for frame in some.splits.values()] == [100, 20, 60]
     assert some.card["rows"] == {
@@ -150,7 +150,7 @@ def test_limits_keep_the_shares(raw: Path, tmp_path: Path) -> None:
         "taken": {"train": 100, "val": 20, "test": 60},
     }
     assert some.splits["train"]["wnid"].value_counts().between(9, 11).all()
-    assert calls[-1] == (180, 180)
+    assert seen[-1] == (180, 180)
     refuses("limits names 'dev'", prepare, raw, tmp_path, limits={"dev": 3})
 
 

@@ -118,7 +118,7 @@ def test_palettes_and_single_bits_with_something_transparent() -> None:
     ],
 )
 def test_pixels_whose_white_is_unknown_are_refused(data: bytes) -> None:
-    said = "x has 32-bit pixels, or such with a sign, whose white is unknown"
+    said = "x has 32-bit or signed pixels, of unknown white"
     refuses(said, load, data, "x", size=8, channels=1)
 
 

@@ -156,7 +156,7 @@ def test_missing_values(tmp_path: Path) -> None:
         (["1,inf:up"], {}, "line 10: a value is infinite"),
         ([], {}, "has no data after @data"),
         (["# only a remark"], {}, "has no data after @data"),
-        (["1:up"], {"drop": "@data"}, "line 9: a directive .* must come before the data"),
+        (["1:up"], {"drop": "@data"}, "line 9: a directive .* comes before data"),
         (["1:up"], {"drop": "@timeStamps", "add": "@timeStamps true"}, "has time stamps"),
         (
             ["1:up"],
@@ -173,12 +173,12 @@ def test_missing_values(tmp_path: Path) -> None:
         (
             ["1,2:up", "1:up"],
             {"drop": "@equalLength", "add": "@equalLength true"},
-            "line 11: 1 values, not 2",
+            "line 11: 1 values, not the 2",
         ),
         (
             ["1,2:up"],
             {"drop": "@equalLength", "add": "@equalLength true\n@seriesLength 3"},
-            "line 11: 2 values, not 3",
+            "line 11: 2 values, not the 3",
         ),
     ],
 )

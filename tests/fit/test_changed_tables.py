@@ -190,11 +190,9 @@ NFC, NFD = (unicodedata.normalize(form, "Größe") for form in ("NFC", "NFD"))
 @pytest.mark.parametrize("end", ["csv", "parquet"])
 def test_the_form_of_unicode_makes_no_difference(tmp_path: Path, end: str) -> None:
     def table(name: str, value: str, label: str) -> Path:
-        frame = pd.DataFrame(
-            {name: np.where(Y, value, "u"), "a": NOISE, "l" + label: np.where(Y, label, "n")}
-        )
+        own = pd.DataFrame({name: np.where(Y, value, "u"), "a": NOISE, "l" + label: np.where(Y, label, "n")})
         path = tmp_path / f"t.{end}"
-        frame.to_csv(path, index=False) if end == "csv" else frame.to_parquet(path, index=False)
+        own.to_csv(path, index=False) if end == "csv" else own.to_parquet(path, index=False)
         return path
 
     read = read_columns(table(NFD, NFD, NFD), TableSpec("l" + NFC))

@@ -170,9 +170,7 @@ def test_it_says_what_runs(signs, jobs):
     told = []
     compare(signs, models, folds=5, jobs=jobs, running=told.append)
     assert max(map(len, told)) == jobs and told[-1] == []
-    begun = [
-        each for before, now in zip([[], *told], told, strict=False) for each in now if each not in before
-    ]
+    begun = [each for last, now in zip([[], *told], told, strict=False) for each in now if each not in last]
     assert sorted(set(begun)) == sorted(begun)
     assert [f"a on fold {k} of 5" for k in range(1, 6)] == [each for each in begun if each[0] == "a"]
     assert "b on fold 1 of 5" in begun
@@ -371,7 +369,7 @@ def test_images_help_and_the_best_is_named():
     assert "lgbm_s, the best of the columns alone, 0.7" in text
     assert "to tell close models apart: usboost compare t.csv --repeats 3" in text
     assert f"to fit and save {best}: usboost fit t.csv --model {best} --out model" in text
-    assert ("logistic is not separated from the best and fits in 0.1 s, not" in text) == (best == "crossed")
+    assert ("logistic is not apart from the best and fits in 0.1 s, not" in text) == (best == "crossed")
 
 
 def test_images_that_make_no_difference_and_those_that_do_harm():

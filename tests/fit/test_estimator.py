@@ -255,8 +255,8 @@ def test_an_array_has_the_columns_of_a_frame_that_are_only_counted():
         ({"calibrate": "yes"}, "calibrate is 'yes'; it must be True or False"),
         ({"size": -3}, "size is -3; it must be 'auto' or a whole number of pixels, 8 or more"),
         ({"finetune": "some"}, "finetune is 'some'; it must be 'auto', 'none', 'last' or 'all'"),
-        ({"random_state": "a"}, "random_state is 'a'; it must be a whole number of at least 0, None or a"),
-        ({"random_state": -1}, "random_state is -1; it must be"),
+        ({"random_state": "a"}, "random_state is 'a'; give a whole number from 0, None or a"),
+        ({"random_state": -1}, "random_state is -1; give"),
     ],
 )
 def test_wrong_parameters_are_named_before_the_fit(given, said):

@@ -134,10 +134,8 @@ def test_a_column_of_which_training_had_no_category_is_named(plain, tmp_path):
     most = "150 of 151 rows have a category that was not in the training rows, the first in row 1, 'RED'"
     for rows, expected in ((changed, none), (pd.concat([changed, frame.tail(1)]), most)):
         rows.to_parquet(tmp_path / "t.parquet")
-        result = accepted(
-            "predict", model, tmp_path / "t.parquet", "--out", tmp_path / "p.csv", "--batch", 40
-        )
-        assert result.stderr == f"note: column 'colour': {expected}\n"
+        done = accepted("predict", model, tmp_path / "t.parquet", "--out", tmp_path / "p.csv", "--batch", 40)
+        assert done.stderr == f"note: column 'colour': {expected}\n"
 
 
 def test_a_row_without_image(model, demo, tmp_path):

@@ -153,10 +153,8 @@ def test_a_date_known_to_the_month_or_year_is_its_first_day(tmp_path: Path) -> N
         np.testing.assert_array_equal(answers(model, [given]), right)
     np.testing.assert_array_equal(answers(model, [1992]), answers(model, ["1992-01-01"]))
     (tmp_path / "t.csv").write_text("v,z\n1992,0\n")
-    found = model.bundle_.predict(TableFile.open(tmp_path / "t.csv"))
-    np.testing.assert_array_equal(
-        found.iloc[0, 1:].to_numpy(float)[model._order], answers(model, ["1992"])[0]
-    )
+    got = model.bundle_.predict(TableFile.open(tmp_path / "t.csv"))
+    np.testing.assert_array_equal(got.iloc[0, 1:].to_numpy(float)[model._order], answers(model, ["1992"])[0])
     refuses("column 'v' held dates when the model was fitted", answers, model, [17])
     years = pd.DataFrame({"v": ["31.12.68", "31.12.69"] * N, "y": [*Y, *Y]})
     short = read_columns(FrameRows(years), TableSpec("y"))

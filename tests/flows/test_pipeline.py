@@ -37,10 +37,8 @@ def test_results_hold_every_model(reproduced):
     assert set(us.dataset) == {"ci_b", "user_table"}
     assert set(us.split) == {"val", "test"}
     assert set(us.metric) == {"f1", "f1_tuned", "accuracy", "log_loss", "auc"}
-    others = set(zip(results.dataset, results.model, strict=True)) - set(
-        zip(us.dataset, us.model, strict=True)
-    )
-    assert others == {("iris", "bnn"), ("digits_rows", "earlyboost")}
+    rest = set(zip(results.dataset, results.model, strict=True)) - set(zip(us.dataset, us.model, strict=True))
+    assert rest == {("iris", "bnn"), ("digits_rows", "earlyboost")}
     early = results[results.model == "earlyboost"]
     assert {"accuracy", "earliness", "harmonic_mean"} <= set(early.metric)
     own = (reproduced.folder / "reports/index.html").read_text()

@@ -63,16 +63,14 @@ def test_leave_one_out_is_that_of_refits(shape: str, alpha: float, weighted: boo
     x = rows(shape).astype(np.float64)
     y = targets(len(x))
     w = np.random.default_rng(2).uniform(0.1, 3.0, len(x)) if weighted else np.ones(len(x))
-    found = Spectrum(rows(shape), w if weighted else None).solve(y, np.array([alpha]))
+    got = Spectrum(rows(shape), w if weighted else None).solve(y, np.array([alpha]))
     w = w / w.mean()
     expected = left_out_by_refits(x, y, w, alpha)
     if np.isinf(alpha):  # a mean is nobody's: the other rows' would point against each row's target
         expected = np.tile(np.average(y, axis=0, weights=w), (len(y), 1))
-    np.testing.assert_allclose(found.left_out, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got.left_out, expected, rtol=1e-5, atol=1e-5)
     whole = Ridge(1e15 if np.isinf(alpha) else alpha, solver="svd").fit(x, y, sample_weight=w)
-    np.testing.assert_allclose(
-        x @ found.coefficients + found.intercept, whole.predict(x), rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(x @ got.coefficients + got.intercept, whole.predict(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -77,12 +77,10 @@ def test_simplex_codewords_keep_inner_products(n_classes):
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 def test_newton_direction_solves_the_hessian_system(n_classes):
     loss, f, y = sample(n_classes, n=30)
-    direction = loss.newton_direction(f, y)
-    np.testing.assert_allclose(
-        np.einsum("nij,nj->ni", loss.hessian(f, y), direction), loss.w(f, y), atol=1e-10
-    )
+    step = loss.newton_direction(f, y)
+    np.testing.assert_allclose(np.einsum("nij,nj->ni", loss.hessian(f, y), step), loss.w(f, y), atol=1e-10)
     unit = np.eye(n_classes)[y]
-    np.testing.assert_allclose(direction @ loss.codewords.T, 2 * (unit - 1 / n_classes), atol=1e-12)
+    np.testing.assert_allclose(step @ loss.codewords.T, 2 * (unit - 1 / n_classes), atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])

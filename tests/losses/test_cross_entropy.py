@@ -39,11 +39,9 @@ def test_targets_are_the_pseudo_inverses(n_classes: int, seed: int, soft: bool) 
         # the same in the coordinates, where the inverse exists
         inner = basis.T @ hessian @ basis
         np.testing.assert_allclose(d, np.linalg.solve(inner, basis.T @ (y[i] - p)), rtol=1e-7, atol=1e-9)
-        expected = d @ inner @ d / (d @ d) if d @ d > 1e-20 else None
-        if expected is not None:
-            np.testing.assert_allclose(
-                loss.curvature(d[None], f[i : i + 1], y[i : i + 1]), expected, rtol=1e-8
-            )
+        wanted = d @ inner @ d / (d @ d) if d @ d > 1e-20 else None
+        if wanted is not None:
+            np.testing.assert_allclose(loss.curvature(d[None], f[i : i + 1], y[i : i + 1]), wanted, rtol=1e-8)
 
 
 def test_risk_is_the_mean_log_loss() -> None:

@@ -225,10 +225,8 @@ def test_scikit_learns_tools() -> None:
     X, y = classes()
     model = BoostedNetworkClassifier(learner=network(), n_rounds=2)
     assert clone(model).get_params()["n_rounds"] == 2
-    search = GridSearchCV(
-        model, {"loss": ["squared", "cross_entropy"], "learner__hidden": [(4,), (8,)]}, cv=2
-    )
-    assert search.fit(X, y).score(X, y) > 0.5
+    grid = GridSearchCV(model, {"loss": ["squared", "cross_entropy"], "learner__hidden": [(4,), (8,)]}, cv=2)
+    assert grid.fit(X, y).score(X, y) > 0.5
     assert cross_val_score(make_pipeline(StandardScaler(), model), X, y, cv=2).mean() > 0.5
     equal = [clone(model).fit(X, y).predict_proba(X) for _ in range(2)]
     np.testing.assert_array_equal(*equal)

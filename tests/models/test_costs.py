@@ -35,9 +35,7 @@ def coded(n: int = 200, levels: int = 12) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("first", [0, 1])
 def test_sparse_rows_are_the_dense_ones(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
     numbers, codes = coded()
-    eyes = [
-        np.eye(k, dtype=np.float32)[:, first:][column] for k, column in zip((12, 3), codes.T, strict=True)
-    ]
+    eyes = [np.eye(k, dtype=np.float32)[:, first:][part] for k, part in zip((12, 3), codes.T, strict=True)]
     wanted = np.concatenate([numbers, *eyes], axis=1)
     dense = with_indicators(numbers, codes, (12, 3), first)
     assert isinstance(dense, np.ndarray) and dense.dtype == np.float32
@@ -123,12 +121,10 @@ def test_of_many_outputs_a_round_has_one_tree(outputs: int, trees: int) -> None:
     learner = TreeLearner(max_depth=2, min_samples_leaf=5)
     table = Table.from_numeric(RNG.normal(size=(80, 3)))
     prepared = learner.prepare(table)
-    fitted = learner.trainer(prepared, outputs).fit(
-        Target(RNG.normal(size=(80, outputs))), seed=0, start=None
-    )
+    found = learner.trainer(prepared, outputs).fit(Target(RNG.normal(size=(80, outputs))), seed=0, start=None)
     # the one has as many leaves as many would have, if there are rows
-    assert len(fitted.trees) == trees and (len(fitted.trees[0].value) > 4) == (trees == 1)
-    assert fitted.predict(prepared).shape == (80, outputs)
+    assert len(found.trees) == trees and (len(found.trees[0].value) > 4) == (trees == 1)
+    assert found.predict(prepared).shape == (80, outputs)
 
 
 def test_a_forest_of_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -335,4 +335,4 @@ def test_data_that_do_not_suit() -> None:
     model = EarlyBoostClassifier().fit(X, y)
     refuses("sequence 3 has nan", model.predict, broken)
     refuses("7 frames but the model was trained on 6", model.predict, np.zeros((1, 7, 2)))
-    refuses("3 features but the model was trained on 2", model.predict, np.zeros((1, 6, 3)))
+    refuses("3 features, those of the fit 2", model.predict, np.zeros((1, 6, 3)))

@@ -72,10 +72,8 @@ def test_importances_are_step_times_gain() -> None:
 @pytest.mark.parametrize("make", [boosting, on_features, lgbm])
 def test_the_column_that_decides_is_the_most_important(make: Any) -> None:
     views, _ = make_views(n=400)
-    table = Table(
-        views["S"].numeric, views["S"].codes, (5, 5), ("height", "width", "depth", "colour", "shape")
-    )
-    views, y = views.with_view("S", table), table.numeric[:, 1] > 0
+    own = Table(views["S"].numeric, views["S"].codes, (5, 5), ("height", "width", "depth", "colour", "shape"))
+    views, y = views.with_view("S", own), own.numeric[:, 1] > 0
     model = make().fit(views, y)
     importances = dict(zip(model.feature_names_, model.feature_importances_))
     name = "S__width" if make is lgbm else "width"

@@ -94,10 +94,8 @@ def test_a_sum_of_learners_is_shuffled_as_the_model_itself_would_be(two_views, n
             shuffled = {name: views[name][order] if name == view else views[name] for name in views.names}
             after.append(score(y, fitted.predict_proba(shuffled)))
         for metric in TASKS["classification"].shuffled:
-            losses = [
-                (after[k][metric] - before[metric]) * (1 if metric == "log_loss" else -1) for k in (0, 1)
-            ]
-            expected.append((view, metric, np.mean(losses), np.std(losses, ddof=1)))
+            lost = [(after[k][metric] - before[metric]) * (1 if metric == "log_loss" else -1) for k in (0, 1)]
+            expected.append((view, metric, np.mean(lost), np.std(lost, ddof=1)))
     pd.testing.assert_frame_equal(found, pd.DataFrame(expected, columns=found.columns), atol=1e-9)
     if names == ("S",):
         assert (found.loc[found["view"] == "U", ["mean", "std"]] == 0).all(axis=None)

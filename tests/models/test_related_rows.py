@@ -207,9 +207,7 @@ def test_decisions_are_calibrated_by_other_groups():
 
 def test_one_group_is_divided_by_chance_where_no_fit_is_judged():
     views, y, _ = leaking(20, 5)
-    model = TwoWeakLearnerClassifier(
-        {"S": TreeLearner(max_depth=1)}, start=LinearBaseline(("S",)), n_rounds=1
-    )
-    model.fit(views, y, (views, y), groups=np.zeros(len(y), int))
+    own = TwoWeakLearnerClassifier({"S": TreeLearner(max_depth=1)}, start=LinearBaseline(("S",)), n_rounds=1)
+    own.fit(views, y, (views, y), groups=np.zeros(len(y), int))
     with pytest.raises(UsboostError, match="leave `group` out"):
         EnsembleClassifier({"prior": PriorBaseline()}).fit(views, y, groups=np.zeros(len(y), int))

@@ -51,10 +51,10 @@ def test_it_reads_the_standardised_matrix_and_learns_from_validation_rows_too():
 
 def test_a_number_in_its_own_units():
     views, _, y = table()
-    model = ScikitBaselineRegressor(LinearRegression(), ("S",)).fit(
+    own = ScikitBaselineRegressor(LinearRegression(), ("S",)).fit(
         views[:80], y[:80], (views[80:90], y[80:90])
     )
-    assert np.allclose(model.predict(views[90:]), y[90:], atol=1)
+    assert np.allclose(own.predict(views[90:]), y[90:], atol=1)
 
 
 def test_any_class_by_its_import_path():

@@ -164,7 +164,7 @@ def test_a_gzip_bomb(tmp_path: Path, reader: Callable, monkeypatch: pytest.Monke
     (tmp_path / "raw.gz").write_bytes(part * 40)  # 640 MiB in as many KiB
 
     def read() -> None:
-        refuses("holds more than the 1,048,576 bytes", reader, tmp_path / "raw.gz")
+        refuses("has more than the 1,048,576 bytes", reader, tmp_path / "raw.gz")
 
     assert sources.LARGEST == 1 << 29
     monkeypatch.setattr(sources, "LARGEST", 1 << 20)

@@ -32,10 +32,8 @@ def data(n_classes: int) -> tuple[Views, np.ndarray]:
     u, s = (g.normal(size=(n, p)).astype(np.float32) for p in (4, 3))
     codes = g.integers(1, 5, size=(n, 2)).astype(np.int32)
     codes[:150, 0] = 5  # a category that one shard alone has
-    scores = np.stack([u[:, 0] + s[:, 0] * k + 2 * (codes[:, 0] == k + 1) for k in range(n_classes)], axis=1)
-    y = np.array(["a", "bb", "ccc", "d", "e", "f", "g"])[
-        (scores + g.normal(size=scores.shape)).argmax(axis=1)
-    ]
+    sums = np.stack([u[:, 0] + s[:, 0] * k + 2 * (codes[:, 0] == k + 1) for k in range(n_classes)], axis=1)
+    y = np.array(["a", "bb", "ccc", "d", "e", "f", "g"])[(sums + g.normal(size=sums.shape)).argmax(axis=1)]
     order = np.argsort(y, kind="stable")
     views = Views(U=Table(u, codes[:, 1:], (5,)), S=Table(s, codes, (6, 5)))
     return views[order], y[order]

@@ -251,7 +251,7 @@ def test_the_root_of_the_images(tmp_path: Path) -> None:
 def test_addresses_are_refused(tmp_path: Path, address: str) -> None:
     (tmp_path / "0.png").write_bytes(encoded(drawn(0)))
     frame(20).assign(photo=["0.png", address] * 10).to_csv(tmp_path / "t.csv", index=False)
-    refuses(r"row 2: column 'photo' holds an address, .*; download the images", read, tmp_path / "t.csv")
+    refuses(r"row 2: column 'photo' is an address, .*; download images", read, tmp_path / "t.csv")
 
 
 def test_a_path_to_a_folder_is_an_unreadable_image(tmp_path: Path) -> None:

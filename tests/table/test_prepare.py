@@ -56,7 +56,7 @@ def test_the_demo_is_prepared_with_its_images(demo: Path, tmp_path: Path) -> Non
     for k in (0, 70, 179):
         expected = load(demo / table["image"].iloc[k], size=24, channels=1)
         np.testing.assert_array_equal(own.images["U"].pixels[k], expected)
-    refuses("holds a table as it was read", store.read, tmp_path / "user_table", "train")
+    refuses("holds a table as read", store.read, tmp_path / "user_table", "train")
 
 
 @pytest.mark.parametrize("size", [24, 100])
@@ -102,7 +102,7 @@ def test_it_is_read_again_as_the_file_is(demo: Path, tmp_path: Path, size: int) 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda card: card.pop("label_kind"), "holds no table of a user's own as this version prepares it"),
+        (lambda card: card.pop("label_kind"), "holds no own table as this version prepares it"),
         (lambda card: card["columns"].update(more={"kind": "number"}), "lacks the column 'more'"),
         (lambda card: card["columns"]["age"].update(kind="date"), "the column 'age' is no date"),
         (lambda card: card["roles"].pop("text"), "roles.text: Field required; prepare the dataset again"),
@@ -203,9 +203,7 @@ def test_rows_may_lack_images_and_have_several(demo: Path, tmp_path: Path, kind:
     assert list(alone) == ["U"] and np.flatnonzero(alone["U"].absent).tolist() == [0, 5, 8, 150]
     # the report's samples are of rows that have one; rows 0, 5 and 8 are the first of their classes
     shown = sample_images(tmp_path / "p1", store.read_card(tmp_path / "p1"))
-    assert [name for name, _ in shown] == one.classes and {len(samples) for _, samples in shown} == {
-        PER_CLASS
-    }
+    assert [name for name, _ in shown] == one.classes and {len(some) for _, some in shown} == {PER_CLASS}
 
 
 def test_a_model_adds_nothing_for_a_missing_image(demo: Path, tmp_path: Path) -> None:
@@ -363,7 +361,7 @@ def test_wrong_images_are_named(demo: Path, tmp_path: Path) -> None:
         prepare(folder / "table.csv", tmp_path / "w")
     changed["image"] = table["image"].mask(table["split"] == "train")
     changed.to_csv(folder / "table.csv", index=False)
-    refuses("'image' holds no image in the training rows", prepare, folder / "table.csv", tmp_path / "w")
+    refuses("'image' has no image to train on", prepare, folder / "table.csv", tmp_path / "w")
     changed = table.assign(split=table["split"].replace("test", "val"))
     changed.to_csv(folder / "table.csv", index=False)
     refuses("no row's split is test", prepare, folder / "table.csv", tmp_path / "w")

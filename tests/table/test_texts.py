@@ -152,6 +152,52 @@ def test_nothing_in_common(values: list[str | None]) -> None:
     assert encoding.texts["t"].ngrams == () and not found[:, 0].any()
 
 
+def test_scores_are_ridge_regressions_that_left_the_rows_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the normal equations; a row's own label has no part in its score."""
+    frame, part = table(seed=3), np.arange(N) % 5
+    note, y = frame["note"], np.eye(2)[(frame["kind"] == "tool").astype(int)]
+    parts, present = TextParts.fit(note), frame["note"].notna().to_numpy()
+    both, own = parts.with_scores(note, y, part)
+    w = parts._weights.transform(note[present]).toarray().astype(float)
+
+    def coefficients(rows: np.ndarray, penalty: float) -> tuple[np.ndarray, np.ndarray]:
+        centre, mean = w[rows].mean(axis=0), y[present][rows].mean(axis=0)
+        x = w[rows] - centre
+        b = np.linalg.solve(x.T @ x + penalty * np.eye(w.shape[1]), x.T @ (y[present][rows] - mean))
+        return b, mean - centre @ b
+
+    scores, errors = {}, {}
+    for penalty in texts.PENALTIES:
+        fits = [coefficients(part[present] != k, penalty) for k in range(5)]
+        scores[penalty] = np.array([w[j] @ fits[k][0] for j, k in enumerate(part[present])])
+        intercepts = np.array([fits[k][1] for k in part[present]])
+        errors[penalty] = np.square(scores[penalty] + intercepts - y[present]).sum()
+    best = min(errors, key=errors.__getitem__)
+    np.testing.assert_allclose(own[present], scores[best], atol=2e-3)
+    whole = w @ coefficients(np.arange(len(w)), best)[0]
+    np.testing.assert_allclose(both.scores(note[present])[:, parts.width :], whole, atol=2e-3)
+    assert np.isnan(own[~present]).all() and both.width == parts.width + 2
+    monkeypatch.setattr(texts, "PENALTIES", (best,))
+    flipped = np.where(part[:, None] == 0, y[:, ::-1], y)
+    again = parts.with_scores(note, flipped, part)[1]
+    np.testing.assert_array_equal(again[part == 0], own[part == 0])
+    assert (again != own)[present & (part != 0)].any(axis=1).all()
+
+
+def test_rows_that_a_text_learnt_from_have_the_scores_of_rows_left_out(tmp_path: Path) -> None:
+    shop = np.random.default_rng(0).integers(0, 12, N)
+    table().assign(shop=shop).to_parquet(tmp_path / "t.parquet")
+    own = read_table(tmp_path / "t.parquet", TableSpec(label="kind", group="shop"))
+    encoding = own.fit_encoding(rows := np.arange(80))
+    targets, part = own._targets(rows)
+    assert all(len({*part[own.groups[rows] == each]}) <= 1 for each in range(12)) and len({*part}) == 5
+    np.testing.assert_array_equal(targets[:, 0], own.labels[rows])
+    raw = encoding.complete(own.features).filter(regex="note__text_\\d+$")
+    plain = encoding.texts["note"].scores(own.features["note"].fillna("?"))
+    differs = (raw.to_numpy() != plain).any(axis=1)
+    assert differs[:80][own.features["note"].notna()[:80]].mean() > 0.9 and not differs[80:].any()
+
+
 def test_missing_text_is_zeros_and_said() -> None:
     features = table()[["note"]]
     encoding = Encoding.fit(features, ["S"])
@@ -239,7 +285,7 @@ def test_what_is_said(tmp_path: Path) -> None:
     table().to_parquet(tmp_path / "t.parquet")
     schema = describe(read_table(tmp_path / "t.parquet", TableSpec(label="kind")))
     (found,) = [each for each in schema.columns if each.name == "note"]
-    assert (found.kind, found.use) == ("text", "text: at most 64 components of character n-grams")
+    assert (found.kind, found.use) == ("text", "text: scores and at most 64 components of character n-grams")
 
 
 Arrays = dict[str, np.ndarray]

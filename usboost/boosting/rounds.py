@@ -191,9 +191,7 @@ class StagewiseModel:
         for index, stage in enumerate(self.stages_, start=1):
             wanted = self._learner_names(index)
             if not stage.learners or not set(stage.learners) <= wanted:
-                raise UsboostError(
-                    f"stage {index} has the learners {sorted(stage.learners)}, not {sorted(wanted)}"
-                )
+                raise UsboostError(f"stage {index} fits {sorted(stage.learners)}, not {sorted(wanted)}")
             for name, learner in stage.learners.items():
                 learner.check(n_outputs, self._columns_of(name))
                 if not np.isfinite(stage.steps[name]):

@@ -30,6 +30,7 @@ from usboost.learners.networks.backbones import Backbone
 from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
+from usboost.table.columns.encoding import Encoding
 from usboost.table.schema import GIVEN_AWAY, leaks_target
 from usboost.table.user_table import UserTable
 
@@ -98,7 +99,7 @@ class _Check:
         self.units = [whitened(each, view.absent) for each, view in zip(embeddings, table.images.values())]
         self.near = [] if quick or table.times is not None else list(stretches(table))
         if not quick:  # what the quick model reads: columns and axes of the images, float32 (n, p)
-            columns = table.fit_encoding(np.arange(len(table))).views(table.features, {})["S"].matrix()
+            columns = Encoding.fit(table.features, ("S",)).views(table.features)["S"].matrix()
             self.x = np.concatenate([columns, *(each[:, :_AXES] for each in self.units)], axis=1)
             often = [columns] * (self.x.shape[1] // max(3, 3 * columns.shape[1]))  # or trees see few of them
             self.x_of_groups = np.concatenate([*often, self.x], axis=1)

@@ -276,9 +276,7 @@ def _signed_log(values: np.ndarray) -> np.ndarray:
 
 def _column(frame: pd.DataFrame, name: str) -> pd.Series:
     if name not in frame.columns:
-        raise UsboostError(
-            f"column {name!r} is missing from the data; it has {', '.join(map(str, frame.columns))}"
-        )
+        raise UsboostError(f"column {name!r} is missing; the data have {', '.join(map(str, frame.columns))}")
     return frame[name]
 
 

@@ -105,7 +105,7 @@ class Images(_ImageRows):
             )
         if absent is not None and (absent.dtype != np.bool_ or absent.shape != pixels.shape[:1]):
             raise UsboostError(
-                f"absent must be bool of shape ({len(pixels)},), not {absent.dtype} of shape {absent.shape}"
+                f"absent must be bool of ({len(pixels)},), not {absent.dtype} of {absent.shape}"
             )
         super().__init__(len(pixels), absent)
         _, self.channels, self.height, self.width = pixels.shape
@@ -200,9 +200,7 @@ class EncodedImages(_ImageRows):
             raise
         # A damaged file can make Pillow's decoders raise nearly anything.
         except Exception as error:
-            raise UsboostError(
-                f"image {position} cannot be decoded ({error}); prepare the dataset again"
-            ) from error
+            raise UsboostError(f"image {position} cannot be decoded ({error}); prepare again") from error
         return pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1)
 
 

@@ -123,13 +123,9 @@ class Table:
 
     def __post_init__(self) -> None:
         if len(self.numeric) != len(self.codes):
-            raise UsboostError(
-                f"numeric columns have {len(self.numeric)} rows but categorical ones {len(self.codes)}"
-            )
+            raise UsboostError(f"numeric columns have {len(self.numeric)} rows, others {len(self.codes)}")
         if self.codes.shape[1] != len(self.cardinalities):
-            raise UsboostError(
-                f"{self.codes.shape[1]} categorical columns but {len(self.cardinalities)} cardinalities"
-            )
+            raise UsboostError(f"{self.codes.shape[1]} columns, {len(self.cardinalities)} cardinalities")
         if self.absent is not None and (self.absent.dtype != bool or self.absent.shape != (len(self),)):
             raise UsboostError(f"absent must be {len(self)} booleans, one for each row")
         if not self.names:

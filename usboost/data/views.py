@@ -174,9 +174,7 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
     elif isinstance(X, Views):
         number = {name: re.search(r"\d+$", name) for name in X.names}
         if unnumbered := [name for name, match in number.items() if match is None]:
-            raise UsboostError(
-                f"view {unnumbered[0]!r} is no frame: its name ends with no number, as in {frame_name(1)!r}"
-            )
+            raise UsboostError(f"view {unnumbered[0]!r} is no frame: name it as {frame_name(1)!r}")
         if coded := [name for name in X.names if X[name].codes.shape[1]]:
             raise UsboostError(f"view {coded[0]!r} has categories, which no frame reads; make them numbers")
         order = sorted(X.names, key=lambda name: int(number[name].group()))  # type: ignore[union-attr]
@@ -189,9 +187,7 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
         if values.ndim == 2:
             values = values[:, :, None]
         if values.ndim != 3 or 0 in values.shape:
-            raise UsboostError(
-                f"X must have the shape (sequences, frames, features), none of them 0, not {np.shape(X)}"
-            )
+            raise UsboostError(f"X needs the shape (sequences, frames, features), none 0, not {np.shape(X)}")
         taken = Sequences(values, np.full(len(values), values.shape[1]))
     if len(wrong := np.argwhere(~np.isfinite(taken.values))):
         i, t, j = wrong[0]
@@ -200,9 +196,7 @@ def as_sequences(X: Any, n_features: int | None = None, n_frames: int | None = N
             "sequence before it and pass X as a list of arrays"
         )
     if n_features is not None and taken.n_features != n_features:
-        raise UsboostError(
-            f"the frames have {taken.n_features} features but the model was trained on {n_features}"
-        )
+        raise UsboostError(f"the frames have {taken.n_features} features, those of the fit {n_features}")
     if n_frames is not None and taken.n_frames > n_frames:
         raise UsboostError(
             f"a sequence has {taken.n_frames} frames but the model was trained on {n_frames}; "
@@ -218,13 +212,9 @@ def _from_list(X: Any) -> Sequences:
     parts = [part[:, None] if part.ndim == 1 else part for part in parts]
     for i, part in enumerate(parts):
         if part.ndim != 2 or 0 in part.shape:
-            raise UsboostError(
-                f"sequence {i} must have the shape (frames, features), neither of them 0, not {part.shape}"
-            )
+            raise UsboostError(f"sequence {i} needs the shape (frames, features), none 0, not {part.shape}")
         if part.shape[1] != parts[0].shape[1]:
-            raise UsboostError(
-                f"sequence {i} has {part.shape[1]} features but sequence 0 has {parts[0].shape[1]}"
-            )
+            raise UsboostError(f"sequence {i} has {part.shape[1]} features, sequence 0 {parts[0].shape[1]}")
     lengths = np.array([len(part) for part in parts])
     values = np.zeros((len(parts), lengths.max(), parts[0].shape[1]))
     for row, part in zip(values, parts):

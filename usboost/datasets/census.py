@@ -329,9 +329,7 @@ def backward_elimination(
             np.arange(len(y)), train_size=half, test_size=half, stratify=y, random_state=seed
         )
     except ValueError as error:
-        raise UsboostError(
-            f"{2 * half} rows cannot be halved with every class in both halves: {error}"
-        ) from error
+        raise UsboostError(f"{2 * half} rows cannot be halved with all classes in both: {error}") from error
     parameters = {**PARAMETERS, "objective": "binary"}
     if len(classes) > 2:
         parameters |= {"objective": "multiclass", "num_class": len(classes)}

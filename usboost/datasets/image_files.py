@@ -298,9 +298,7 @@ def uniform(image: Image.Image, opened: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and opened.format in ("PNG", "PPM")):
         image = _eight_bits(image, opened)
     elif image.mode in ("I", "F"):
-        raise UsboostError(
-            f"{name} has 32-bit pixels, or such with a sign, whose white is unknown; convert it to 8 bits"
-        )
+        raise UsboostError(f"{name} has 32-bit or signed pixels, of unknown white; convert it to 8 bits")
     if image.mode in ("LA", "La", "RGBA", "RGBa", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

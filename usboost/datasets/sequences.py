@@ -158,9 +158,7 @@ class _Header:
             if line.startswith(("#", "%")):
                 continue
             if not line.startswith("@"):
-                raise UsboostError(
-                    f"{path}, line {number}: a directive (@...) or @data must come before the data"
-                )
+                raise UsboostError(f"{path}, line {number}: a directive (@…) or @data comes before data")
             name, *values = line.split()
             if name.lower() == "@data":
                 self.data = lines[position + 1 :]
@@ -203,9 +201,7 @@ def _sequence(where: str, dimensions: list[str], header: _Header) -> np.ndarray:
     if header.equal and header.length is None:
         header.length = length
     if header.equal and length != header.length:
-        raise UsboostError(
-            f"{where}: {length} values, not {header.length} although the header says @equalLength true"
-        )
+        raise UsboostError(f"{where}: {length} values, not the {header.length} of @equalLength true")
     try:
         if any("_" in dimension for dimension in dimensions):  # float() would take 1_000
             raise ValueError

@@ -91,9 +91,7 @@ def lines_of(path: Path) -> bytes:
     except OSError as error:
         raise UsboostError(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > LARGEST:
-        raise UsboostError(
-            f"{path} holds more than the {LARGEST:,} bytes such a file may have; fetch it again"
-        )
+        raise UsboostError(f"{path} has more than the {LARGEST:,} bytes that it may have; fetch it again")
     if not (text := content.rstrip()):
         raise UsboostError(f"{path} is empty; fetch it again")
     return text

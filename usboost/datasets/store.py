@@ -231,9 +231,7 @@ def read(folder: Path, split: str, *, image_budget: int = image_store.BUDGET) ->
     folder = Path(folder)
     card = read_card(folder)
     if is_user_table(card):
-        raise UsboostError(
-            f"{folder} holds a table as it was read; what is learnt of its rows makes views of it"
-        )
+        raise UsboostError(f"{folder} holds a table as read; what is learnt of its rows makes views of it")
     frame = read_frame(folder, split)
     about = card.get("images")
     views: dict[str, View] = {}

@@ -49,9 +49,7 @@ class Related:
             raise UsboostError("rows are divided in one way: leave the groups out, or the times")
         for name, each in (("groups", groups), ("times", times)):
             if each is not None and np.shape(each) != (n,):
-                raise UsboostError(
-                    f"{name} has the shape {np.shape(each)}; give one for each of the {n} rows"
-                )
+                raise UsboostError(f"{name} has the shape {np.shape(each)}; give one for each of {n} rows")
             if each is not None and (lacking := pd.isna(np.asarray(each))).any():
                 raise UsboostError(f"{name} has no value in row {lacking.argmax()}; give one, or drop it")
         if groups is not None:
@@ -160,10 +158,7 @@ class Related:
             if val.any():
                 splits.append((np.flatnonzero(~val), np.flatnonzero(val)))
         if not splits:
-            raise UsboostError(
-                "each class is in one group only, so no group can be held out; leave "
-                "`group` out, or add groups"
-            )
+            raise UsboostError("each class is in one group, so none can be left out; leave `group` out")
         return splits
 
 

@@ -250,9 +250,7 @@ def check_place(folder: Path, *, replace: bool = True) -> None:
             document = None
         ours = isinstance(document, Mapping) and document.get("kind") == KIND
         if names - {TEXTS} != {CARD, MODEL} or not ours:
-            raise UsboostError(
-                f"{folder} exists and is not, or not only, a model saved by usboost fit; name another folder"
-            )
+            raise UsboostError(f"{folder} exists and is not only a model of usboost fit; name another folder")
     elif folder.exists() or folder.is_symlink():
         raise UsboostError(f"{folder} is a file, so no model can be saved there; name another folder")
 

@@ -303,7 +303,7 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     took, less = best.mean["seconds"], fastest.mean["seconds"]
     if tested and took > max(1.0, _FASTER * less):  # else nobody cares
         lines.append(
-            f"{fastest.model} is not separated from the best and fits in {less:.1f} s, not {took:.1f} s."
+            f"{fastest.model} is not apart from the best and fits in {less:.1f} s, not {took:.1f} s."
         )
     return lines
 

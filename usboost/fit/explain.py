@@ -305,9 +305,7 @@ def with_why(bundle: Bundle, rows: pd.DataFrame, answers: pd.DataFrame, first: i
     if first == 0:
         return answers
     if first < 0 or len(rows) < FEWEST:
-        raise UsboostError(
-            f"`explain` is {first} of {len(rows)} rows; send {FEWEST} rows or more, and how many to explain"
-        )
+        raise UsboostError(f"`explain` is {first} of {len(rows)} rows; send {FEWEST} rows or more")
     check_explainable(bundle.model, bundle.card.model)
     views = read_rows(bundle, FrameRows(rows, mixed=True)).views
     own = views[np.arange(min(first, len(views)))]

@@ -159,6 +159,4 @@ def seed_of(random_state: Any) -> int:
         return int(random_state)
     if random_state is None or isinstance(random_state, np.random.RandomState):
         return int(check_random_state(random_state).randint(2**31 - 1))
-    raise UsboostError(
-        f"random_state is {random_state!r}; it must be a whole number of at least 0, None or a RandomState"
-    )
+    raise UsboostError(f"random_state is {random_state!r}; give a whole number from 0, None or a RandomState")

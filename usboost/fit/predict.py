@@ -90,9 +90,7 @@ def predict(
         if out.suffix.lower() == ".csv" and (is_binary(kind) or pa.types.is_nested(kind)):
             raise UsboostError(f"{file}: column {name!r} is {kind}, which no CSV holds; write .parquet")
         if name in target.names:
-            raise UsboostError(
-                f"{file}: column {name!r} cannot be kept, since the output has a column of that name"
-            )
+            raise UsboostError(f"{file}: column {name!r} cannot be kept: the output has one of that name")
     target = pa.schema([*target, *(pa.field(name, file.type_of(name)) for name in more)])
     tally = Tally(ignored=bundle.ignored(file, keep))
     with _written(out, target) as writer:

@@ -240,9 +240,7 @@ class ClassifierTrainer:
     def fit(self, target: Target, *, seed: int, start: FittedLearner | None = None) -> FittedClassifiers:
         values = target.values
         if not np.isin(values, (-1.0, 1.0)).all():
-            raise UsboostError(
-                "a classifier learns targets −1 and 1; use a regression tree or a network with this loss"
-            )
+            raise UsboostError("a classifier learns targets −1 and 1; use a regression tree or a network")
         given = target.fit_weights
         weights = np.ones(len(values)) if given is None else given
         weights = np.broadcast_to(weights.reshape(len(values), -1), values.shape)

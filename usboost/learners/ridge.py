@@ -139,9 +139,7 @@ class RidgeLearner(BaseEstimator):
     def prepare(self, view: View) -> Design:
         """Encode a `Table`; a category that training did not have (code 0) is 0 in all its columns."""
         if not isinstance(view, Table):
-            raise UsboostError(
-                f"a ridge regression reads tables, not {type(view).__name__}; give this view a network"
-            )
+            raise UsboostError(f"a ridge regression reads tables, not {type(view).__name__}; use a network")
         return Design(with_indicators(view.numeric, view.codes, view.cardinalities, first=1))
 
     def trainer(self, prepared: Design, n_outputs: int) -> "RidgeTrainer":

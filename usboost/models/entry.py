@@ -253,9 +253,7 @@ def read_settings(path: Path) -> dict[str, Chosen]:
     document = read_yaml(path, "name a file that usboost tune wrote")
     models = document.get("models") if isinstance(document, dict) else None
     if not isinstance(models, dict):
-        raise UsboostError(
-            f"{path} has no key 'models'; write 'models:', models below it, and 'set:' in each"
-        )
+        raise UsboostError(f"{path} has no key 'models'; write 'models:', models below, and 'set:' in each")
     settings = {}
     for name, given in models.items():
         chosen = (given or {}).get("set") or {} if isinstance(given, dict | None) else None

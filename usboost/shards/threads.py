@@ -167,9 +167,7 @@ class ShardThread(Shards):
         every = self._ask("stack", own)
         others = np.flatnonzero((every != every[0]).any(axis=1)).tolist()
         if others:
-            raise UsboostError(
-                f"{what} of shard {others[0]} is not that of shard 0; all shards of a fit have the same"
-            )
+            raise UsboostError(f"{what} of shard {others[0]} is not that of shard 0; all need the same")
 
     def seed(self, seed: int) -> int:
         return int(np.random.SeedSequence((seed, self.number)).generate_state(1)[0])

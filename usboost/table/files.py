@@ -226,9 +226,7 @@ def read_excel(path: Path) -> Whole:
     try:
         import openpyxl
     except ModuleNotFoundError:
-        raise UsboostError(
-            f"{path} is read with openpyxl; install it with: pip install 'usboost[excel]'"
-        ) from None
+        raise UsboostError(f"{path} needs openpyxl; install it with: pip install 'usboost[excel]'") from None
     with zipfile.ZipFile(path) as archive:
         size = sum(info.file_size for info in archive.infolist())
     if size > LARGEST:
@@ -387,9 +385,7 @@ def parquet_parts(path: Path) -> tuple[list[Path], list[str]]:
         return sorted(filter(_is_part, base.glob(str(path.relative_to(base))))), []
     for name, whose in _LOGS.items():
         if (path / name).is_dir():
-            raise UsboostError(
-                f"{path} is a {whose} table, in which files may be out of date; write it as Parquet anew"
-            )
+            raise UsboostError(f"{path} is a {whose} table, whose files may be stale; write it as Parquet")
     parts, others, below = list[Path](), list[Path](), [(path, set[str]())]
     for folder, above in below:
         for each in folder.iterdir():

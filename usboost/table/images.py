@@ -202,9 +202,7 @@ class ImageReader:
                     f"{where}: column {self.column!r} is not base64: {given}{none * (folder is None)}"
                 ) from None
         if folder is None or _ADDRESS.match(value):
-            raise UsboostError(
-                f"{where}: column {self.column!r} holds an address, {given}; download the images first"
-            )
+            raise UsboostError(f"{where}: column {self.column!r} is an address, {given}; download images")
         root = self._source.images_root
         # an absolute path may be within the folder where that was named
         for start in (folder, folder.absolute(), folder.resolve()) if root is not None else ():

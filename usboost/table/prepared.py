@@ -163,9 +163,7 @@ def _write_images(table: UserTable, rows: Mapping[str, np.ndarray], work: Path) 
         for part, column, images in zip(names, form.columns, table.images.values(), strict=True):
             absent = np.zeros(len(table), dtype=bool) if images.absent is None else images.absent
             if split == "train" and absent[of_split].all():
-                raise UsboostError(
-                    f"{table.file}: column {column!r} holds no image in the training rows; add some"
-                )
+                raise UsboostError(f"{table.file}: column {column!r} has no image to train on; add some")
             about["without"][part] = int(absent[of_split].sum())
             shutil.rmtree(work / part, ignore_errors=True)
             (work / part).mkdir(parents=True)
@@ -239,9 +237,7 @@ def read_prepared(folder: Path) -> UserTable:
     folder, again = Path(folder), "prepare the dataset again"
     card = store.read_card(folder)
     if not is_user_table(card):
-        raise UsboostError(
-            f"{folder} holds no table of a user's own as this version prepares it; prepare again"
-        )
+        raise UsboostError(f"{folder} holds no own table as this version prepares it; prepare again")
     try:
         about = _PreparedCard.model_validate(card)
     except ValidationError as error:
@@ -315,7 +311,7 @@ def _read_images(table: UserTable, folder: Path, about: Mapping[str, Any]) -> Us
                 )
                 if pixels.size != np.count_nonzero(~absent) * np.prod(form.shape):
                     raise UsboostError(
-                        f"{folder}: images of {part!r} are not of {form.size} pixels a side; prepare again"
+                        f"{folder}: images of {part!r} are not {form.size} pixels; prepare again"
                     )
                 image_set.pixels[k, place[~absent]] = pixels.reshape(-1, *form.shape)
                 image_set.absent[k, place] = absent

@@ -107,7 +107,7 @@ def _described(table: UserTable, name: str) -> Described | None:
     elif isinstance(form, NumberFormat):
         use = f"number, written like {form}"
     elif kind == "text":
-        use = f"text: at most {COMPONENTS} components of character n-grams"
+        use = f"text: scores and at most {COMPONENTS} components of character n-grams"
     return Described(name, kind, int(column.isna().sum()), int(column.nunique()), use)
 
 

@@ -17,13 +17,14 @@ from usboost.data.table import Table
 from usboost.data.views import Views
 from usboost.datasets.store import CLEAN, LABEL
 from usboost.errors import UsboostError, choices
+from usboost.evaluation.folds import Related
 from usboost.files.arrays import PART_ROWS, parts
 from usboost.shards.collective import world
 from usboost.table.columns.column import Column, Format, Kind, is_text
 from usboost.table.columns.encoding import Encoding, holds_dates
 from usboost.table.columns.kinds import fill_values, kind_of
 from usboost.table.columns.labels import classes_of, divided_by, targets_of, task_of, with_positive
-from usboost.table.columns.texts import holds_text
+from usboost.table.columns.texts import COMPONENTS, FOLDS, holds_text
 from usboost.table.images import NAMES, VIEW, ImageColumns, are_names_of_images, check_type, read_images
 from usboost.table.notes import Misfits, Paths
 from usboost.table.source import INDEX_COLUMN, Source, TableFile
@@ -138,7 +139,24 @@ class UserTable:
         table of one's own says nothing of the kind.)
         """
         views = ("S",) if self.images else (VIEW, "S")
-        return Encoding.fit(self.features.iloc[rows], views)
+        return Encoding.fit(self.features.iloc[rows], views, self._targets(rows))
+
+    def _targets(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the targets of texts of some rows, and where each row is left out: groups as a whole,
+        times in stretches. None of a table without texts."""
+        if "text" not in self.kinds.values():
+            return None
+        y = self.labels[rows]
+        if self.classes:
+            often = np.argsort(-np.bincount(y, minlength=2), kind="stable")[:COMPONENTS]
+            targets = (y[:, None] == (often if len(self.classes) > 2 else 1)).astype(np.float64)
+        else:
+            apart = y - y.mean()
+            targets = (apart / (np.abs(apart).max() or 1.0))[:, None]
+        related = Related(self.groups, self.times)[rows]
+        if related.several:
+            return targets, related.parts(FOLDS, None, 0)
+        return targets, np.random.default_rng(0).permutation(len(rows)) % FOLDS
 
     def views(self, encoding: Encoding, rows: np.ndarray) -> Views:
         """Return the views of some rows, of images (or U) and S; of many rows of a shard, on disk."""

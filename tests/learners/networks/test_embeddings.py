@@ -254,7 +254,7 @@ def test_small_images_are_enlarged_for_backbones_of_timm() -> None:
     assert Backbone().spec(noise())["size"] == 32
     assert Backbone("vit_tiny_patch16_224").spec(noise())["size"] == 224
     assert Backbone().spec(photographs(64))["size"] is None
-    refuses("32 pixels a side or more, not 16", Backbone(size=16).spec, noise())
+    refuses("32 pixels or more, not 16", Backbone(size=16).spec, noise())
     refuses("224 pixels a side, not 64", Backbone("vit_tiny_patch16_224", size=64).spec, noise())
 
 
@@ -314,10 +314,8 @@ np.save(sys.argv[2], backbone.embed(Images(pixels), torch.device("cpu")))
 
 @pytest.mark.slow
 def test_two_processes_at_once_do_no_harm(tmp_path: Path, warm: Warm) -> None:
-    call, environment = ["python", "-c", TOGETHER, str(tmp_path / "cache")], warm.shim(os.environ)
-    both = [
-        subprocess.Popen([*call, str(tmp_path / f"{k}.npy")], env=environment, cwd=ROOT) for k in range(2)
-    ]
+    call, own = ["python", "-c", TOGETHER, str(tmp_path / "cache")], warm.shim(os.environ)
+    both = [subprocess.Popen([*call, str(tmp_path / f"{k}.npy")], env=own, cwd=ROOT) for k in range(2)]
     assert [process.wait(timeout=120) for process in both] == [0, 0]
     expected = small(False).embed(noise(300), CPU)
     for k in range(2):

@@ -376,13 +376,13 @@ def test_a_trained_model_is_saved_whatever_its_first_weights_are(there, tmp_path
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("side", [8, 13])
 def test_small_networks_pool_as_torch_does_with_channels_last(channels, side):
-    network = SmallCNN(channels)
-    initialise(network, 0)
+    net = SmallCNN(channels)
+    initialise(net, 0)
     spec = {"backbone": "small_cnn", "channels": channels, "size": None, "augment": "none"}
     whole = ImageNetwork({**spec, "mean": [0.5] * channels, "deviation": [0.25] * channels}, [])
-    whole.backbone = network
+    whole.backbone = net
     seen = []
-    network[0].register_forward_hook(lambda *given: seen.append(given[2]))
+    net[0].register_forward_hook(lambda *given: seen.append(given[2]))
     pixels = torch.from_numpy(
         np.random.default_rng(0).integers(0, 256, (4, channels, side, side), dtype=np.uint8)
     )
@@ -391,8 +391,6 @@ def test_small_networks_pool_as_torch_does_with_channels_last(channels, side):
         np.testing.assert_array_equal(whole((pixels,)), with_gradients.detach())
     for convolved in seen:
         assert convolved.is_contiguous(memory_format=torch.channels_last)
-    layers = [
-        torch.nn.MaxPool2d(2) if k in (1, 5, 9) else layer for k, layer in enumerate(network.children())
-    ]
+    layers = [torch.nn.MaxPool2d(2) if k in (1, 5, 9) else layer for k, layer in enumerate(net.children())]
     plain = torch.nn.Sequential(*layers)((pixels.float() / 255 - 0.5) / 0.25)
     torch.testing.assert_close(with_gradients, plain)

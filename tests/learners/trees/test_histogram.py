@@ -101,10 +101,8 @@ def test_leaf_values_and_gains_in_a_metric_of_its_own_for_every_row(d):
     total = -score(values, weights, metric, np.arange(900))
     for rows, value in zip(leaves_of(tree, matrix), tree.value):
         assert len(rows) >= 10
-        expected = np.linalg.solve(
-            scaled[rows].sum(axis=0), np.einsum("nij,nj->i", scaled[rows], values[rows])
-        )
-        np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-9)
+        wanted = np.linalg.solve(scaled[rows].sum(axis=0), np.einsum("nij,nj->i", scaled[rows], values[rows]))
+        np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-9)
         total += score(values, weights, metric, rows)
     np.testing.assert_allclose(tree.gain.sum(), total, rtol=1e-8)
     error = values - tree.predict(matrix)
@@ -193,14 +191,12 @@ def test_splits_by_category_against_all_subsets(d, kind, penalty):
 def test_a_rotation_of_the_outputs_rotates_the_tree(d, with_metric, category_l2, limits):
     matrix, categorical = table(2000, 7)
     values, weights, metric = targets(matrix, d, 8)
-    grower = HistogramGrower(
-        matrix, categorical, Limits(min_samples_leaf=5, category_l2=category_l2, **limits)
-    )
-    plain = grower.grow(values, weights, metric if with_metric else None)
+    one = HistogramGrower(matrix, categorical, Limits(min_samples_leaf=5, category_l2=category_l2, **limits))
+    plain = one.grow(values, weights, metric if with_metric else None)
     assert len(plain.categories) and len(plain.value) > 9
     for seed in range(5):
         turn = ortho_group.rvs(d, random_state=seed) if d > 1 else -np.eye(1)
-        turned = grower.grow(values @ turn.T, weights, turn @ metric @ turn.T if with_metric else None)
+        turned = one.grow(values @ turn.T, weights, turn @ metric @ turn.T if with_metric else None)
         assert_same_splits(turned, plain)
         np.testing.assert_allclose(turned.value, plain.value @ turn.T, rtol=1e-8, atol=1e-9)
 

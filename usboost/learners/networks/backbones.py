@@ -86,9 +86,7 @@ class Backbone(BaseEstimator):
         """Return what `ImageNetwork` is built from, JSON."""
         architectures.check_name(self.name)
         if self.finetune not in FINETUNED:
-            raise UsboostError(
-                f"fine-tuning is 'none', 'auto', of the 'last' block or of 'all', not {self.finetune!r}"
-            )
+            raise UsboostError(f"finetune is 'none', 'auto', 'last' or 'all', not {self.finetune!r}")
         if self.augment not in AUGMENTATIONS:
             raise UsboostError(f"augmentation is one of {', '.join(AUGMENTATIONS)}, not {self.augment!r}")
         if self.name == "small_cnn" and self.pretrained is True:
@@ -102,9 +100,7 @@ class Backbone(BaseEstimator):
             size = least
         side = size or min(view.height, view.width)
         if side < least:
-            raise UsboostError(
-                f"{self.name} reads images of {least} pixels a side or more, not {side}; set size"
-            )
+            raise UsboostError(f"{self.name} reads images of {least} pixels or more, not {side}; set size")
         mean, deviation = architectures.normalisation(self.name, bool(self.pretrained))
         return {
             "view": "image",

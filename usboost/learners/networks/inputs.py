@@ -184,9 +184,7 @@ def prepare_view(view: View, device: torch.device, reader: Any = None) -> tuple[
     """
     kind = getattr(view, "kind", None)
     if kind not in INPUTS:
-        raise UsboostError(
-            f"no network reads a view of type {type(view).__name__}; register how with INPUTS.register"
-        )
+        raise UsboostError(f"no network reads a view of {type(view).__name__}; use INPUTS.register")
     spec, rows = INPUTS[str(kind)].prepare(view, device, reader)
     return spec, rows
 

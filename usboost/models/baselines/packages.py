@@ -301,9 +301,7 @@ class _Package(Wrapper):
 
     def _unfitted(self, rows: FitRows | None = None) -> Any:
         if find_spec(self.package) is None:
-            raise UsboostError(
-                f"the model needs {self.package}, which is not installed; `pip install {self.package}`"
-            )
+            raise UsboostError(f"the model needs {self.package}, not installed; `pip install {self.package}`")
         task = "classification" if isinstance(self, ViewsClassifier) else "regression"
         settings = self._entry.settings(torch.get_num_threads(), self.random_state)
         rounds = {self._entry.length: self.n_trees} if self._entry.length else {}

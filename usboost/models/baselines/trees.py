@@ -64,9 +64,7 @@ def monotone_constraints(directions: Any, loss: str, table: Table) -> dict[str, 
     constraints = [0] * table.n_columns
     for name, direction in directions.items():
         if name not in numbers:
-            raise UsboostError(
-                f"monotone: there is no column of numbers {name!r}; {choices(str(name), list(numbers))}"
-            )
+            raise UsboostError(f"monotone: {name!r} is no number; {choices(str(name), list(numbers))}")
         if direction not in ("+", "-"):
             raise UsboostError(f"monotone: the direction of {name!r} is + or -, not {direction!r}")
         constraints[numbers[name]] = 1 if direction == "+" else -1

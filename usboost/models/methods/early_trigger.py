@@ -172,9 +172,7 @@ class Stream(OwnSettings):
         values = np.asarray(frame, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or len(values) != len(present) or len(present) != len(self.decided):
-            raise UsboostError(
-                f"a frame needs a row for each of the {len(self.decided)} sequences, not {values.shape}"
-            )
+            raise UsboostError(f"a frame has rows of {len(self.decided)} sequences, not {values.shape}")
         values = np.where(present[:, None], values, 0.0)
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(wrong):

@@ -256,9 +256,7 @@ class TwoBranches(ViewsEstimator):
                 loss = train.run_epoch(network, inputs, batch_loss, targets, optimizer, batches)
                 trained = time.perf_counter()
                 if not np.isfinite(loss):
-                    raise UsboostError(
-                        f"the training loss is no longer finite in epoch {epoch}; lower the learning rate"
-                    )
+                    raise UsboostError(f"the loss is not finite in epoch {epoch}; lower the learning rate")
                 metrics = {"risk_train": loss}
                 if val_inputs is not None and validation is not None:
                     outputs = train.run(network, val_inputs)

@@ -144,25 +144,40 @@ class Encoding:
     imputation : of the numeric columns, parts of dates and texts included.
     encoders : of the completed columns, by the view that reads them.
     dates, texts : what columns of dates and of text become.
+    unseen : of each text the scores of the rows that it learnt from, by their index in the table;
+        these rows have them in place of what new rows have.
     """
 
     imputation: Imputation
     encoders: Mapping[str, TableEncoder]
     dates: Mapping[str, DateParts] = field(default_factory=dict)
     texts: Mapping[str, TextParts] = field(default_factory=dict)
+    unseen: Mapping[str, pd.DataFrame] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def fit(cls, features: pd.DataFrame, views: Collection[str]) -> "Encoding":
+    def fit(
+        cls,
+        features: pd.DataFrame,
+        views: Collection[str],
+        targets: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> "Encoding":
         """Learn from the rows that a model is fitted to; each of the views reads all columns.
 
         A missing number becomes the median of its column (0 when all are missing, and of texts), and has an
         indicator column where any is missing; of the parts of a date or text, the first has it. Raises
-        UsboostError if a column has the name of one that is added.
+        UsboostError if a column has the name of one that is added. `targets`: of texts, see
+        `TextParts.with_scores`; by default these have no scores.
         """
         dates = {str(name): DateParts.fit(features[name]) for name in features if holds_dates(features[name])}
         texts = {str(name): TextParts.fit(features[name]) for name in features if holds_text(features[name])}
+        unseen = {}
+        for name, each in texts.items():
+            if targets is not None and each.ngrams:
+                texts[name], own = each.with_scores(features[name], *targets)
+                names = texts[name].names(name)[each.width :]
+                unseen[name] = pd.DataFrame(own, features.index, names).dropna()
         parts: Parts = {**dates, **texts}
-        expanded = _expand(features, parts)
+        expanded = _expand(features, parts, unseen)
         further = {name for column, each in parts.items() for name in each.names(column)[1:]}
         filled = {name: each.filled for column, each in parts.items() for name in each.names(column)}
         imputation = {}
@@ -174,9 +189,9 @@ class Encoding:
             if value is None:
                 value = median(column[~missing].to_numpy()) if given else 0.0
             imputation[str(name)] = {"value": value, "indicator": bool(lacking) and name not in further}
-        completed = cls(imputation, {}, dates, texts).complete(features)
+        completed = cls(imputation, {}, dates, texts, unseen).complete(features)
         encoder = TableEncoder.fit(completed, list(completed.columns))
-        return cls(imputation, dict.fromkeys(views, encoder), dates, texts)
+        return cls(imputation, dict.fromkeys(views, encoder), dates, texts, unseen)
 
     @property
     def parts(self) -> Parts:
@@ -200,7 +215,7 @@ class Encoding:
         A new frame; numbers are float64, parts of texts and indicators float32; an indicator stands after its
         column.
         """
-        expanded = _expand(features, self.parts)
+        expanded = _expand(features, self.parts, self.unseen)
         filled: list[pd.Series] = []
         for name in expanded:
             column, rule = expanded[name], self.imputation.get(str(name))
@@ -251,8 +266,8 @@ def added(imputation: Imputation) -> list[str]:
     return [f"{name}{SUFFIX}" for name, rule in imputation.items() if rule["indicator"]]
 
 
-def _expand(features: pd.DataFrame, parts: Parts) -> pd.DataFrame:
-    """Put the parts of dates and texts in place of these."""
+def _expand(features: pd.DataFrame, parts: Parts, unseen: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Put the parts of dates and texts in place of these; see `Encoding`."""
     if not parts:
         return features
     columns: list[pd.Series] = []
@@ -261,7 +276,11 @@ def _expand(features: pd.DataFrame, parts: Parts) -> pd.DataFrame:
         if rule is None:
             columns.append(column)
         else:
-            columns += [part.rename(each) for each, part in rule.expand(str(name), column).items()]
+            made = rule.expand(str(name), column)
+            if str(name) in unseen:
+                own = unseen[str(name)].reindex(features.index)
+                made |= {each: own[each].fillna(made[each]) for each in own}
+            columns += [part.rename(each) for each, part in made.items()]
     return _joined(columns)
 
 

@@ -178,9 +178,7 @@ def otherwise(example: str, zone: str | None) -> str:
     """Say how a time is read that has a zone, or none, unlike those that a model was fitted to."""
     if zone:
         return f"times such as {example} have no zone, as they had for the fit, and are read as of {zone}"
-    return (
-        f"times such as {example} have a zone, as none had for the fit, and are read by the clock as written"
-    )
+    return f"times such as {example} have a zone, as none had for the fit, and are read as the clock says"
 
 
 def formats_of(counts: pd.Series) -> list[tuple[DateFormat, float]]:

@@ -94,9 +94,7 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
         return _kind_of_text(column)
     if pa.types.is_integer(kind) and _run_together(column):
         texts = column.texts().dropna()
-        note = (
-            f"holds codes such as {texts.iloc[0]}, and is not read as numbers, which some of them would share"
-        )
+        note = f"holds codes such as {texts.iloc[0]}, and is not read as numbers, which some would share"
         return ColumnKind(_kind_of_strings(texts, len(column.cells)), notes=(note,))
     counts = pa.types.is_integer(kind) or (pa.types.is_floating(kind) and _UNNAMED.fullmatch(column.name))
     return _number_or_counter(column) if counts else ColumnKind("number")

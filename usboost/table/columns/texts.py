@@ -92,6 +92,12 @@ NGRAMS = 20_000
 LEARNT_FROM = 20_000
 """Training rows that n-grams and components are learnt from, at most; drawn from more."""
 
+PENALTIES = 1.0, 3.0
+"""Of the ridge regressions of the targets; the one that errs less on rows left out is used."""
+
+FOLDS = 5
+"""Parts of the training rows, each left out of such regressions in turn."""
+
 _FEWEST = 2  # rows of training that an n-gram must be in
 _SMALLEST = 1e-4  # of the largest singular value; what is below is rounding
 _BATCH = 8192  # rows whose n-grams are in memory
@@ -105,7 +111,8 @@ class TextParts:
         w_j = (1 + \ln c_j)\,\Big(1 + \ln \frac{1 + n}{1 + n_j}\Big)
 
     where :math:`c_j` counts n-gram j in the text (:math:`w_j = 0` where there is none), :math:`n_j` of the n
-    training rows have it, and V holds the right singular vectors of the training rows' normalised w.
+    training rows have it, and V holds the right singular vectors of the training rows' normalised w, and the
+    coefficients of ridge regressions of the targets on these.
 
     Attributes
     ----------
@@ -151,6 +158,45 @@ class TextParts:
         large = (sizes > _SMALLEST * sizes.max()) | (np.arange(len(sizes)) == 0)
         components = np.ascontiguousarray(vectors[large].T, np.float32)
         return cls(tuple(ngrams[order]), tfidf.idf_.astype(np.float32), components)
+
+    def with_scores(
+        self, texts: pd.Series, targets: np.ndarray, part: np.ndarray
+    ) -> tuple[TextParts, np.ndarray]:
+        """Add the scores by K ridge regressions; see `PENALTIES`.
+
+        A linear model of all n-grams has what the largest components lack: words that few rows have. A row
+        that it was fitted to has a better score than a new one, so the rows' own are by fits to other parts.
+
+        Parameters
+        ----------
+        texts : of the n training rows; targets : of these, float64 (n, K).
+        part : where each row is left out, int64 (n,).
+
+        Returns
+        -------
+        These with K components more, and of the rows the K scores by the regressions that left them out,
+        float64 (n, K); NaN where the text is missing, or no regression has learnt from the row.
+        """
+        from sklearn.linear_model import Ridge
+
+        rows = np.flatnonzero(texts.notna())
+        if len(rows) > LEARNT_FROM:
+            rows = np.sort(np.random.default_rng(0).choice(rows, LEARNT_FROM, replace=False))
+        weights, y, part = self._weights.transform(texts.iloc[rows]), targets[rows], part[rows]
+        ridge = Ridge(solver="sparse_cg", max_iter=500)
+        lowest, chosen, own = np.inf, PENALTIES[0], np.full(targets.shape, np.nan)
+        for penalty in PENALTIES:
+            scores, error = np.zeros_like(y), 0.0
+            for out in (part == k for k in np.unique(part)):
+                if not out.all():
+                    ridge.set_params(alpha=penalty).fit(weights[~out], y[~out])
+                    scores[out] = weights[out] @ ridge.coef_.reshape(y.shape[1], -1).T
+                    error += np.square(scores[out] + ridge.intercept_ - y[out]).sum()
+            if error < lowest:
+                lowest, chosen, own[rows] = error, penalty, scores
+        whole = ridge.set_params(alpha=chosen).fit(weights, y).coef_.reshape(y.shape[1], -1).T
+        components = np.concatenate([self.components, whole.astype(np.float32)], axis=1)
+        return TextParts(self.ngrams, self.idf, components), own
 
     @property
     def width(self) -> int:
