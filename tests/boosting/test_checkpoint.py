@@ -152,6 +152,7 @@ def assert_same(a, b):
         assert a == b or (a != a and b != b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_interrupted_twice_is_never_interrupted(tmp_path, name):
     model, _ = MODELS[name]

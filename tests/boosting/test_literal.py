@@ -55,6 +55,7 @@ def test_boosted_trees_are_the_literal_ones(n_classes, order):
     assert model.history_[-1]["risk_train"] == pytest.approx(literal.risk(literal.f_, y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "highest"), [(2, 100.0), (3, 1.5)])
 def test_the_inner_loop_is_algorithm_2s(n_classes, highest):
     """N₂ = 3, Bayesian steps of equal evaluations: ε_{j+1} is fed back, the best j kept."""

@@ -160,6 +160,17 @@ def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     assert not check_table(table_of(things(7, 420), shuffled=False, group="thing"))
 
 
+@pytest.mark.parametrize("answers", [["good", "bad"], ["red", "green", "blue"]])
+@pytest.mark.parametrize("share", [1.0, 0.8])
+def test_a_text_that_holds_the_answer(answers: list[str], share: float) -> None:
+    y = pd.Series((rng := np.random.default_rng(0)).choice(answers, 400))
+    said = y.where(rng.random(400) < share, rng.permutation(y))
+    note = [f"{' '.join(map(str, rng.integers(10, 30, 5)))}, so it is {each}" for each in said]
+    found = check_table(table_of(pd.DataFrame({"note": note, "a": rng.normal(size=400), "y": y})))
+    assert [each.columns for each in found if each.kind == "leak"] == [("note",)] * (share == 1)
+
+
+@pytest.mark.slow
 def test_copies_of_all_rows_are_found_without_numbers_too() -> None:
     letters = np.random.default_rng(0).choice(list("abcdefgh"), (150, 6))
     frame = pd.DataFrame(letters, columns=list("pqrstu")).assign(y=["n", "p"] * 75)

@@ -208,6 +208,7 @@ def test_a_model_that_is_there_hides_no_misspelt_name(table, tmp_path):
     assert "holds a model" in refused("fit", table, "--label", "kind", *fit)
 
 
+@pytest.mark.slow
 def test_places_that_cannot_be_written_are_told_at_once(model, table, tmp_path):
     for command, file in (("predict", "p.csv"), ("report", "r.html")):
         out = tmp_path / "nowhere" / file

@@ -181,4 +181,4 @@ def test_who_has_no_image_is_cut_along(rows: Any) -> None:
 
 def test_a_mask_of_other_rows_is_refused() -> None:
     for absent in (np.zeros(49, dtype=bool), np.zeros(50, dtype=np.uint8)):
-        refuses(r"absent must be bool of \(50,\)", Images, PIXELS[1], absent=absent)
+        refuses(r"absent must be bool of shape \(50,\)", Images, PIXELS[1], absent=absent)

@@ -47,6 +47,7 @@ def test_table_with_images(tmp_path: Path, warm: Warm) -> None:
     assert re.search(SAME, text)
 
 
+@pytest.mark.slow
 def test_own_views(tmp_path: Path, warm: Warm) -> None:
     text = printed("own_views", tmp_path, warm)
     assert numbers("on other samples: #", text)[0] > 0.8

@@ -265,13 +265,11 @@ def test_wrong_parameters_are_named_before_the_fit(given, said):
 
 
 def test_parameters_have_the_defaults_of_the_options_of_the_same_names():
-    options = {
-        each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)
-    }
-    shared = [each for each in fields(MultimodalClassifier) if each.name in options]
+    own = {each.name: each.default for kind in (TableSpec, ImageOptions, FitOptions) for each in fields(kind)}
+    shared = [each for each in fields(MultimodalClassifier) if each.name in own]
     assert len(shared) == 20
     for each in shared:
-        assert each.default == (options[each.name] if options[each.name] != () else None), each.name
+        assert each.default == (own[each.name] if own[each.name] != () else None), each.name
 
 
 def test_parameters_as_scikit_learn_and_numpy_have_them():

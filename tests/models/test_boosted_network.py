@@ -71,12 +71,10 @@ def test_the_loop_is_the_papers_algorithm_to_the_letter() -> None:
         gammas.append(sum(delta[i] @ h[i] for i in range(len(y))) / sum(h[i] @ h[i] for i in range(len(y))))
         f = f + gammas[-1] * h
         costs.append(sum((y[i] - f[i]) @ (y[i] - f[i]) for i in range(len(y))))
-    model = BoostedNetworkRegressor(TreeLearner(2, min_samples_leaf=5, engine="sklearn"), n_rounds=6).fit(
-        X, y
-    )
-    np.testing.assert_allclose(model.gammas_, gammas, rtol=1e-6)
-    np.testing.assert_allclose(model.predict(X), f, atol=1e-5)
-    np.testing.assert_allclose([row["risk_train"] * len(y) for row in model.history_], costs, rtol=1e-6)
+    own = BoostedNetworkRegressor(TreeLearner(2, min_samples_leaf=5, engine="sklearn"), n_rounds=6).fit(X, y)
+    np.testing.assert_allclose(own.gammas_, gammas, rtol=1e-6)
+    np.testing.assert_allclose(own.predict(X), f, atol=1e-5)
+    np.testing.assert_allclose([row["risk_train"] * len(y) for row in own.history_], costs, rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])

@@ -81,12 +81,10 @@ def test_networks_and_trees(n_classes: int, method: str, monkeypatch: pytest.Mon
 def test_boosted_networks(n_classes: int, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     views, y = make_views(n_classes, n=200)
     renamed = np.random.default_rng(1).permutation(n_classes)
-    model = BoostedNetworkClassifier(
-        loss, NetworkLearner((6,), "adam", 0.01, 32, 3, device="cpu"), n_rounds=3
-    )
-    first = model.fit(views["U"], y).predict_proba(views["U"])
+    own = BoostedNetworkClassifier(loss, NetworkLearner((6,), "adam", 0.01, 32, 3, device="cpu"), n_rounds=3)
+    first = own.fit(views["U"], y).predict_proba(views["U"])
     monkeypatch.setattr(networks, "initialise", _Renaming(renamed))
-    second = model.fit(views["U"], renamed[y]).predict_proba(views["U"])
+    second = own.fit(views["U"], renamed[y]).predict_proba(views["U"])
     np.testing.assert_allclose(second[:, renamed], first, atol=2e-3)
 
 

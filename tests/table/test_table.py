@@ -65,9 +65,8 @@ def test_labels_of_any_type_are_classes(tmp_path: Path, labels: list[Any], class
     assert [classes[code] for code in table.labels] == as_text
 
 
-@given(
-    values=st.lists(st.none() | st.floats(-1e30, 1e30), min_size=4, max_size=30),
-)
+@pytest.mark.slow
+@given(values=st.lists(st.none() | st.floats(-1e30, 1e30), min_size=4, max_size=30))
 def test_numbers_come_back_from_csv_as_they_went(tmp_path_factory, values: list[float | None]) -> None:
     path = tmp_path_factory.mktemp("t") / "t.csv"
     rows = [f"{'ab'[k % 2]},{'' if v is None else repr(v)}" for k, v in enumerate(values)]

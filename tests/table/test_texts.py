@@ -189,7 +189,7 @@ def test_rows_that_a_text_learnt_from_have_the_scores_of_rows_left_out(tmp_path:
     table().assign(shop=shop).to_parquet(tmp_path / "t.parquet")
     own = read_table(tmp_path / "t.parquet", TableSpec(label="kind", group="shop"))
     encoding = own.fit_encoding(rows := np.arange(80))
-    targets, part = own._targets(rows)
+    targets, part = own.text_targets(rows)
     assert all(len({*part[own.groups[rows] == each]}) <= 1 for each in range(12)) and len({*part}) == 5
     np.testing.assert_array_equal(targets[:, 0], own.labels[rows])
     raw = encoding.complete(own.features).filter(regex="note__text_\\d+$")

@@ -77,10 +77,8 @@ def test_a_run_whose_files_cannot_be_reached_counts_when_they_can(monkeypatch: p
 
 def test_fits_that_begin_at_once_list_the_same_datasets() -> None:
     """MLflow looks for a dataset and makes it if there is none; two that look at once both make it."""
-    splits = {
-        split: {"rows": 1, "sha256": 64 * split[0], "classes": {}} for split in ("train", "val", "other")
-    }
-    card = {"dataset": "ci_a", "columns": {}, "splits": splits}
+    own = {split: {"rows": 1, "sha256": 64 * split[0], "classes": {}} for split in ("train", "val", "other")}
+    card = {"dataset": "ci_a", "columns": {}, "splits": own}
     client, at_once = MlflowClient(), threading.Barrier(8)
     experiment = mlflow_runs.experiment_id("usboost-demo")
     runs = [client.create_run(experiment).info.run_id for _ in range(8)]

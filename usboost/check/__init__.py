@@ -31,6 +31,7 @@ from usboost.learners.networks.embeddings import cache_folder
 from usboost.learners.networks.train import pick_device
 from usboost.shards.collective import world
 from usboost.table.columns.encoding import Encoding
+from usboost.table.columns.texts import TextParts, holds_text
 from usboost.table.schema import GIVEN_AWAY, leaks_target
 from usboost.table.user_table import UserTable
 
@@ -47,7 +48,7 @@ KINDS = {
 """Kinds of findings, in the order in which they are said, and their titles."""
 
 FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
-_AXES = 64  # of images, for the quick model
+_AXES, _TEXTS = 64, 5000  # of images, for the quick model; rows of texts
 
 
 @dataclass(frozen=True)
@@ -207,11 +208,22 @@ class _Check:
         # quantiles of a few rows tell less than the number does
         ranks = new.select_dtypes("float64").rank().corrwith(pd.Series(self.y, new.index)).abs()
         strong = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
+        strong += [name for name in new if holds_text(new[name]) and self.text_tells(new[name])]
         away = [name for name, column in new.items() if name in strong or leaks_target(column, table.labels)]
         if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
             sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
             advice = "`drop` what is not known before the label"
             self.add("leak", sentence, advice, np.arange(n), columns=tuple(away))
+
+    def text_tells(self, column: pd.Series) -> bool:
+        """Return whether regressions of a text's pieces give the label of rows that they left out."""
+        rows = np.sort(np.random.default_rng(0).permutation(np.flatnonzero(column.notna()))[:_TEXTS])
+        texts, targets = column.iloc[rows], self.table.text_targets(rows)
+        if targets is None or not (parts := TextParts.fit(texts)).ngrams:
+            return False
+        scores = parts.with_scores(texts, *targets)[1]
+        guess = scores[:, 0] if scores.shape[1] == 1 else scores.argmax(axis=1)
+        return leaks_target(pd.Series(guess), self.table.labels[rows])
 
     def labels(self) -> None:
         """Find labels that look wrong out of fold, and images that alone are too good, of classes."""

@@ -105,7 +105,7 @@ class Images(_ImageRows):
             )
         if absent is not None and (absent.dtype != np.bool_ or absent.shape != pixels.shape[:1]):
             raise UsboostError(
-                f"absent must be bool of ({len(pixels)},), not {absent.dtype} of {absent.shape}"
+                f"absent must be bool of shape ({len(pixels)},), not {absent.dtype} of shape {absent.shape}"
             )
         super().__init__(len(pixels), absent)
         _, self.channels, self.height, self.width = pixels.shape

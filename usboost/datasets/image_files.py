@@ -158,9 +158,7 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
         raise
     # the first where somebody's filters make warnings errors
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise UsboostError(
-            f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller or leave it out"
-        ) from None
+        raise UsboostError(f"{name} has over {Image.MAX_IMAGE_PIXELS:,} pixels; make it smaller") from None
     except Image.UnidentifiedImageError:
         raise UsboostError(f"{name} is no image in a known format ({', '.join(FORMATS)})") from None
     # A damaged file can make Pillow's decoders raise nearly anything.

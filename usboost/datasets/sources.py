@@ -168,7 +168,7 @@ def _download(source: str, file: RemoteFile, place: Path) -> None:
             status = getattr(error.response, "status_code", None)
             if status is not None and 400 <= status < 500:
                 raise UsboostError(
-                    f"{file.name} is missing and the server answered {status}: {advice}"
+                    f"{file.name} is missing; the server answered {status}: {advice}"
                 ) from None
         except OSError as error:  # of our disk, so trying again is useless
             raise UsboostError(f"{place / file.name} cannot be written: {error}; {advice}") from None

@@ -302,9 +302,7 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     fastest = min(within, key=lambda each: each.mean["seconds"])
     took, less = best.mean["seconds"], fastest.mean["seconds"]
     if tested and took > max(1.0, _FASTER * less):  # else nobody cares
-        lines.append(
-            f"{fastest.model} is not apart from the best and fits in {less:.1f} s, not {took:.1f} s."
-        )
+        lines.append(f"{fastest.model} is level with the best and fits in {less:.1f} s, not {took:.1f} s.")
     return lines
 
 

@@ -72,7 +72,7 @@ class Records:
             self._store.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsboostError(
-                f"{self._store.folder} cannot be written ({error.strerror}); change `out`"
+                f"{self._store.folder} cannot be written: {error.strerror}; name another `out`"
             ) from None
 
     def key(self, model: Any, fold: Fold) -> str:

@@ -189,9 +189,7 @@ def check_columns(now: Sequence[str], fitted: Sequence[str], view: str) -> None:
     """Refuse a view of more or fewer columns than a model was fitted to, or with these in another order."""
     if len(now) != len(fitted) or (tuple(now) != tuple(fitted) and set(now) == set(fitted)):
         k, (name, was) = next(p for p in enumerate(zip_longest(now, fitted)) if p[1][0] != p[1][1])
-        raise UsboostError(
-            f"column {k} of view {view!r} is {name!r}, but {was!r} in the fit; give the columns as they were"
-        )
+        raise UsboostError(f"column {k} of view {view!r} is {name!r}, was {was!r} in the fit; reorder them")
 
 
 class ViewsEstimator(OwnSettings, BaseEstimator):

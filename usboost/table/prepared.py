@@ -311,7 +311,7 @@ def _read_images(table: UserTable, folder: Path, about: Mapping[str, Any]) -> Us
                 )
                 if pixels.size != np.count_nonzero(~absent) * np.prod(form.shape):
                     raise UsboostError(
-                        f"{folder}: images of {part!r} are not {form.size} pixels; prepare again"
+                        f"{folder}: images of {part!r} are not of {form.size} pixels a side; prepare again"
                     )
                 image_set.pixels[k, place[~absent]] = pixels.reshape(-1, *form.shape)
                 image_set.absent[k, place] = absent

@@ -139,9 +139,9 @@ class UserTable:
         table of one's own says nothing of the kind.)
         """
         views = ("S",) if self.images else (VIEW, "S")
-        return Encoding.fit(self.features.iloc[rows], views, self._targets(rows))
+        return Encoding.fit(self.features.iloc[rows], views, self.text_targets(rows))
 
-    def _targets(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    def text_targets(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the targets of texts of some rows, and where each row is left out: groups as a whole,
         times in stretches. None of a table without texts."""
         if "text" not in self.kinds.values():

@@ -123,19 +123,17 @@ def test_the_best_is_chosen_by_weights(
 ) -> None:
     """By few images it has to be better by more than the standard error: .05 ± .32 with these weights."""
     losses = {"made": [1.2, 2.2], "half": [9.0, 9.0], "frozen": [1.5, 0.0]}
-    parts = [
-        backbone(tmp_path).set_params(pretrained=str(tmp_path / f"{name}.safetensors")) for name in losses
-    ]
-    monkeypatch.setattr(finetuning, "half_way", lambda made, frozen: parts[1])
-    of = {str(part.pretrained): np.array(loss) for part, loss in zip(parts, losses.values(), strict=True)}
+    two = [backbone(tmp_path).set_params(pretrained=str(tmp_path / f"{name}.safetensors")) for name in losses]
+    monkeypatch.setattr(finetuning, "half_way", lambda made, frozen: two[1])
+    of = {str(part.pretrained): np.array(loss) for part, loss in zip(two, losses.values(), strict=True)}
     monkeypatch.setattr(tuned_images, "_judged", lambda judge, train, held: of[judge.backbone.pretrained])
     views = Views(U=Images(PIXELS[:4]))
     train = (views, Y[:4], None)
     judge = tuned_images._judge(LinearBaseline(("U",)), ["backbone"], train, few)
     for k, others in enumerate((slice(0, 2), slice(2, 4))):
         held = (views[np.arange(4)[others]], Y[others], np.array([9.0, 1.0]) if heavy else None)
-        best = tuned_images._as_far_as_it_helps(judge, parts[0], parts[2], train, held, few)
-        assert best is parts[0 if heavy and not few else 2]
+        best = tuned_images._as_far_as_it_helps(judge, two[0], two[2], train, held, few)
+        assert best is two[0 if heavy and not few else 2]
         assert len(list(tmp_path.rglob("made-*"))) == k + 1  # a decision for each of the held-out rows
 
 

