@@ -349,7 +349,7 @@ def test_what_cannot_be_eliminated_is_refused() -> None:
     data, y = table(100, seed=0)
     refuses("100 rows but there are 99 labels", backward_elimination, data, y[:-1], seed=0)
     refuses("two classes", backward_elimination, data, np.zeros(100, dtype=int), seed=0)
-    refuses("every class", backward_elimination, data, np.eye(100, dtype=int)[0], seed=0)
+    refuses("all classes", backward_elimination, data, np.eye(100, dtype=int)[0], seed=0)
     refuses("at least one column", backward_elimination, Table.from_numeric(np.empty((100, 0))), y, seed=0)
     for wrong in ({"rows": 3}, {"candidates": 0}, {"tolerance": -0.1}, {"at_most": 0}):
         refuses("needs rows >= 4", backward_elimination, data, y, seed=0, **wrong)

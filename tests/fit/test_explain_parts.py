@@ -189,7 +189,7 @@ def test_a_served_model_explains_the_first_rows_of_a_request(saved, tmp_path):
     total = sum(why["columns"].values()) + np.sum(why["images"]["photo"]) + why["mean"]
     assert total == pytest.approx(np.log(p.max() / p.min()), rel=1e-6)
     for some, count in ((rows.head(3), 1), (rows, -1)):
-        refuses("10 rows or more, and how many", served.predict, some, params={"explain": count})
+        refuses("10 rows or more", served.predict, some, params={"explain": count})
 
 
 def test_what_uncovering_says_of_a_sum_over_squares(saved):

@@ -134,7 +134,7 @@ def test_images_that_cannot_be_read_count_as_missing(table, model):
         lambda each: __import__("base64").b64encode(each).decode() if isinstance(each, bytes) else each
     )
     (said,) = told(lambda: model.predict(mixed))
-    assert "column 'photo': 1 of 2 images cannot be read" in said and "holds an address" in said
+    assert "column 'photo': 1 of 2 images cannot be read" in said and "is an address" in said
 
 
 @pytest.mark.parametrize("column", ["a", "day", "photo", "town"])

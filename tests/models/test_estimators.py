@@ -76,7 +76,7 @@ def test_other_columns_than_those_of_the_fit_are_refused(name: str) -> None:
     view = {names: Table.from_numeric(np.eye(240)[:, :3], names) for names in ("abc", "cba")}
     model = boosting(learners={"S": TreeLearner()}) if name == "2wl" else lgbm(views=("S",))
     model.fit(Views(S=view["abc"]), y)
-    refuses("column 0 of view 'S' is 'c', but 'a' in the fit", model.predict, Views(S=view["cba"]))
+    refuses("column 0 of view 'S' is 'c', was 'a' in the fit", model.predict, Views(S=view["cba"]))
 
 
 def test_grid_search_over_views() -> None:

@@ -95,7 +95,7 @@ def test_swept_over_its_range(loss):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"monotone": {"rom": "+"}}, r"no column of numbers 'rom'; choose among .*did you mean 'rooms'\?"),
+        ({"monotone": {"rom": "+"}}, r"'rom' is no number; choose among .*did you mean 'rooms'\?"),
         ({"monotone": {"age": "up"}}, "the direction of 'age' is \\+ or -, not 'up'"),
         ({"monotone": "age"}, "such as {age: \\+}, not 'age'"),
         ({"monotone": {"age": "-"}, "loss": "quantile"}, "no column monotone with the quantile loss"),

@@ -322,7 +322,7 @@ def test_other_folders_are_told(tmp_path: Path) -> None:
         ({"sub__a": [1]}, r"is a folder without \.parquet files; the files in sub are not read"),
         ({"year_is_1__a": [1], "day_is_1__a": [1]}, "is divided in two ways, by day and by year"),
         ({"year_is_1__year_is_2__a": [1]}, "column 'year' is in the path twice"),
-        ({"a": [1], "_delta_log__c": [1]}, "is a Delta table, in which files may be out of date"),
+        ({"a": [1], "_delta_log__c": [1]}, "is a Delta table, whose files may be stale"),
     ],
 )
 def test_what_is_no_one_table(tmp_path: Path, parts: dict[str, list[int]], message: str) -> None:

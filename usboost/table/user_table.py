@@ -151,8 +151,8 @@ class UserTable:
             often = np.argsort(-np.bincount(y, minlength=2), kind="stable")[:COMPONENTS]
             targets = (y[:, None] == (often if len(self.classes) > 2 else 1)).astype(np.float64)
         else:
-            apart = y - y.mean()
-            targets = (apart / (np.abs(apart).max() or 1.0))[:, None]
+            scaled = y / (np.abs(y).max() or 1.0)
+            targets = (scaled - scaled.mean())[:, None]
         related = Related(self.groups, self.times)[rows]
         if related.several:
             return targets, related.parts(FOLDS, None, 0)

@@ -286,7 +286,7 @@ def test_many_stages_go_to_shards(tmp_path):
 @pytest.mark.parametrize(("side", "size"), [(7, None), (40, 4)])
 def test_images_that_are_too_small_are_refused(side, size):
     view = Images(np.zeros((3, 1, side, side), dtype=np.uint8))
-    refuses("8 pixels a side or more", Backbone("small_cnn", False, size=size).spec, view)
+    refuses("8 pixels or more", Backbone("small_cnn", False, size=size).spec, view)
     assert Backbone("small_cnn", False, size=8).spec(view)["size"] == 8
 
 
