@@ -142,8 +142,8 @@ class UserTable:
         return Encoding.fit(self.features.iloc[rows], views, self.text_targets(rows))
 
     def text_targets(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the targets of texts of some rows, and where each row is left out: groups as a whole,
-        times in stretches. None of a table without texts."""
+        """Return the targets of some rows' texts, float64 (n, K), and the part in which each row is left out,
+        int64 (n,): whole groups, or stretches of time. None of a table without texts."""
         if "text" not in self.kinds.values():
             return None
         y = self.labels[rows]

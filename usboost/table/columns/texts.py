@@ -93,7 +93,7 @@ LEARNT_FROM = 20_000
 """Training rows that n-grams and components are learnt from, at most; drawn from more."""
 
 PENALTIES = 1.0, 3.0
-"""Of the ridge regressions of the targets; the one that errs less on rows left out is used."""
+"""Penalise ridge regressions of the targets by one of these, α: that which errs less on rows left out."""
 
 FOLDS = 5
 """Parts of the training rows, each left out of such regressions in turn."""
@@ -162,7 +162,7 @@ class TextParts:
     def with_scores(
         self, texts: pd.Series, targets: np.ndarray, part: np.ndarray
     ) -> tuple[TextParts, np.ndarray]:
-        """Add the scores by K ridge regressions; see `PENALTIES`.
+        """Add scores Bᵀw by ridge regressions: Σ‖y − b − Bᵀw‖² + α‖B‖² is least, α of `PENALTIES`.
 
         A linear model of all n-grams has what the largest components lack: words that few rows have. A row
         that it was fitted to has a better score than a new one, so the rows' own are by fits to other parts.
