@@ -10,15 +10,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import clone
 
-from usboost import (
-    NetworkLearner,
-    Table,
-    TreeLearner,
-    TwoWeakLearnerClassifier,
-    Views,
-    load,
-    save,
-)
+from usboost import NetworkLearner, Table, TreeLearner, TwoWeakLearnerClassifier, Views, load, save
 
 rng = np.random.default_rng(0)
 n = 1200

@@ -12,11 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PICKLES = {"pickle", "joblib", "cloudpickle", "dill"}
-FORBIDDEN = {
-    "usboost": {"prefect", "mlflow", "dvc", *PICKLES},
-    "tasks": PICKLES,
-    "flows": PICKLES,
-}
+FORBIDDEN = {"usboost": {"prefect", "mlflow", "dvc", *PICKLES}, "tasks": PICKLES, "flows": PICKLES}
 LAYERS = (
     {"benchmarks"},
     {"flows"},

@@ -21,11 +21,4 @@ def test_sizes_are_those_of_the_files() -> None:
         "docs/figures/f.svg": "no words",
     }
     found = size.measured(list(files), files.__getitem__)
-    assert found == {
-        "usboost": 3,
-        "usboost_files": 2,
-        "pipeline": 3,
-        "benchmarks": 0,
-        "tests": 0,
-        "words": 3,
-    }
+    assert found == {"usboost": 3, "usboost_files": 2, "pipeline": 3, "benchmarks": 0, "tests": 0, "words": 3}

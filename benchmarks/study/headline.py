@@ -200,15 +200,7 @@ def table() -> pd.DataFrame:
 
 def headline(lines: pd.DataFrame) -> str:
     """Return README's table."""
-    heads = [
-        "table",
-        "rows",
-        "`usboost fit`",
-        "preset `best`",
-        "best of the others",
-        "difference",
-        "prior",
-    ]
+    heads = ["table", "rows", "`usboost fit`", "preset `best`", "best of the others", "difference", "prior"]
     shown = []
     for case, line in lines.iterrows():
         digits = 3 if line["half"] >= 0.0015 else 4

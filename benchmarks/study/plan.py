@@ -24,12 +24,7 @@ CENSUS: dict[str, Any] = {
     "table1.ci_a.fusion": "concat",
 }
 
-_TRAINING: dict[str, Any] = {
-    "optimizer": "rmsprop",
-    "learning_rate": 0.001,
-    "batch_size": 64,
-    "head": [64],
-}
+_TRAINING: dict[str, Any] = {"optimizer": "rmsprop", "learning_rate": 0.001, "batch_size": 64, "head": [64]}
 # Every image of the files at hand, as large as the paper's, read by a frozen EfficientNet-Lite0 with ImageNet
 # weights in place of VGG16 and ResNet50 that are trained: what two cores can do. Rounds are Table 2's.
 IMAGES: dict[str, Any] = {

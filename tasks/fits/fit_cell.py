@@ -77,11 +77,7 @@ def fit_cell(cell: Cell, tracking_uri: str, threads: int) -> str:
     with machine.gpu_slot(machine.devices(cell.identity["model"]), cell.settings.fits.gpu_slots):
         if cell.entry.needs_features:
             fit_features(cell.dataset, cell.seed, cell.settings, cell.identity["features"])
-        with (
-            runs.one_sentence(),
-            checkpoint(cell) as resumable,
-            tempfile.TemporaryDirectory() as folder,
-        ):
+        with runs.one_sentence(), checkpoint(cell) as resumable, tempfile.TemporaryDirectory() as folder:
             named, out = resumable.folder / "mlflow.json", Path(folder)
             abandoned = f"attributes.status = 'RUNNING' and tags.cell = '{cell.name}'"
             for run in runs.runs_of(cell.dataset, abandoned):  # by processes of this folder

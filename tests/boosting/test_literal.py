@@ -162,10 +162,7 @@ def test_leaf_values_are_the_loops():
         views["S"].matrix(), y
     )
     np.testing.assert_allclose(
-        features.transform(views["S"]),
-        leaf_values(paper, views["S"].matrix()),
-        rtol=1e-4,
-        atol=1e-5,
+        features.transform(views["S"]), leaf_values(paper, views["S"].matrix()), rtol=1e-4, atol=1e-5
     )
 
 
@@ -286,10 +283,7 @@ def test_labels_that_trees_separate_do_not_end_the_fit(two_views):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        ({"loss": "hinge"}, "unknown loss kind 'hinge'"),
-        ({"target": "second_order"}, "needs w_tilde"),
-    ],
+    [({"loss": "hinge"}, "unknown loss kind 'hinge'"), ({"target": "second_order"}, "needs w_tilde")],
 )
 def test_mistakes_get_one_sentence(two_views, changes, said):
     views, y = two_views(2)

@@ -163,12 +163,7 @@ def test_mistakes_get_one_sentence(labels, views, said):
 
 
 def sequence_of(views, y, **changes):
-    settings = {
-        "loss": CodewordExponential.simplex(3),
-        "target": Gradient(),
-        "step": Newton(),
-        "n_rounds": 4,
-    }
+    settings = {"loss": CodewordExponential.simplex(3), "target": Gradient(), "step": Newton(), "n_rounds": 4}
     return StagewiseLoop(**{**settings, **changes}).run(views, y)
 
 

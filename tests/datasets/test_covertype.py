@@ -221,11 +221,7 @@ def test_split_has_the_paper_s_sizes_and_depends_on_the_seed() -> None:
     refuses("9 rows cannot be split", covertype.split_80_10_10, 9, 0)
 
 
-@given(
-    y=st.lists(st.integers(0, 3), max_size=200),
-    rate=st.floats(0, 1),
-    seed=st.integers(0, 2**32),
-)
+@given(y=st.lists(st.integers(0, 3), max_size=200), rate=st.floats(0, 1), seed=st.integers(0, 2**32))
 def test_switch_labels_switches_exactly_the_rate(y: list[int], rate: float, seed: int) -> None:
     noisy = switch_labels(y, rate, n_classes=4, seed=seed)
     assert sum(noisy != np.array(y, dtype=int)) == round(rate * len(y))

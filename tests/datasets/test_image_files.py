@@ -13,15 +13,7 @@ from PIL import ExifTags, Image
 
 from tests.conftest import encoded, refuses
 from usboost.datasets import image_files
-from usboost.datasets.image_files import (
-    Cursor,
-    identity,
-    inside,
-    is_contained,
-    load,
-    read,
-    thumbnail,
-)
+from usboost.datasets.image_files import Cursor, identity, inside, is_contained, load, read, thumbnail
 
 RNG = np.random.default_rng(1)
 GREY = RNG.integers(0, 256, (20, 20), dtype=np.uint8)
@@ -135,10 +127,7 @@ def test_an_animation_gives_its_first_frame() -> None:
         (encoded(COLOUR, "JPEG")[:300], "bad cannot be read as an image"),
         (encoded(COLOUR)[:600], "bad cannot be read as an image"),
         (encoded(COLOUR)[:20], "bad"),
-        (
-            b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-            "bad is no image in a known format",
-        ),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "bad is no image in a known format"),
     ],
 )
 def test_what_is_no_image_is_named(tmp_path: Path, content: bytes, message: str) -> None:

@@ -127,10 +127,7 @@ def test_smallest_boxes_are_the_paper_s_and_scale() -> None:
 
 def test_draw_refuses_what_it_cannot_draw() -> None:
     rng = np.random.default_rng(0)
-    for arguments, message in (
-        ((3, rng), "unknown shape class 3"),
-        ((0, rng, 23), "size is 23"),
-    ):
+    for arguments, message in (((3, rng), "unknown shape class 3"), ((0, rng, 23), "size is 23")):
         refuses(message, shapes.draw, *arguments)
 
 

@@ -18,14 +18,7 @@ from sklearn.metrics import (
 from tests.conftest import refuses
 from usboost.boosting.callbacks import improves
 from usboost.evaluation.intervals import intervals
-from usboost.evaluation.metrics import (
-    best_threshold,
-    confusion,
-    f1,
-    per_class,
-    score,
-    score_regression,
-)
+from usboost.evaluation.metrics import best_threshold, confusion, f1, per_class, score, score_regression
 from usboost.evaluation.ranking import LOWER_IS_BETTER, REGRESSION_METRICS, best, check_metric
 from usboost.evaluation.task import TASKS
 

@@ -233,10 +233,7 @@ def test_other_weights_are_another_cell(bare):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("ci_z", ["2wl"], 1), "python -m flows.data ci_z"),
-        (("ci_a", ["9wl"], 1), "no models.9wl"),
-    ],
+    [(("ci_z", ["2wl"], 1), "python -m flows.data ci_z"), (("ci_a", ["9wl"], 1), "no models.9wl")],
 )
 def test_what_is_not_there_is_said_before_anything_runs(bare, words, said):
     refuses(said, grid, *words, loaded())

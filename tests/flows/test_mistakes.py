@@ -48,11 +48,7 @@ def spoil(path, how):
             lambda w: w.params(lambda p: p["models"]["2wl"].update(colour="red")),
             "models.2wl.colour",
         ),
-        (
-            ("data", "ci_b"),
-            lambda w: w.params(lambda p: p.update(profile="paper")),
-            "census-income.data.gz",
-        ),
+        (("data", "ci_b"), lambda w: w.params(lambda p: p.update(profile="paper")), "census-income.data.gz"),
         (
             ("data", "ci_b"),
             lambda w: (

@@ -234,10 +234,7 @@ def test_scikit_learns_tools() -> None:
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ({"loss": "hinge"}, "unknown loss 'hinge'"),
-        ({"n_rounds": 0}, "n_rounds must be at least 1, not 0"),
-    ],
+    [({"loss": "hinge"}, "unknown loss 'hinge'"), ({"n_rounds": 0}, "n_rounds must be at least 1, not 0")],
 )
 def test_settings_that_do_not_suit(change: dict[str, Any], said: str) -> None:
     X, y = classes()

@@ -106,11 +106,7 @@ def test_a_member_of_the_best_where_it_is_installed(tabicl, monkeypatch):
 
 def test_a_member_that_rows_do_not_suit_is_left_out(tabicl, monkeypatch):
     x, y = load_wine(return_X_y=True)
-    monkeypatch.setitem(
-        PACKAGES,
-        "tabicl",
-        Package(PACKAGES["tabicl"].classes, n_classes=2),
-    )
+    monkeypatch.setitem(PACKAGES, "tabicl", Package(PACKAGES["tabicl"].classes, n_classes=2))
     alone = PackageClassifier("tabicl", ("S",))
     with pytest.raises(Unsuited, match="tabicl takes up to 2 classes here, not 3"):
         alone.fit(one(x), y)

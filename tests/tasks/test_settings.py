@@ -44,10 +44,7 @@ def test_tables_1_and_2_as_the_paper_prints_them():
         (lambda p: p["models"].update(crossed="fast"), "models.crossed"),
         (lambda p: p["models"].update({"../x": {"like": "2wl"}}), r"models.'../x': name a model by"),
         (lambda p: p["profiles"]["demo"].update(seeds="many"), "profiles.demo.seeds"),
-        (
-            lambda p: p["user_table"].update(table="parts.csv"),
-            "user_table.table names your own table, but",
-        ),
+        (lambda p: p["user_table"].update(table="parts.csv"), "user_table.table names your own table, but"),
         (
             lambda p: p.update(profile="user", run={**p["run"], "datasets": ["user_table"]}),
             "user_table.table is empty, but profile is user",

@@ -35,12 +35,7 @@ def fit(
     images: ImageOptions,
     answers: FitOptions,
     model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help=f"One of {options.NAMES}.",
-            show_default=catalogue.DEFAULT,
-        ),
+        str | None, typer.Option("--model", help=f"One of {options.NAMES}.", show_default=catalogue.DEFAULT)
     ] = None,
     preset: Annotated[
         Literal["fast", "best"] | None,

@@ -104,8 +104,7 @@ def _show_all(ctx: typer.Context, requested: bool) -> None:
 
 
 HELP_ALL = Annotated[
-    bool,
-    typer.Option("--help-all", is_eager=True, callback=_show_all, help="List all options and exit."),
+    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="List all options and exit.")
 ]
 
 
@@ -230,8 +229,7 @@ Rounds = Annotated[
 ]
 Seed = Annotated[int, _option(AnswerOptions, "seed")]
 Strict = Annotated[
-    bool,
-    typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing."),
+    bool, typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing.")
 ]
 Set = Annotated[
     list[str] | None,

@@ -100,12 +100,7 @@ def read(source: Source, name: str | None = None) -> bytes:
 
 
 def load(
-    source: Source,
-    name: str | None = None,
-    *,
-    size: int,
-    channels: int,
-    aspect: Aspect = "crop",
+    source: Source, name: str | None = None, *, size: int, channels: int, aspect: Aspect = "crop"
 ) -> np.ndarray:
     """Load an image, called `name` in errors, as the networks see it: uint8 of shape (channels, size, size).
 

@@ -30,11 +30,7 @@ def wilson(share: float, n: float) -> tuple[float, float]:
 
 
 def intervals(
-    labels: np.ndarray,
-    predicted: np.ndarray,
-    weight: np.ndarray | None = None,
-    *,
-    draws: int | None = None,
+    labels: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None, *, draws: int | None = None
 ) -> dict[str, Interval]:
     """Return each score with its interval of 95 %: (score, low, high).
 

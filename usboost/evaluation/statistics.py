@@ -134,12 +134,7 @@ def holm(p: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def randomization_test(
-    labels: np.ndarray,
-    first: np.ndarray,
-    second: np.ndarray,
-    statistic: Statistic,
-    *,
-    draws: int = 2000,
+    labels: np.ndarray, first: np.ndarray, second: np.ndarray, statistic: Statistic, *, draws: int = 2000
 ) -> float:
     """Return the two-sided p-value of two models' difference on the same rows (approximate randomization).
 
@@ -160,10 +155,7 @@ def randomization_test(
 
 
 def paired_interval(
-    labels: np.ndarray,
-    first: np.ndarray,
-    second: np.ndarray,
-    statistic: Statistic,
+    labels: np.ndarray, first: np.ndarray, second: np.ndarray, statistic: Statistic
 ) -> tuple[float, float]:
     """Return the 95 % bootstrap percentile interval of one model's score less another's, on the same rows.
 

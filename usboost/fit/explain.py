@@ -200,11 +200,7 @@ def cuts_of(length: int) -> np.ndarray:
 
 
 def explain_parts(
-    bundle: Bundle,
-    views: Views,
-    reference: Views,
-    predicted: np.ndarray,
-    progress: Progress | None = None,
+    bundle: Bundle, views: Views, reference: Views, predicted: np.ndarray, progress: Progress | None = None
 ) -> Shares:
     """Return what each column and each square of each image adds to the margin of some rows' answers.
 

@@ -218,8 +218,7 @@ class _Growth:
             codes = bins.codes.take(chosen, axis=0) + bins.start[:-1].astype(np.int32)
             channels = moments.channels.take(chosen, axis=0)
             onehot = csc_matrix(
-                (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]),
-                shape=(len(bins), len(codes)),
+                (ones[: codes.size], codes.ravel(), pointers[: len(codes) + 1]), shape=(len(bins), len(codes))
             )
             return onehot @ channels
 

@@ -218,11 +218,7 @@ _ENTRIES = (
     ),
     # the other two papers'
     Entry(
-        "bnn",
-        "BNN",
-        "boosted neural networks",
-        "boosted_network",
-        {"x": LearnerSpec("network", None, _BNN)},
+        "bnn", "BNN", "boosted neural networks", "boosted_network", {"x": LearnerSpec("network", None, _BNN)}
     ),
     Entry(
         "earlyboost", "Earlyboost", "boosting that can answer after any frame", "earlyboost", tasks=_CLASSES

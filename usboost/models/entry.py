@@ -76,22 +76,13 @@ KINDS = {
         images="embeddings",
     ),
     "forest": Kind(
-        "a random forest",
-        _pair("forest"),
-        ("views",),
-        comparable=False,
-        rounds=False,
-        images="components",
+        "a random forest", _pair("forest"), ("views",), comparable=False, rounds=False, images="components"
     ),
     "prior": Kind(
         "the same answer for every row", _pair("prior"), comparable=False, rounds=False, images=None
     ),
     "ensemble": Kind(
-        "an ensemble",
-        _pair("ensemble"),
-        ("members", "folds", "optional"),
-        rounds=False,
-        images="embeddings",
+        "an ensemble", _pair("ensemble"), ("members", "folds", "optional"), rounds=False, images="embeddings"
     ),
     "average": Kind(
         "an average", _pair("average"), ("members", "most_rows"), rounds=False, images="embeddings"

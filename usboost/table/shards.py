@@ -19,14 +19,7 @@ from usboost.table.columns.labels import codes_of, divided_by, targets_of
 from usboost.table.files import Parquet, base_of
 from usboost.table.source import TableFile
 from usboost.table.spec import TableSpec
-from usboost.table.user_table import (
-    UserTable,
-    check_learnable,
-    columns_read,
-    load,
-    read_columns,
-    with_images,
-)
+from usboost.table.user_table import UserTable, check_learnable, columns_read, load, read_columns, with_images
 
 NEAR = 0.1
 """Share of a shard's rows up to which it ends where a row group does, so that none reads the group twice."""

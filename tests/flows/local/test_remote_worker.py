@@ -87,10 +87,7 @@ def test_a_worker_with_nothing_but_addresses_fits(team: dict[str, Any], tmp_path
     team["servers"].folder.rename(here)  # a path of the first checkout would lead nowhere
     place = tmp_path / "another-machine"
     place.mkdir()
-    addresses = {
-        "PREFECT_API_URL": team["state"]["prefect"],
-        "MLFLOW_TRACKING_URI": team["state"]["mlflow"],
-    }
+    addresses = {"PREFECT_API_URL": team["state"]["prefect"], "MLFLOW_TRACKING_URI": team["state"]["mlflow"]}
     machine = {
         "PATH": team["servers"].environment["PATH"],
         "HOME": str(place),

@@ -57,9 +57,7 @@ def services(reproduced, tmp_path_factory):
 def test_parameters_are_described_for_the_ui(services):
     found = ask(f"{services.state['prefect']}/deployments/filter", {})
     names = {each["entrypoint"].split(":")[1]: each for each in found}
-    assert set(names) == {
-        *("data", "fit", "fit_one", "fit_sharded", "tune", "promote", "monitor", "report"),
-    }
+    assert set(names) == {*("data", "fit", "fit_one", "fit_sharded", "tune", "promote", "monitor", "report")}
     for each in found:
         properties = each["parameter_openapi_schema"]["properties"]
         assert (properties or each["name"] == "report") and each["description"]

@@ -16,12 +16,7 @@ from usboost import Backbone, NetworkLearner, TreeLearner, UsboostError, Views, 
 from usboost.boosting.rounds import STAGES_PER_SHARD
 from usboost.data.images import EncodedImages, Images
 from usboost.learners.base import Target
-from usboost.learners.networks.architectures import (
-    SmallCNN,
-    load_backbone,
-    read_weights,
-    weights_file,
-)
+from usboost.learners.networks.architectures import SmallCNN, load_backbone, read_weights, weights_file
 from usboost.learners.networks.image_network import ImageNetwork
 from usboost.learners.networks.inputs import TableLinear, dense_network, initialise
 from usboost.learners.networks.train import make_optimizer

@@ -428,11 +428,7 @@ class RidgeBaseline(Regressor):
     _entry: ClassVar[Linear] = Ridge(components=None, scored=True, reading="linear_reading")
 
     def out_of_fold(
-        self,
-        views: Views,
-        y: np.ndarray,
-        weights: np.ndarray | None = None,
-        related: Related | None = None,
+        self, views: Views, y: np.ndarray, weights: np.ndarray | None = None, related: Related | None = None
     ) -> np.ndarray:
         """Return what each training row gets from the fit to all others, float64 (n, 1), standardised.
 

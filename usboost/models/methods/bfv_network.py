@@ -21,12 +21,7 @@ from usboost.learners.tree import Tree
 from usboost.learners.tree_nodes import tree_sum
 from usboost.models.base import ViewsClassifier, ViewsRegressor
 from usboost.models.estimator import ViewsEstimator, as_views
-from usboost.models.methods.boosted_features import (
-    BoostedFeatures,
-    GradientBoostedTrees,
-    load_gbm,
-    save_gbm,
-)
+from usboost.models.methods.boosted_features import BoostedFeatures, GradientBoostedTrees, load_gbm, save_gbm
 from usboost.models.methods.two_branch import (
     WEIGHTS,
     FittedTwoBranch,

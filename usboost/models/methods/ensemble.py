@@ -18,14 +18,7 @@ from usboost.models.base import ViewsRegressor
 from usboost.models.estimator import Samples, as_views
 from usboost.models.inputs import embed
 from usboost.models.methods.blend import Blend, BlendClassifier, BlendRegressor
-from usboost.models.methods.fold_fits import (
-    FoldFits,
-    InnerFits,
-    Unseen,
-    blended,
-    in_time,
-    seen_by_all,
-)
+from usboost.models.methods.fold_fits import FoldFits, InnerFits, Unseen, blended, in_time, seen_by_all
 
 SPARE = 0.1
 """Share of the fits' time that further fits to all rows leave, in which the model is written."""
