@@ -40,7 +40,7 @@ from usboost.data.images import EncodedImages, Images
 from usboost.data.views import Views
 from usboost.datasets import store
 from usboost.errors import UsboostError
-from usboost.evaluation.intervals import margin_of
+from usboost.evaluation.intervals import margins
 from usboost.files.arrays import sha256
 from usboost.fit.bundle import Bundle, bundle_of, example_of
 from usboost.fit.table_fit import TableFit
@@ -247,7 +247,7 @@ def _fit_splits(cell: Cell, run_id: str, resumable: Checkpoint) -> FittedCell:
             metrics.update(zip(("harmonic_mean", "early_accuracy", "earliness"), figures, strict=True))
             for row, answers in zip(estimator.history_, estimator.staged_predict(views), strict=True):
                 row[f"accuracy_{split}"] = float(np.mean(answers == labels))
-    margin = None if card["classes"] else margin_of(np.subtract(*predicted["val"]))
+    margin = None if card["classes"] else margins(*predicted["val"])
     bundle = bundle_of(estimator, card, name=cell.model, seed=cell.seed, scores=scores["val"], margin=margin)
     took = estimator.best_round_, seconds, logger.seconds
     return FittedCell(estimator, bundle, took, splits["val"], predicted, scores)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from tests.fit.conftest import numbers, table_of
 from tests.leaks.probes import spoiled_table, training
 from usboost.boosting.callbacks import Callback, TimeLimit
+from usboost.evaluation.intervals import UNKNOWN, ends
 from usboost.evaluation.ranking import number
 from usboost.fit import refit as refits
 from usboost.fit.build import build, fit
@@ -111,8 +112,8 @@ def test_scores_and_margins_are_of_all_rows() -> None:
     assert (fitted.judged, fitted.folds, fitted.rows, fitted.again) == (140, 5, (119, 21), True)
     residual = table.labels - fitted.predicted
     assert fitted.scores["rmse"] == pytest.approx(float(np.sqrt(np.mean(residual**2))))
-    low, high = fitted.bundle.card.margin or (0, 0)
-    assert np.mean((residual >= low) & (residual <= high)) == pytest.approx(0.9, abs=0.02)
+    low, high = ends(fitted.predicted, fitted.bundle.card.margin or UNKNOWN, None)
+    assert np.mean((table.labels >= low) & (table.labels <= high)) == pytest.approx(0.9, abs=0.02)
     assert len(fitted.bundle.card.history["round"]) >= fitted.best_round
 
 

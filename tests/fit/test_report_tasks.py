@@ -57,7 +57,7 @@ def test_a_number_beside_its_mean(priced):
         assert number(value) in page.text
         assert f"mean {number(simple)}".replace("-", "−") in page.text.replace("-", "−")
     inside = ((found["low"] <= true) & (true <= found["high"])).mean()
-    assert f"It holds {inside:.1%} of these" in page.text
+    assert f"They hold {inside:.1%} of these" in page.text
     assert f"and not below 0: {number((found['high'] - found['low']).mean())} wide in the mean" in page.text
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
     rounds = bool(bundle.load(priced / "m").model.stages_)

@@ -8,14 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from pydantic import TypeAdapter
 from sklearn.base import clone
 
 from tests.conftest import encoded, refuses
 from tests.fit.conftest import accepted, refused
 from usboost.evaluation.calibration import calibrated, tempered
-from usboost.evaluation.intervals import margin_of
+from usboost.evaluation.intervals import ends, margin_of, margins
 from usboost.evaluation.metrics import accuracy, best_threshold, row_losses, score
 from usboost.fit.build import build, fit
+from usboost.fit.card import PlainMargin
 from usboost.fit.compare import compare
 from usboost.fit.estimator import MultimodalClassifier, MultimodalRegressor
 from usboost.fit.evaluate import FitData, divisible, related_of
@@ -127,10 +129,35 @@ def test_margins_are_of_the_rows_weights_and_of_what_is_answered() -> None:
     card = TableFit(own, model, "ridge", refit=False).run().bundle.card
     predicted = model.predict(own.views(own.fit_encoding(train), held))
     assert card.floor == 0 and (predicted < 0).any()
-    residuals = own.labels[held] - np.maximum(predicted, 0)
-    assert tuple(card.margin or ()) == margin_of(residuals, weights[held])
-    others = margin_of(residuals), margin_of(own.labels[held] - predicted, weights[held])
-    assert all(card.margin != list(each) for each in others)
+    floored = np.maximum(predicted, 0)
+    assert card.margin == margins(own.labels[held], floored, weights[held])
+    others = margins(own.labels[held], floored), margins(own.labels[held], predicted, weights[held])
+    assert card.margin not in others
+
+
+def test_an_interval_is_as_wide_as_errors_at_predictions_like_it() -> None:
+    """Errors that grow with the prediction: one width for all holds too few of the largest fifth."""
+    rng = np.random.default_rng(0)
+    predicted = rng.uniform(1, 10, 5480)
+    y, weights = predicted * (1 + 0.2 * rng.normal(size=5480)), rng.uniform(0.5, 2, 480)
+    margin = margins(y[:480], predicted[:480], weights)
+    parts, size = np.array_split(np.argsort(predicted[:480]), 8), np.empty(8)
+    for k, (at, *_) in enumerate(margin):
+        assert at == pytest.approx(np.average(predicted[parts[k]], weights=weights[parts[k]]))
+        size[k] = np.average(abs(y - predicted)[parts[k]], weights=weights[parts[k]])
+    line = np.interp(predicted[:480], [at for at, *_ in margin], size)
+    low, high = margin_of((y - predicted)[:480] / line, weights)
+    np.testing.assert_allclose(np.array(margin)[:, 1:], np.outer(size, [low, high]))
+    fifths = np.array_split(480 + np.argsort(predicted[480:]), 5)
+    one = predicted + margin_of((y - predicted)[:480])[1]
+    assert np.mean(y[fifths[4]] <= one[fifths[4]]) < 0.88
+    low, high = ends(predicted, margin, None)
+    held = [np.mean((low <= y)[rows] & (y <= high)[rows]) for rows in fifths]
+    assert min(held) > 0.85 and max(held) < 0.95 and 0.88 < np.mean(held) < 0.92
+    few = margins(y[:119], predicted[:119])
+    assert few == [pytest.approx([predicted[:119].mean(), *margin_of((y - predicted)[:119])])]
+    assert len(margins(y[:480], np.full(480, 5.0))) == 1 and margins(y[:3], y[:3])[0][1:] == [0.0, 0.0]
+    assert TypeAdapter(PlainMargin).validate_python([-1.5, 2.0], strict=True) == [[0.0, -1.5, 2.0]]
 
 
 def test_the_ends_of_an_interval_by_hand() -> None:

@@ -246,8 +246,10 @@ def echo_result(model: str, fitted: Fitted) -> None:
         named = f"{card.classes[1]!r} is the answer from probability {card.threshold:.4f} on"
         echo(f"{named}; accuracy and F1 are of 0.5")
     if card.margin is not None:
-        low, high = card.margin
-        echo(f"9 in 10 rows are within {low:+.4g} and {high:+.4g} of the prediction")
+        of = "a prediction of {:.4g}" if len(card.margin) > 1 else "the prediction"
+        ends = sorted(card.margin, key=lambda each: each[2] - each[1])[:: max(len(card.margin) - 1, 1)]
+        texts = (f"within {low:+.4g} and {high:+.4g} of {of.format(at)}" for at, low, high in ends)
+        echo(f"9 in 10 rows are {', '.join(texts)}")
     if not getattr(fitted_model, "members", None) and (card.history or fitted.best_round > 1):
         where = "the folds" if fitted.folds else "the validation rows"
         why = f"chosen on {where}, so these scores are optimistic"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from usboost.evaluation.calibration import clip_lower
 from usboost.evaluation.metrics import score, score_answers, score_regression
 from usboost.evaluation.ranking import ANSWER_METRICS, METRICS, REGRESSION_METRICS
 from usboost.evaluation.statistics import effective_sample_size
@@ -14,7 +15,16 @@ DRAWS = 500
 COVERED = 0.9
 """Share of rows that an interval of a predicted number, or a set of classes, is to hold."""
 
+PARTS, PART = 8, 60
+"""Parts of the rows, by their predictions, of which each says how wide intervals are there; rows of one."""
+
 Interval = tuple[float, float, float]
+Margin = Sequence[Sequence[float]]
+"""Predictions in increasing order, each with what to add to it for the ends of its interval."""
+
+UNKNOWN: Margin = [[0.0, np.nan, np.nan]]
+"""The margin of a model that was saved without one."""
+
 Score = Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, float]]
 
 
@@ -124,6 +134,36 @@ def margin_of(residuals: np.ndarray, weights: np.ndarray | None = None) -> tuple
         half = stdtrit(n - 1, level) * np.sqrt(variance * (n + 1) / (n - 1)) if n > 1 else 0.0
         low, high = float(min(residuals.min(), mean - half)), float(max(residuals.max(), mean + half))
     return min(low, 0.0), max(high, 0.0)
+
+
+def margins(true: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None = None) -> Margin:
+    """Return the margin of intervals that hold `COVERED` of new rows and are wide where errors are large.
+
+    Rows are divided by their prediction f into `PARTS` of equal size, fewer below `PART` rows a part. With
+    s(f) the line through the parts' mean distances of target and prediction, none below a tenth of all rows'
+    mean, the ends are f + s(f) · `margin_of`((y − f)/s(f)): normalised conformal prediction (Papadopoulos
+    et al. 2002). Both are float64 (n,), of rows that were not fitted to; weights are `conformal`'s.
+    """
+    rest, n = true - predicted, int(np.clip(len(true) // PART, 1, PARTS))
+    counts = np.ones(len(true)) if weights is None else weights
+    cuts = np.unique(np.quantile(predicted, np.arange(1, n) / n))
+    _, part = np.unique(np.searchsorted(cuts, predicted, side="right"), return_inverse=True)
+    at, mean = (
+        np.bincount(part, each * counts) / np.bincount(part, counts) for each in (predicted, abs(rest))
+    )
+    size = np.maximum(mean, np.average(abs(rest), weights=counts) / 10) if rest.any() else mean + 1.0
+    low, high = margin_of(rest / np.interp(predicted, at, size), weights)
+    return np.column_stack([at, low * size, high * size]).tolist()
+
+
+def ends(predicted: np.ndarray, margin: Margin, floor: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return both ends of each prediction's interval, float64 (n,), none below the floor.
+
+    Between the predictions of the margin what is added is on a straight line; outside it is the last one's.
+    """
+    at, low, high = np.transpose(margin)
+    below, above = np.interp(predicted, at, low), np.interp(predicted, at, high)
+    return clip_lower(predicted + below, floor), predicted + above
 
 
 def least_probability(

@@ -15,6 +15,7 @@ import numpy as np
 from usboost.data.value import missing_of
 from usboost.datasets.image_files import FORMATS
 from usboost.errors import UsboostError
+from usboost.evaluation.intervals import UNKNOWN
 from usboost.evaluation.metrics import SMALLEST
 from usboost.export import spelling
 from usboost.export.images import image_input
@@ -84,9 +85,14 @@ def graph_of(bundle: Bundle) -> Graph:
             output = (output.Max(SMALLEST).Log() / card.temperature).Softmax(axis=1)
         graph.output("probabilities", output, [len(card.classes)])
         return graph
-    (low, high), floor = card.margin or (np.nan, np.nan), -np.inf if card.floor is None else card.floor
+    floor = -np.inf if card.floor is None else card.floor
     output = output.Squeeze([1]).Max(floor)
-    for name, value in zip(NUMBERS, (output, (output + low).Max(floor), output + high)):
+    answers, (at, *added_to) = [output], np.transpose(card.margin or UNKNOWN)
+    for values in added_to:  # as np.interp does, by how far along each piece of the line a prediction is
+        pieces = zip(at, at[1:], np.diff(values) / np.diff(at))
+        steps = ((output - a).Max(0.0).Min(b - a) * slope for a, b, slope in pieces)
+        answers.append(sum(steps, output + values[0]).Max(floor))
+    for name, value in zip(NUMBERS, answers):
         graph.output(name, value)
     return graph
 

@@ -23,6 +23,7 @@ from usboost.datasets import image_store, store
 from usboost.datasets.store import first_fault, read_json
 from usboost.errors import UsboostError, warn
 from usboost.evaluation.calibration import clip_lower, tempered
+from usboost.evaluation.intervals import UNKNOWN, Margin, ends
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import replacing
 from usboost.fit.card import Card, plain_parameters
@@ -119,9 +120,8 @@ class Bundle(OwnSettings):
         """
         further = {"set": self.set_texts(predicted, per_class=sets == "per-class")} if sets else {}
         if not self.card.classes:
-            low, high = self.card.margin or (np.nan, np.nan)
-            ends = {"low": clip_lower(predicted + low, self.card.floor), "high": predicted + high}
-            return pd.DataFrame({"prediction": predicted, **ends})
+            low, high = ends(predicted, self.card.margin or UNKNOWN, self.card.floor)
+            return pd.DataFrame({"prediction": predicted, "low": low, "high": high})
         frame = pd.DataFrame(predicted, columns=[f"p_{name}" for name in self.card.classes])
         frame.insert(0, "label", self.labels[self.codes(predicted)])
         return frame.assign(**further)
@@ -310,7 +310,7 @@ def bundle_of(
     name: str,
     seed: int,
     scores: Mapping[str, float],
-    margin: Sequence[float] | None = None,
+    margin: Margin | None = None,
 ) -> Bundle:
     """Return a fitted model with what a prepared dataset's card says of its columns.
 
@@ -324,7 +324,7 @@ def bundle_of(
     prepared : the card, see `usboost.datasets.store.describe`.
     name, seed : of the model.
     scores : of the split ``val``.
-    margin : of a predicted number, see `usboost.evaluation.intervals.margin_of`.
+    margin : of a predicted number, see `usboost.evaluation.intervals.margins`.
     """
     names = dict.fromkeys(each for view in prepared["views"].values() for each in view)
     kinds = {
@@ -339,7 +339,7 @@ def bundle_of(
         "task": store.task_of(prepared),
         "classes": prepared["classes"],
         "label": store.LABEL,
-        "margin": None if margin is None else list(margin),
+        "margin": margin,
         "prior": [float(train["label"]["mean"])] if "label" in train else prior,
         **({} if prepared["classes"] else {"label_kind": "float"}),
         "columns": kinds,

@@ -9,7 +9,7 @@ from operator import not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import BeforeValidator, Field, FiniteFloat, field_validator, model_validator
 
 from usboost.data.value import canonical
 from usboost.datasets.image_files import Aspect
@@ -25,7 +25,13 @@ from usboost.table.images import ImageColumns
 from usboost.table.user_table import UserTable
 
 _Count = Annotated[int, Field(ge=0)]
-_Ends = Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]
+PlainMargin = Annotated[
+    list[Annotated[list[FiniteFloat], Field(min_length=3, max_length=3)]],
+    Field(min_length=1),
+    BeforeValidator(lambda given: [[0.0, *given]] if np.ndim(given) == 1 else given),
+]
+"""An `intervals.Margin` in a file; a pair, in files of before, is that of all predictions."""
+
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Side = Annotated[int, Field(ge=1, le=4096)]
 
@@ -84,7 +90,8 @@ class Card(CardPart):
         probable one is.
     least : of classes, the probability from which one is in a row's set, so that 9 in 10 sets hold the true
         one, see `usboost.evaluation.intervals`; least_by_class : the same for 9 in 10 rows of each class.
-    margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows.
+    margin : of a number, what is added to a prediction for the ends of an interval that holds 9 in 10 rows,
+        see `usboost.evaluation.intervals.margins`.
     floor : of a number, what no prediction is below, see `usboost.evaluation.calibration`.
     label, dropped : columns of the table that it does not read; weight : of these that of rows' weights, ""
         without.
@@ -116,7 +123,7 @@ class Card(CardPart):
     threshold: _Share | None = None
     least: _Share | None = None
     least_by_class: list[_Share] = Field(default_factory=list)
-    margin: _Ends | None = None
+    margin: PlainMargin | None = None
     floor: FiniteFloat | None = None
     columns: dict[str, Kind]
     dropped: list[str]

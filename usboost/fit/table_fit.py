@@ -13,7 +13,7 @@ from usboost.data.views import Views
 from usboost.errors import UsboostError
 from usboost.evaluation.calibration import FOLDS, calibrated, clip_lower, floor_of, tempered
 from usboost.evaluation.folds import Split
-from usboost.evaluation.intervals import least_by_class, least_probability, margin_of
+from usboost.evaluation.intervals import least_by_class, least_probability, margins
 from usboost.evaluation.metrics import best_threshold, row_losses
 from usboost.evaluation.statistics import error_of_mean, mean
 from usboost.evaluation.task import TASKS, Task
@@ -139,7 +139,7 @@ class TableFit(AnswerOptions):
         else:
             floor = floor_of(table.labels[train.rows])
             predicted = clip_lower(predicted, floor)
-            answers = {"floor": floor, "margin": list(margin_of(labels - predicted, judged.weights))}
+            answers = {"floor": floor, "margin": margins(labels, predicted, judged.weights)}
         scores = world().once(lambda: unsharded(lambda: task.score(labels, predicted, judged.weights)))
         model, encoding = (self.model, encoding) if again is None else (again.model, again.encoding)
         rows = (int(world().sum(len(train))), int(world().sum(len(val))))

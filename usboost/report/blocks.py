@@ -13,8 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from usboost.errors import UsboostError
-from usboost.evaluation.calibration import clip_lower
-from usboost.evaluation.intervals import wilson
+from usboost.evaluation.intervals import Margin, ends, wilson
 from usboost.evaluation.metrics import confusion as confusion_counts
 from usboost.evaluation.ranking import joined_names, metric_name, number
 from usboost.models import catalogue
@@ -105,30 +104,25 @@ def calibration(labels: np.ndarray, probabilities: np.ndarray, classes: Sequence
 
 
 def predictions(
-    true: np.ndarray,
-    predicted: np.ndarray,
-    margin: tuple[float, float] | None,
-    label: str,
-    floor: float | None = None,
+    true: np.ndarray, predicted: np.ndarray, margin: Margin | None, label: str, floor: float | None = None
 ) -> tuple[Markup, Markup]:
     """Return predicted against true numbers, and residuals with the coverage of prediction intervals.
 
-    Both are float64 of shape (n,). `margin` is added to a prediction for the ends of its interval; None:
-    there are none. `label` is what is predicted; no interval reaches below `floor`.
+    Both are float64 of shape (n,). `margin` is that of their intervals; None: there are none. `label` is what
+    is predicted; no interval reaches below `floor`.
     """
-    covered, ends = None, tuple[np.ndarray, ...]()
+    covered, between = None, tuple[np.ndarray, ...]()
     if margin is not None:
-        low, high = ends = clip_lower(predicted + margin[0], floor), predicted + margin[1]
+        low, high = between = ends(predicted, margin, floor)
         share = float(((low <= true) & (true <= high)).mean())
         texts = (f"{each:.1%}" for each in (share, *wilson(share, len(true))))
-        sizes = (
-            number(each) for each in (float((high - low).mean()), float(true.std()), -margin[0], margin[1])
-        )
-        names = ("share", "least", "most", "width", "spread", "below", "above")
+        width = high - low
+        sizes = (number(float(each)) for each in (width.mean(), width.min(), width.max(), true.std()))
+        names = ("share", "least", "most", "width", "narrowest", "widest", "spread")
         covered = dict(zip(names, (*texts, *sizes), strict=True))
         covered["floor"] = "" if floor is None else f"{floor:g}"
     scatter = data_uri(to_svg(model_figures.predicted_against_true(true, predicted, label)))
-    rest = data_uri(to_svg(model_figures.residuals(true, predicted, ends, label)))
+    rest = data_uri(to_svg(model_figures.residuals(true, predicted, between, label)))
     bias, points = number(float((true - predicted).mean())), min(model_figures.POINTS, len(true))
     return (
         html("predicted", figure=scatter, label=label, points=points, n=len(true)),

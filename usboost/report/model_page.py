@@ -120,8 +120,7 @@ def render(
     )
     sections = _of_classes(bundle, scored, threshold) if card.classes else []
     if not card.classes:
-        margin = None if card.margin is None else (card.margin[0], card.margin[1])
-        predicted, rest = blocks.predictions(scored.labels, scored.predicted, margin, label, card.floor)
+        predicted, rest = blocks.predictions(scored.labels, scored.predicted, card.margin, label, card.floor)
         sections.append(Section("predicted", "Predicted against true", predicted, "Predicted and true"))
         sections.append(Section("residuals", "Residuals", rest, "Residuals"))
     if scored.slices:

@@ -16,6 +16,7 @@ from usboost.evaluation.ranking import LOWER_IS_BETTER
 from usboost.evaluation.statistics import LEVEL, holm, paired_interval, randomization_test
 from usboost.evaluation.task import TASKS, Task
 from usboost.files import write_atomically
+from usboost.fit.card import PlainMargin
 from usboost.models import catalogue
 
 COLUMNS = (
@@ -55,7 +56,7 @@ Scores = dict[str, dict[str, float | None]]
 class CellRecord(BaseModel):
     """One `record.json`: a fit, its cost, its scores, {split: {metric: value}}, and what made it.
 
-    ``margin`` is added to a predicted number for the ends of its interval.
+    ``margin`` is that of a predicted number's interval.
     """
 
     dataset: str
@@ -66,7 +67,7 @@ class CellRecord(BaseModel):
     best_round: int | None = None
     fit_seconds: float | None = None
     scores: Scores
-    margin: tuple[float, float] | None = None
+    margin: PlainMargin | None = None
     gbm: Scores | None = None
     made: dict[str, Any] | None = None
 
