@@ -138,7 +138,8 @@ def warnings_of(table: UserTable) -> Iterator[str]:
     for name, column in table.features.items():
         if column.nunique(dropna=False) <= 1:
             yield f"column {name!r} has the same value in all rows, so it says nothing"
-        elif leaks_target(column, table.labels):
+            continue
+        if leaks_target(column, table.labels):
             yield (
                 f"column {name!r} alone gives {table.spec.label!r} away; "
                 f"drop it with `drop={name!r}` if it is not known before the label"
