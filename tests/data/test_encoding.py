@@ -196,6 +196,16 @@ def test_values_of_one_form(values: tuple[Any, ...], form: str) -> None:
     assert [canonical(value) for value in values] == [form] * len(values)
 
 
+def test_truth_values_in_every_spelling_are_two_categories() -> None:
+    frame = pd.DataFrame({"c": ["yes"] * 3 + ["YES", "No", "no", "no", None, "0", "true"]})
+    encoder = TableEncoder.fit(frame, ["c"])
+    assert encoder.categorical[0].values == ("yes", "no", None)
+    assert encoder.transform(frame).codes.ravel().tolist() == [1, 1, 1, 1, 2, 2, 2, 3, 2, 1]
+    assert TableEncoder.fit(pd.DataFrame({"c": ["yes", "Yes", "no", "?"]}), ["c"]).categorical[0].values[
+        1:
+    ] == (*("Yes", "no"), "yes")
+
+
 @pytest.mark.parametrize(
     "code", ["007", "00.10", "1e5", "1E5", "12E34", "1.10", "+3", "3.", ".0", "1234567890123456.0", "٣.0", ""]
 )

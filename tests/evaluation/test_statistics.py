@@ -39,8 +39,8 @@ def test_is_the_uncorrected_test_with_a_larger_variance(differences, ratio):
 
 def test_equal_differences():
     assert corrected_t_test([0.0, 0.0, 0.0], 0.25) == (0.0, 1.0)
-    assert corrected_t_test([0.1, 0.1, 0.1], 0.25) == (np.inf, 0.0)
-    assert corrected_t_test([-0.1, -0.1], 0.25) == (-np.inf, 0.0)
+    assert corrected_t_test([0.1, 0.1, 0.1], 0.25) == (np.inf, 0.25)  # a sign test's
+    assert corrected_t_test([-0.1, -0.1], 0.25) == (-np.inf, 0.5)
 
 
 def test_holm_by_hand():

@@ -315,6 +315,15 @@ def test_without_images_and_with_labels_that_mean_nothing(tmp_path):
     assert re.search("within the luck of|it has learnt nothing", fitted.stdout)
 
 
+def test_a_few_rows_far_off_do_not_hide_what_is_learnt_of_the_others(tmp_path):
+    x = np.random.default_rng(0).normal(size=400)
+    frame = pd.DataFrame({"x": x, "y": np.where(np.arange(400) % 100 == 7, 1000.0, 5 * x)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    robust = ("--model", "linear_trees", "--set", "loss=absolute", "--rounds", 30, "--out", tmp_path / "m")
+    fitted = accepted("fit", tmp_path / "t.csv", "--label", "y", *robust)
+    assert re.search(r"MAE \S+ against \S+ of the median alone: \d+% less", fitted.stdout)
+
+
 def test_rows_are_paired_as_well_as_folds(signs):
     """31 errors against none in five folds, most of them in one: the folds say nothing, the rows do."""
     found = comparison(folds=5, a=0.99, b=0.95)
@@ -328,6 +337,10 @@ def test_rows_are_paired_as_well_as_folds(signs):
     assert verdict.startswith("not separated by 5 folds (−0.")
     assert verdict.endswith("; but 31 rows lost, 0 won)")
     assert "McNemar" in " ".join(notes(paired)) and "McNemar" not in " ".join(notes(found))
+    # each of the three pairs might have been the best and another
+    wrong["c"] = np.arange(300) < 8
+    third = replace(comparison(a=0.99, b=0.95, c=0.98), wrong=wrong).standings()[1]
+    assert third.model == "c" and third.p_rows == pytest.approx(1.5 * 2**-7)
     # what `compare` has counted is what the models answer
     models = {f"m{k}": lambda seed, k=k: Noisy(0.1 + 0.2 * k, random_state=k) for k in range(2)}
     made = compare(signs, models, folds=3)

@@ -156,6 +156,8 @@ def test_an_interval_is_as_wide_as_errors_at_predictions_like_it() -> None:
     assert min(held) > 0.85 and max(held) < 0.95 and 0.88 < np.mean(held) < 0.92
     few = margins(y[:119], predicted[:119])
     assert few == [pytest.approx([predicted[:119].mean(), *margin_of((y - predicted)[:119])])]
+    # another fit's predictions may all be outside the range of those that hardly vary
+    assert len(margins(y[:480], 5 + predicted[:480] / 50)) == 1 < len(margins(y[:480], predicted[:480] / 2))
     assert len(margins(y[:480], np.full(480, 5.0))) == 1 and margins(y[:3], y[:3])[0][1:] == [0.0, 0.0]
     assert TypeAdapter(PlainMargin).validate_python([-1.5, 2.0], strict=True) == [[0.0, -1.5, 2.0]]
 

@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,8 @@ HALF = number(1.5, 2.25)
 BASE = {"x": ["1.5", "2.25"]}
 COMMA = {"x": ["1,5", "2,25"]}
 WORDS = [f"a story about the things in row {k}" for k in range(N)]
+NAMES = [f"{make} {model}" for make in ("ford", "fiat") for model in ("uno", "ka", "gt", "ss")]
+LISTS = [each for n in (2, 3) for each in combinations(("wifi", "pool", "gym", "bar", "spa"), n)]
 TITLES = [f"{['blue', 'red', 'green'][k % 3]} hat {k}" for k in range(N)]
 CHINESE = [f"我非常喜欢这个产品因为它很好用而且价格也很便宜第{k}次购买" for k in range(N)]
 DAY = datetime.date(2024, 2, 29)
@@ -452,6 +455,13 @@ OTHER = {
     "nothing but nulls": Case(typed(x=pa.nulls(4)), {"x": number(NAN)}),
     "codes of two words": Case(text(i=[f"item {k}" for k in range(N)], **BASE), {"i": LEFT_OUT, "x": HALF}),
     "titles": Case(text(t=TITLES), {"t": ("text", TITLES)}),
+    "names of which some repeat": Case(text(t=3 * NAMES[:7] + NAMES[7:] * 3), {"t": category(*NAMES[:7])}),
+    **{
+        f"lists with {mark}": Case(
+            typed(t=[*map(mark.join, LISTS)]), {"t": ("text", [*map(mark.join, LISTS)])}
+        )
+        for mark in (";", ",", "|", ", ")
+    },
     "titles in Chinese": Case(text(t=CHINESE), {"t": ("text", CHINESE)}),
     "text by name": Case(text(t=["cat", "dog"]), {"t": ("text", ["cat", "dog"])}, {"text": ["t"]}),
     "numbers that are text": Case(typed(t=[1, 2]), {"t": ("text", ["1", "2"])}, {"text": ["t"]}),

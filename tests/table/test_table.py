@@ -209,6 +209,10 @@ def test_labels_that_are_none_or_one_of_the_others(tmp_path: Path) -> None:
     said = list(warnings_of(table))
     assert any("'NA'" in each and "`missing='NA'`" in each for each in said)
     assert any("'Herb' and 'herb'" in each for each in said) and not any("omni" in each for each in said)
+    table = read(from_columns(tmp_path, c=["Red", "red", "RED", "blue"] * 10, y=["a", "b"] * 20))
+    assert ["categories of 'c' 'RED' and 'Red' differ" in each for each in warnings_of(table)].count(
+        True
+    ) == 1
 
 
 @pytest.mark.parametrize("task", [None, "regression"])

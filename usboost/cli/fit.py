@@ -271,15 +271,19 @@ def against_prior(fitted: Fitted) -> str:
     from usboost.evaluation.metrics import row_losses
     from usboost.evaluation.task import TASKS
 
-    card, n = fitted.bundle.card, len(fitted.labels)
+    card, labels, mine = fitted.bundle.card, fitted.labels, fitted.scores
+    n, score = len(labels), TASKS[card.task].score
+    key, who = ("log_loss", "the classes' shares") if card.classes else ("rmse", "the mean")
     same = np.tile(card.prior, (n, 1)) if card.classes else np.full(n, card.prior[0])
-    prior = TASKS[card.task].score(fitted.labels, same)
-    loss, who = ("log-loss", "the classes' shares alone") if card.classes else ("RMSE", "the mean alone")
-    key = "log_loss" if card.classes else "rmse"
-    mine, theirs = fitted.scores[key], prior[key]
-    said = f"{loss} {number(mine)} against {number(theirs)} of {who}"
-    if mine >= theirs:
+    simple = score(labels, same)
+    if key == "rmse" and mine[key] >= simple[key]:  # a few rows far off may hide what is learnt of all others
+        middle = np.full(n, np.median(labels))
+        if mine["mae"] < score(labels, middle)["mae"]:
+            key, who, same, simple = "mae", "the median", middle, score(labels, middle)
+    said = f"{metric_name(key)} {number(mine[key])} against {number(simple[key])} of {who} alone"
+    if mine[key] >= simple[key]:
         return f"{said}: no better, so it has learnt nothing here"
-    gains = row_losses(fitted.labels, same) - row_losses(fitted.labels, fitted.predicted)
+    off = row_losses(labels, same), row_losses(labels, fitted.predicted)
+    gains = np.subtract(*(np.sqrt(off) if key == "mae" else off))
     luck = f", within the luck of {n:,} rows" * bool(gains.mean() < 1.96 * gains.std() / n**0.5)
-    return f"{said}: {1 - mine / theirs:.0%} less{luck}"
+    return f"{said}: {1 - mine[key] / simple[key]:.0%} less{luck}"

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from usboost.data.table import Table
-from usboost.data.value import canonical, find
+from usboost.data.value import TRUTH, canonical, find
 from usboost.errors import UsboostError
 from usboost.evaluation.statistics import deviation, mean
 from usboost.files.onnx_graph import TableNodes, Value, joined
@@ -116,7 +116,10 @@ class Categorical:
 
     @classmethod
     def fit(cls, name: str, column: pd.Series) -> "Categorical":
-        """Learn the categories: by decreasing frequency, then by value, missing last among equals."""
+        """Learn the categories: by decreasing frequency, then by value, missing last among equals.
+
+        Where all are truth values, those that mean the same, yes and YES, are one: the most frequent.
+        """
         codes, names = _factorise(column)
         counts: dict[str | None, int] = {}
         for value, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
@@ -126,7 +129,11 @@ class Categorical:
             shared, counts = world().listed(list(counts.items())), {}
             for value, count in (pair for own in shared for pair in own):
                 counts[value] = counts.get(value, 0) + count
-        return cls(name, tuple(sorted(counts, key=lambda each: (-counts[each], each is None, each or ""))))
+        names = sorted(counts, key=lambda each: (-counts[each], each is None, each or ""))
+        if all((each or "no").lower() in TRUTH for each in names):
+            truths = {each and TRUTH[each.lower()]: each for each in reversed(names)}
+            names = [each for each in names if each in truths.values()]
+        return cls(name, tuple(names))
 
     def __call__(self, column: pd.Series) -> np.ndarray:
         """Return codes of shape (n,); 0 for a value the training split did not hold."""

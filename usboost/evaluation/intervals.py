@@ -18,6 +18,9 @@ COVERED = 0.9
 PARTS, PART = 8, 60
 """Parts of the rows, by their predictions, of which each says how wide intervals are there; rows of one."""
 
+HARDLY = 0.1
+"""Spread of the predictions, of that of the errors, up to which intervals have one width."""
+
 Interval = tuple[float, float, float]
 Margin = Sequence[Sequence[float]]
 """Predictions in increasing order, each with what to add to it for the ends of its interval."""
@@ -145,12 +148,11 @@ def margins(true: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None 
     et al. 2002). Both are float64 (n,), of rows that were not fitted to; weights are `conformal`'s.
     """
     rest, n = true - predicted, int(np.clip(len(true) // PART, 1, PARTS))
+    n = n if predicted.std() > HARDLY * rest.std() else 1  # another fit's may all be outside their range
     counts = np.ones(len(true)) if weights is None else weights
     cuts = np.unique(np.quantile(predicted, np.arange(1, n) / n))
     _, part = np.unique(np.searchsorted(cuts, predicted, side="right"), return_inverse=True)
-    at, mean = (
-        np.bincount(part, each * counts) / np.bincount(part, counts) for each in (predicted, abs(rest))
-    )
+    at, mean = (np.bincount(part, v * counts) / np.bincount(part, counts) for v in (predicted, abs(rest)))
     size = np.maximum(mean, np.average(abs(rest), weights=counts) / 10) if rest.any() else mean + 1.0
     low, high = margin_of(rest / np.interp(predicted, at, size), weights)
     return np.column_stack([at, low * size, high * size]).tolist()

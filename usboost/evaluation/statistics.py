@@ -96,7 +96,7 @@ def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) ->
     independent; the second term of the factor, n_test / n_train, is `ratio` and stands for that.
 
     Returns t and its two-sided p-value, of two models' differences on each of J ≥ 2 folds (of all repeats):
-    (0, 1) where all differences are 0, (±inf, 0) where they are all equal.
+    (0, 1) where all differences are 0, and where they are equal ±inf and the sign test's 2^(1 − J).
     """
     from scipy import stats  # not for those who only need means
 
@@ -105,7 +105,7 @@ def corrected_t_test(differences: Sequence[float] | np.ndarray, ratio: float) ->
     # equal differences leave a variance of rounding errors
     variance = 0.0 if np.ptp(d) <= 1e-12 * np.abs(d).max() else float(d.var(ddof=1))
     if variance == 0:
-        return (0.0, 1.0) if mean == 0 else (float(np.copysign(np.inf, mean)), 0.0)
+        return (0.0, 1.0) if mean == 0 else (float(np.copysign(np.inf, mean)), 2.0 ** (1 - len(d)))
     t = mean / np.sqrt((1 / len(d) + ratio) * variance)
     return float(t), float(2 * stats.t.sf(abs(t), len(d) - 1))
 

@@ -70,7 +70,8 @@ class Comparison:
     interrupted : whether it was.
     cached : how many fits were finished in an earlier run.
     slices : by model the scores by the groups of a column, if there is `by_column`, best model first.
-    wrong : by model whether each row of the first repeat was answered wrongly, bool (n,); of classes.
+    wrong : by model whether each row of the first repeat was answered wrongly, bool (n,); of classes, but not
+        of rows in groups, which are wrong together.
     """
 
     scores: pd.DataFrame
@@ -113,7 +114,8 @@ class Comparison:
         if self.wrong.keys() >= set(order):
             first, *rest = (self.wrong[name] for name in order)
             pairs[1:] = [(int((each & ~first).sum()), int((first & ~each).sum())) for each in rest]
-        by_rows = [1.0, *holm([sign_test(*each) for each in pairs[1:]])]
+        # the best is one of them all: each pair might have been looked at
+        by_rows = [1.0, *np.minimum(holm([sign_test(*each) for each in pairs[1:]]) * len(order) / 2, 1.0)]
         columns = [*self.metrics, "seconds"]
         groups = ranked.groupby("model")[columns]
         means, spreads = groups.mean(), groups.std(ddof=1)
@@ -274,7 +276,7 @@ def _by_rows(
     wrong, by_model = dict[str, np.ndarray](), dict[str, Sequence[Slice]]()
     for model in (each.model for each in comparison.standings()):
         first = [(fold, each) for name, fold, each in fits if name == model and fold.repeat == 1]
-        if table.classes:
+        if table.classes and table.groups is None:
             wrong[model] = np.concatenate([each.wrong for _, each in first])
         if slices is not None:
             tested = np.concatenate([fold.test for fold, _ in first])

@@ -281,9 +281,7 @@ class _Game:
                 stages.append(covered.copy())
                 for square in order:
                     shown = stages[-1].copy()
-                    down, across = (
-                        slice(*cut[at : at + 2]) for cut, at in zip(cuts, divmod(int(square), GRID))
-                    )
+                    down, across = (slice(*cut[k : k + 2]) for cut, k in zip(cuts, divmod(int(square), GRID)))
                     shown[:, down, across] = pixels[:, down, across]
                     stages.append(shown)
             worth = self.added({view: Images(np.stack(stages))}).reshape(len(some), -1)

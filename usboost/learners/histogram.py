@@ -60,9 +60,7 @@ class Bins:
                     # the first bin that does not end below it; the last one for what no sample has shown
                     code = np.minimum(np.searchsorted(ends[k][1], column), len(ends[k][1]) - 1)
                 codes[part, k] = code
-        lowest, highest = (
-            np.concatenate([np.empty(0), *each]) for each in (zip(*ends) if ends else ((), ()))
-        )
+        lowest, highest = (np.concatenate([np.empty(0), *end]) for end in (zip(*ends) if ends else ((), ())))
         if world().count > 1:
             # bins of numbers came of a sample: their ends are those of all shards' rows, so that a threshold
             # between two bins parts the same rows in every shard

@@ -87,9 +87,7 @@ class Tree:
     def _descend(self, matrix: np.ndarray, node: int, kind: LeafType) -> np.ndarray:
         # whole columns and selects: for shallow trees far faster than walking row by row
         children = (int(self.left[node]), int(self.right[node]))
-        left, right = (
-            kind(~child) if child < 0 else self._descend(matrix, child, kind) for child in children
-        )
+        left, right = (kind(~node) if node < 0 else self._descend(matrix, node, kind) for node in children)
         return pick(self._goes_left(matrix, node), left, right, kind)
 
     def _goes_left(self, matrix: np.ndarray, node: int) -> np.ndarray:

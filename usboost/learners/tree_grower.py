@@ -284,9 +284,7 @@ class _Growth:
         """
         bins = self._bins
         column = int(np.searchsorted(bins.start, cut, side="right")) - 1
-        first, stop, position = (
-            int(each) for each in (*bins.start[column : column + 2], bins.columns[column])
-        )
+        first, stop, position = map(int, (*bins.start[column : column + 2], bins.columns[column]))
         if column < bins.n_numeric:
             # the next bin with a row of this leaf: empty ones between do not move the threshold to one side
             next_filled = cut + 1 + int(has_rows[cut + 1 : stop].argmax())

@@ -354,9 +354,7 @@ def ranked_fits(
             continue
         rows[fit] = tested = read_rows(results, dataset, *fit)
         own = part[(part["model"] == model) & (part["seed"] == fit[1])]
-        scores = {
-            split: dict(zip(of["metric"], of["value"], strict=True)) for split, of in own.groupby("split")
-        }
+        scores = {split: dict(zip(of["metric"], of["value"])) for split, of in own.groupby("split")}
         test: dict[str, Interval] = {k: (v, np.nan, np.nan) for k, v in scores.get("test", {}).items()}
         if tested is not None:
             test |= intervals(*tested)

@@ -319,9 +319,7 @@ def open_content(path: Path) -> Content:
                 raise UsboostError(f"{path} is a stream, and rows are read twice; write them to a file first")
             others = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
             near = get_close_matches(path.name, others, 1, 0.75)
-            raise UsboostError(
-                f"table not found: {path}" + "".join(f"; did you mean {each}?" for each in near)
-            )
+            raise UsboostError(f"table not found: {path}" + "".join(f"; did you mean {p}?" for p in near))
         else:
             kind, packed = kind_of_file(path)
             if kind not in READERS:

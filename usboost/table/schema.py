@@ -127,12 +127,17 @@ _BINS = 64
 
 def warnings_of(table: UserTable) -> Iterator[str]:
     """Yield a sentence for each suspect."""
-    spelt: dict[str, str] = {}
     for each in table.classes:
         if each in MISSING:
             yield f"class {each!r} may stand for no label; `missing={each!r}` leaves its rows out"
-        if (other := spelt.setdefault(each.casefold(), each)) != each:
-            yield f"the classes {other!r} and {each!r} differ in case alone; write them alike if they are one"
+    nominal = table.features.select_dtypes("category")
+    held = {f"categories of {name!r}": nominal[name].cat.categories for name in nominal}
+    for what, names in {"classes": table.classes, **held}.items():
+        spelt: dict[str, str] = {}
+        for each in names:
+            if (other := spelt.setdefault(each.casefold(), each)) != each:
+                yield f"the {what} {other!r} and {each!r} differ in case alone; if they are one, write it so"
+                break
     first: dict[str, object] = {}
     twice = []
     for name, column in table.features.items():

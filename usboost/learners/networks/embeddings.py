@@ -163,9 +163,7 @@ class _Store:
         if self._keys:
             known = np.concatenate(self._keys)
             # compared by their first eight bytes, then whole
-            heads, wanted = (
-                np.ascontiguousarray(each[:, :8]).view(np.uint64)[:, 0] for each in (known, keys)
-            )
+            heads, wanted = (np.ascontiguousarray(own[:, :8]).view(np.uint64)[:, 0] for own in (known, keys))
             order = np.argsort(heads, kind="stable")
             at = order[np.minimum(np.searchsorted(heads, wanted, sorter=order), len(order) - 1)]
             equal = (known[at] == keys).all(axis=1)

@@ -147,9 +147,7 @@ class Average(Blend):
         weights: np.ndarray | None,
     ) -> None:
         """Describe each member by its loss of rows that it was not fitted to; see `choose_weights`."""
-        losses = {
-            name: mean(self._losses(y, self._margins(each)), weights) for name, each in predicted.items()
-        }
+        losses = {name: mean(self._losses(y, self._margins(p)), weights) for name, p in predicted.items()}
         self.members_ = {
             name: replace(each, weight=self.weights_.get(name, 0.0), loss=losses.get(name))
             for name, each in members.items()

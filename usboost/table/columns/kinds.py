@@ -26,7 +26,10 @@ from usboost.table.columns.formats import (
 from usboost.table.columns.texts import have_words, share_words
 
 TEXT_LENGTH = 24
-"""Mean number of characters above which mostly distinct strings of several words are text."""
+"""Mean number of characters above which seldom repeated strings of several words are text."""
+
+SELDOM = 1 / 3
+"""Different strings to a row up to which they are categories, each with three rows or more."""
 
 FEW = 20
 """Fewer values than these are too few to say what nearly all of them are, or how often they repeat."""
@@ -73,8 +76,8 @@ def kind_of(column: Column, *, nominal: bool = False, textual: bool = False) -> 
     Types decide first: booleans are categories; dates, times and durations are what they are. Text is
     numbers when all values are, written in one way (see `formats.NumberFormat`), and they are no codes
     (`are_codes`). It is dates when all values are dates in one order. `MISSING` and `MARKS` stand for missing
-    ones. Else it is a category, unless enough values differ: of several words it is text, where these are
-    long or have words in common, of one word an identifier or name.
+    ones. Else it is a category, unless enough values differ: of several words, or a list, it is text, where
+    these are long or have words in common, of one word an identifier or name.
 
     Raises UsboostError if nearly all values are numbers or dates and some are not, or most are and the others
     are a word or two; or it cannot be told which of two numbers is the day. `nominal`, `textual`: it is known
@@ -183,11 +186,11 @@ def are_codes(present: pd.Series) -> bool:
 def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text", "name", "identifier"]:
     if len(present) < FEW:
         return "category"
-    distinct = present.nunique() / len(present)
-    if distinct <= 0.5:
+    values = present.drop_duplicates()
+    distinct = len(values) / len(present)
+    if distinct <= SELDOM:
         return "category"
-    is_long = present.str.len().mean() > TEXT_LENGTH
-    if have_words(present) and (is_long or (distinct > 0.9 and share_words(present))):
+    if have_words(values) and (values.str.len().mean() > TEXT_LENGTH or share_words(values)):
         return "text"
     if distinct <= 0.9:
         return "category"

@@ -39,7 +39,8 @@ _WORD = re.compile(
     f"[{_SIGNS}]|[{_UNSPACED}]{{1,{WORD_LENGTH}}}|[^{_SIGNS}{_UNSPACED}{_BETWEEN}]{{1,{WORD_LENGTH}}}"
 )
 _FEW_LETTERS = re.compile(f"[{_UNSPACED}]")
-_SEVERAL = rf"\S\s+\S|[{_UNSPACED}]{{2}}"
+# words with a space between, or as a list's: wifi;pool
+_SEVERAL = rf"\S\s+\S|[{_UNSPACED}]{{2}}|[^\W\d_]{{2}}['\"]?[;,|]['\"]?[^\W\d_]{{2}}"
 
 _LOOKED_AT = 2000  # rows that tell what a column is
 
