@@ -285,6 +285,7 @@ NUMBERS = {
     "numbers as text in parquet": Case(
         typed(x=["1", "2.50", None]), {"x": number(1, 2.5, NAN)}, notes="column 'x' holds numbers as text"
     ),
+    "short numbers": Case(text(x=["1.5K", "($2k)", "300", "$4K"]), {"x": number(1500, -2000, 300, 4000)}),
     "gaps": Case(text(x=["1", "NA", "?", "<NA>"]), {"x": number(1, NAN, NAN, NAN)}),
     "one odd value": Case(
         text(x=[*map(str, range(10, 32)), "n/a!", "no!"]),

@@ -223,7 +223,10 @@ UNIT_LENGTH = 10
 """Characters of a unit, at most."""
 
 _LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
-_ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"}
+SHORT = {r"-\1": r"^\((.*\d.*)\)$", r"\1e3\2": r"(\d)[kK](\W*)$"}
+SHORT |= {r"\1e6\2": r"(\d)M(\W*)$", r"\1e9\2": r"(\d)B(\W*)$"}
+"""Bookkeepers' (854.11), which is negative, and thousands, millions and billions: 11.3K, $71.7M, 2B."""
+_ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"} | SHORT
 
 
 @dataclass(frozen=True)
