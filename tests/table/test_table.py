@@ -210,9 +210,15 @@ def test_labels_that_are_none_or_one_of_the_others(tmp_path: Path) -> None:
     assert any("'NA'" in each and "`missing='NA'`" in each for each in said)
     assert any("'Herb' and 'herb'" in each for each in said) and not any("omni" in each for each in said)
     table = read(from_columns(tmp_path, c=["Red", "red", "RED", "blue"] * 10, y=["a", "b"] * 20))
-    assert ["categories of 'c' 'RED' and 'Red' differ" in each for each in warnings_of(table)].count(
-        True
-    ) == 1
+    assert sum("categories of 'c' 'RED' and 'Red' differ" in each for each in warnings_of(table)) == 1
+
+
+@pytest.mark.parametrize(("last", "said"), [((3000, 5000), 1), ((500, 900), 0)])
+def test_numbers_to_predict_that_are_far_off_are_said(
+    tmp_path: Path, last: tuple[int, int], said: int
+) -> None:
+    table = read(from_columns(tmp_path, x=[*"ab" * 99, "a"], y=[*np.arange(1.0, 198), *last]))
+    assert sum("in 2 of 199 rows 'y' is over 10 times" in each for each in warnings_of(table)) == said
 
 
 @pytest.mark.parametrize("task", [None, "regression"])

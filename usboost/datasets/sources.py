@@ -167,9 +167,7 @@ def _download(source: str, file: RemoteFile, place: Path) -> None:
             failure = error
             status = getattr(error.response, "status_code", None)
             if status is not None and 400 <= status < 500:
-                raise UsboostError(
-                    f"{file.name} is missing; the server answered {status}: {advice}"
-                ) from None
+                raise UsboostError(f"{file.name} is missing; the server said {status}: {advice}") from None
         except OSError as error:  # of our disk, so trying again is useless
             raise UsboostError(f"{place / file.name} cannot be written: {error}; {advice}") from None
     raise UsboostError(f"{file.name} is missing and could not be downloaded: {advice}") from failure

@@ -152,9 +152,7 @@ class Bundle(OwnSettings):
         sets = self.sets(predicted, per_class=per_class)
         patterns, place = np.unique(sets, axis=0, return_inverse=True)
         labels = [each.decode() if isinstance(each, bytes) else each for each in self.labels.tolist()]
-        texts = [
-            json.dumps([labels[k] for k in np.flatnonzero(each)], ensure_ascii=False) for each in patterns
-        ]
+        texts = [json.dumps([labels[k] for k in np.flatnonzero(row)], ensure_ascii=False) for row in patterns]
         return [texts[k] for k in place.ravel()]
 
     @property

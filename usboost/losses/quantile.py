@@ -75,9 +75,7 @@ class PiecewiseLinear:
         first = last - rows + 1
         # the level times the counts may lie above a sum of them by a rounding error
         if counts is None:
-            at = first + np.clip(
-                np.ceil(rows * level - 1e-9).astype(np.int64) - 1, 0, np.maximum(rows - 1, 0)
-            )
+            at = first + np.clip(np.ceil(rows * level - 1e-9).astype(int) - 1, 0, np.maximum(rows - 1, 0))
         else:
             counts = counts[order]
             totals = np.bincount(groups[order], counts, n_groups)

@@ -119,9 +119,8 @@ def class_factors(
     codes : int (n,), positions in the `classes`; weights : of the rows, by default 1
     """
     if class_weight == "balanced":
-        sizes = world().sum(
-            np.bincount(codes, np.ones(len(codes)) if weights is None else weights, len(classes))
-        )
+        counts = np.ones(len(codes)) if weights is None else weights
+        sizes = world().sum(np.bincount(codes, counts, len(classes)))
         share = sizes.sum() / np.count_nonzero(sizes)
         return np.divide(share, sizes, out=np.ones_like(sizes), where=sizes > 0)
     if not isinstance(class_weight, Mapping):

@@ -117,6 +117,9 @@ GIVEN_AWAY = 0.995
 FEWEST = 50
 """Rows that a table must have for that; a class that counts has `_OF_CLASS`."""
 
+FAR = 10
+"""Times the distance of all others from the median at which numbers to predict are said to be far off."""
+
 FEW_SHARED = 0.2
 """Share of rows with the image of an earlier one, above which images are shared on purpose."""
 
@@ -138,6 +141,13 @@ def warnings_of(table: UserTable) -> Iterator[str]:
             if (other := spelt.setdefault(each.casefold(), each)) != each:
                 yield f"the {what} {other!r} and {each!r} differ in case alone; if they are one, write it so"
                 break
+    if not table.classes and len(table) >= FEWEST:
+        off = np.sort(abs(table.labels - np.median(table.labels)))[-(len(table) // 100 + 2) :]
+        if len(jumps := np.flatnonzero((off[1:] > FAR * off[:-1]) & (off[:-1] > 0))):
+            yield (
+                f"in {len(off) - 1 - jumps[0]} of {len(table):,} rows {table.spec.label!r} is over {FAR} "
+                "times farther from its median than in others; mend what is a mistake, as the fit follows it"
+            )
     first: dict[str, object] = {}
     twice = []
     for name, column in table.features.items():
