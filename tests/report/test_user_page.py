@@ -201,7 +201,10 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
             "RMSE and MAE are in the units of price",
         ),
         *("Always these rows’ mean", "Predicted against true", "Residuals", "Prediction intervals"),
-        *("1,600.0 below the prediction to 1,700.0 above it", "Validation RMSE against runtime"),
+        *(
+            "Intervals are 3,300.0 wide; the standard deviation of price is",
+            "Validation RMSE against runtime",
+        ),
         "Risk per round",
     ):
         assert said in text, said
