@@ -92,9 +92,8 @@ def test_every_stage_scores_a_number(made: Workspace) -> None:
         assert test[model] == pytest.approx(np.sqrt(((rows["prediction"] - labels.values) ** 2).mean()), 1e-5)
     shown = json.loads(made.run("dvc", "metrics", "show", "--json").stdout)
     (shown,) = (kept["data"] for kept in shown.values())
-    assert shown["data/metrics/user_table.json"]["data"]["linear_trees"] == pytest.approx(
-        test["linear_trees"], rel=1e-5
-    )
+    rmse = shown["data/metrics/user_table.json"]["data"]["linear_trees"]
+    assert rmse == pytest.approx(test["linear_trees"], rel=1e-5)
     plots = json.loads(made.run("dvc", "plots", "show", "--json").stdout)["data"]
     (drawn,) = plots["reports/curves/score/user_table-linear_trees.csv"]
     assert all(float(point["score"]) > 0 for point in drawn["content"]["data"]["values"])
