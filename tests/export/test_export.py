@@ -70,12 +70,12 @@ OFFERED = [
 DIRTY = {
     "code": ("3.0", " 2 "),
     "probabilities": ("Mars", "  Bern "),
-    "age": ("NA", "1e3", "x", "1,234", "٣٫٥", "\u22123"),
+    "age": ("NA", "1e3", "x", "1,234", "٣٫٥", "\u22123", "1.2K", "(3)"),
     "in come": ("inf", "-0.0"),
     "low": ("TRUE", "1", "1.0", "No"),
     "day": ("2020-01-05 13:45:00", "2020", "5 March 2020, 3:05 p.m.", "Thu Mar  5 10:11:12 2020", "soon", ""),
     "at": ("9:05 pm", "06:30:10.5", "24:01", "2020-01-05", "noon"),
-    "low (answer)": ("12 EUR", "1,2 EUR", "7", "3 kg", "-1,234.5 EUR"),
+    "low (answer)": ("12 EUR", "1,2 EUR", "7", "3 kg", "-1,234.5 EUR", "(9 EUR)"),
 }
 """What rows of others hold: other spellings, and what is none of the column's kind."""
 

@@ -344,6 +344,7 @@ def test_rows_are_paired_as_well_as_folds(signs):
     # what `compare` has counted is what the models answer
     models = {f"m{k}": lambda seed, k=k: Noisy(0.1 + 0.2 * k, random_state=k) for k in range(2)}
     made = compare(signs, models, folds=3)
+    assert not compare(replace(signs, groups=np.arange(300) // 3), models, folds=3).wrong  # no rows in groups
     for standing in made.standings():
         share = (made.scores.query("model == @standing.model").eval("accuracy * rows_test")).sum() / 300
         assert made.wrong[standing.model].mean() == pytest.approx(1 - share)

@@ -158,6 +158,8 @@ def test_an_interval_is_as_wide_as_errors_at_predictions_like_it() -> None:
     assert few == [pytest.approx([predicted[:119].mean(), *margin_of((y - predicted)[:119])])]
     # another fit's predictions may all be outside the range of those that hardly vary
     assert len(margins(y[:480], 5 + predicted[:480] / 50)) == 1 < len(margins(y[:480], predicted[:480] / 2))
+    exact = np.where(predicted < 3, predicted, y)[:480]  # of which no interval is a point
+    assert margins(exact, predicted[:480])[0][2] > 0.05
     assert len(margins(y[:480], np.full(480, 5.0))) == 1 and margins(y[:3], y[:3])[0][1:] == [0.0, 0.0]
     assert TypeAdapter(PlainMargin).validate_python([-1.5, 2.0], strict=True) == [[0.0, -1.5, 2.0]]
 

@@ -153,9 +153,7 @@ def test_the_seed_draws_the_folds() -> None:
     def folds(seed: int, **related: Any) -> list[list[int]]:
         model = EnsembleClassifier({"linear": LinearBaseline(("S",), penalties=(0.1,))}, folds=3)
         model.set_params(random_state=seed).fit(VIEWS, Y, **related)
-        at = [
-            np.abs(model.out_of_fold_ - fit.predict_proba(VIEWS)).max(axis=1) for fit in model.fits_["linear"]
-        ]
+        at = [np.abs(model.out_of_fold_ - f.predict_proba(VIEWS)).max(axis=1) for f in model.fits_["linear"]]
         return [np.flatnonzero(each < 1e-12).tolist() for each in at]
 
     for related in ({}, {"groups": groups}):

@@ -155,9 +155,7 @@ def with_gaps(demo: Path, folder: Path, kind: str) -> tuple[Path, pd.DataFrame]:
     folder.mkdir()
     if kind == "parquet":
         for name in ("image", "back"):
-            data = [
-                None if path is None or path != path else (demo / path).read_bytes() for path in table[name]
-            ]
+            data = [None if p is None or p != p else (demo / p).read_bytes() for p in table[name]]
             table[name] = data
         table.loc[3, "back"] = b""
         table.loc[8, "image"] = b"damaged"

@@ -213,6 +213,16 @@ def test_labels_that_are_none_or_one_of_the_others(tmp_path: Path) -> None:
     assert sum("categories of 'c' 'RED' and 'Red' differ" in each for each in warnings_of(table)) == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "n", "name"), [("text", 49, "{} {}"), ("category", 160, "{} {}"), ("category", 80, "w{1} v{1}")]
+)
+def test_names_that_seldom_repeat_and_share_words_are_text(kind: str, n: int, name: str) -> None:
+    frame = pd.DataFrame(
+        {"t": [name.format("abc"[k % 40 % 3] * 3, k % 40) for k in range(n)], "y": np.arange(n) / 7}
+    )
+    assert read_columns(FrameRows(frame), TableSpec(label="y")).kinds == {"t": kind}
+
+
 @pytest.mark.parametrize(("last", "said"), [((3000, 5000), 1), ((500, 900), 0)])
 def test_numbers_to_predict_that_are_far_off_are_said(
     tmp_path: Path, last: tuple[int, int], said: int

@@ -68,9 +68,7 @@ class SecondOrder:
 
         def at(steps: np.ndarray) -> list[Target]:
             others = steps.sum() - steps
-            return [
-                Target((s - 0.5 * s * other) * w - 0.25 * s**2 * w_tilde) for s, other in zip(steps, others)
-            ]
+            return [Target((s - 0.5 * s * t) * w - 0.25 * s**2 * w_tilde) for s, t in zip(steps, others)]
 
         return at
 

@@ -247,7 +247,8 @@ def echo_result(model: str, fitted: Fitted) -> None:
         echo(f"{named}; accuracy and F1 are of 0.5")
     if card.margin is not None:
         of = "a prediction of {:.4g}" if len(card.margin) > 1 else "the prediction"
-        ends = sorted(card.margin, key=lambda each: each[2] - each[1])[:: max(len(card.margin) - 1, 1)]
+        narrowest, *others = sorted(card.margin, key=lambda each: each[2] - each[1])
+        ends = narrowest, *others[-1:]
         texts = (f"within {low:+.4g} and {high:+.4g} of {of.format(at)}" for at, low, high in ends)
         echo(f"9 in 10 rows are {', '.join(texts)}")
     if not getattr(fitted_model, "members", None) and (card.history or fitted.best_round > 1):
@@ -286,4 +287,5 @@ def against_prior(fitted: Fitted) -> str:
     off = row_losses(labels, same), row_losses(labels, fitted.predicted)
     gains = np.subtract(*(np.sqrt(off) if key == "mae" else off))
     luck = f", within the luck of {n:,} rows" * bool(gains.mean() < 1.96 * gains.std() / n**0.5)
-    return f"{said}: {1 - mine[key] / simple[key]:.0%} less{luck}"
+    but = "; by RMSE no better than the mean, for a few rows far off" * (key == "mae")
+    return f"{said}: {1 - mine[key] / simple[key]:.0%} less{luck}{but}"

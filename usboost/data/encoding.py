@@ -130,9 +130,10 @@ class Categorical:
             for value, count in (pair for own in shared for pair in own):
                 counts[value] = counts.get(value, 0) + count
         names = sorted(counts, key=lambda each: (-counts[each], each is None, each or ""))
-        if all((each or "no").lower() in TRUTH for each in names):
-            truths = {each and TRUTH[each.lower()]: each for each in reversed(names)}
-            names = [each for each in names if each in truths.values()]
+        spelt = [each for each in names if each is not None]
+        if all(each.lower() in TRUTH for each in spelt):
+            usual = {TRUTH[each.lower()]: each for each in reversed(spelt)}
+            names = [each for each in names if each is None or each in usual.values()]
         return cls(name, tuple(names))
 
     def __call__(self, column: pd.Series) -> np.ndarray:

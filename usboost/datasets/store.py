@@ -137,9 +137,7 @@ def describe(
         "views": {view: list(names) for view, names in views.items()},
         "columns": {name: dict(entry) for name, entry in columns.items()},
         "sources": dict(sources),
-        "encoders": {
-            view: TableEncoder.fit(splits["train"], names).to_dict() for view, names in views.items()
-        },
+        "encoders": {view: TableEncoder.fit(splits["train"], own).to_dict() for view, own in views.items()},
         **more,
     }
 

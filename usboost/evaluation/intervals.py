@@ -19,7 +19,7 @@ PARTS, PART = 8, 60
 """Parts of the rows, by their predictions, of which each says how wide intervals are there; rows of one."""
 
 HARDLY = 0.1
-"""Spread of the predictions, of that of the errors, up to which intervals have one width."""
+"""Mean distance of predictions from their median, of the mean error, up to which there is one width."""
 
 Interval = tuple[float, float, float]
 Margin = Sequence[Sequence[float]]
@@ -145,17 +145,20 @@ def margins(true: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None 
     Rows are divided by their prediction f into `PARTS` of equal size, fewer below `PART` rows a part. With
     s(f) the line through the parts' mean distances of target and prediction, none below a tenth of all rows'
     mean, the ends are f + s(f) · `margin_of`((y − f)/s(f)): normalised conformal prediction (Papadopoulos
-    et al. 2002). Both are float64 (n,), of rows that were not fitted to; weights are `conformal`'s.
+    et al. 2002). Where predictions hardly vary, there is one part. `true` and `predicted` are float64 (n,),
+    of rows that were not fitted to; weights, all positive, are `conformal`'s.
     """
     rest, n = true - predicted, int(np.clip(len(true) // PART, 1, PARTS))
-    n = n if predicted.std() > HARDLY * rest.std() else 1  # another fit's may all be outside their range
     counts = np.ones(len(true)) if weights is None else weights
+    error, spread = (np.average(abs(v), weights=counts) for v in (rest, predicted - np.median(predicted)))
+    n = n if spread > HARDLY * error else 1  # another fit's predictions may all be outside their range
     cuts = np.unique(np.quantile(predicted, np.arange(1, n) / n))
     _, part = np.unique(np.searchsorted(cuts, predicted, side="right"), return_inverse=True)
     at, mean = (np.bincount(part, v * counts) / np.bincount(part, counts) for v in (predicted, abs(rest)))
-    size = np.maximum(mean, np.average(abs(rest), weights=counts) / 10) if rest.any() else mean + 1.0
+    size = np.maximum(mean, error / 10) if rest.any() else mean + 1.0
     low, high = margin_of(rest / np.interp(predicted, at, size), weights)
-    return np.column_stack([at, low * size, high * size]).tolist()
+    rises = np.diff(at, prepend=-np.inf) > 0  # but for rounding
+    return np.column_stack([at, low * size, high * size])[rises].tolist()
 
 
 def ends(predicted: np.ndarray, margin: Margin, floor: float | None) -> tuple[np.ndarray, np.ndarray]:

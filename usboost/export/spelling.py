@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from usboost.data.value import TRUTH
-from usboost.table.columns.formats import PARTS, SHORT, DateFormat, NumberFormat
+from usboost.table.columns.formats import PARTS, SHORTENED, DateFormat, NumberFormat
 
 Pairs = list[list[str]]
 
@@ -55,7 +55,7 @@ def of_numbers(form: NumberFormat | None) -> Pairs:
         *SIGNS,
         ["[\u00a0\u202f\u2009]", " "],
         ["[\u2019\u02bc]", "'"],
-        *([pattern, number] for number, pattern in SHORT.items() if form),
+        *([pattern, number] for number, pattern in SHORTENED.items()),
         *([] if own.unit else [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]),
         [f"^(?!(?:{'|'.join(ways)})$)[\\s\\S]*$", ""],
         [f"[ {re.escape(own.thousands)}]|{unit}", ""],

@@ -9,7 +9,7 @@ from operator import not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, FiniteFloat, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, field_validator, model_validator
 
 from usboost.data.value import canonical
 from usboost.datasets.image_files import Aspect
@@ -25,10 +25,12 @@ from usboost.table.images import ImageColumns
 from usboost.table.user_table import UserTable
 
 _Count = Annotated[int, Field(ge=0)]
+
 PlainMargin = Annotated[
     list[Annotated[list[FiniteFloat], Field(min_length=3, max_length=3)]],
     Field(min_length=1),
-    BeforeValidator(lambda given: [[0.0, *given]] if np.ndim(given) == 1 else given),
+    BeforeValidator(lambda given: given if not given or isinstance(given[0], list) else [[0.0, *given]]),
+    AfterValidator(sorted),
 ]
 """An `intervals.Margin` in a file; a pair, in files of before, is that of all predictions."""
 

@@ -94,7 +94,7 @@ def notes(comparison: Comparison) -> list[str]:
             lines.append(
                 "Rows lost: those of the first repeat that only the best answers rightly; won: only this "
                 "one. Where they are named, the models as trained here differ by more than chance (McNemar's "
-                "exact test, Holm's p); the folds do not show that they would when trained on other rows."
+                "exact test, p of all pairs); the folds do not show that they would if trained on other rows."
             )
         lines.append(
             f"The best of {len(standings)} was chosen on these same folds, so its score is optimistic. "

@@ -364,9 +364,7 @@ class MultimodalClassifier(ClassifierMixin, _Multimodal):
         known = find({name: name for name in self.bundle_.card.classes}, names := [*map(label_name, given)])
         called = dict(zip(self.bundle_.labels, self.bundle_.card.classes, strict=True))
         predicted = [called[each] for each in self.predict(X)]
-        return float(
-            accuracy_score([known.get(each, each) for each in names], predicted, sample_weight=sample_weight)
-        )
+        return float(accuracy_score([known.get(v, v) for v in names], predicted, sample_weight=sample_weight))
 
     def predict_set(self, X: Any, *, per_class: bool = False) -> np.ndarray:
         """Return which classes may be a row's, bool (n, M), columns as in ``classes_``.

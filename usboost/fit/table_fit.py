@@ -174,9 +174,7 @@ class TableFit(AnswerOptions):
         in_fit = times_class_weight(
             self.class_weight, table.classes, *((table.labels[rows], weights) for rows, weights in weighted)
         )
-        first, second = (
-            evaluate.WeightedRows(*each, counts) for each, counts in zip(weighted, in_fit, strict=True)
-        )
+        first, second = (evaluate.WeightedRows(*each, counts) for each, counts in zip(weighted, in_fit))
         return first, second
 
     def _tempered(

@@ -168,9 +168,7 @@ class FittedTrees:
             return sum_one_by_one(learners, steps, prepared)
         outputs = zip(*(learner.trees for learner in learners))
         weights = np.asarray(steps, dtype=np.float64)
-        return np.concatenate(
-            [Forest(trees).weighted_sum(prepared.matrix, weights) for trees in outputs], axis=1
-        )
+        return np.concatenate([Forest(own).weighted_sum(prepared.matrix, weights) for own in outputs], axis=1)
 
     @classmethod
     def sum_to_onnx(cls, learners: Sequence[Self], steps: Sequence[float], view: TableNodes) -> Value:

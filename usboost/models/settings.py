@@ -181,7 +181,7 @@ def _class(name: Any) -> type | None:
     if not isinstance(name, str):
         return None
     classes = (
-        part[kind] for part in (MODELS, LEARNERS, OTHERS) if (kind := part.kind_called(name)) is not None
+        each[kind] for each in (MODELS, LEARNERS, OTHERS) if (kind := each.kind_called(name)) is not None
     )
     return next(classes, None)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from usboost.data.value import TRUTH
 from usboost.evaluation.metrics import auc
 from usboost.table.columns.column import MISSING
 from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
@@ -133,9 +134,11 @@ def warnings_of(table: UserTable) -> Iterator[str]:
     for each in table.classes:
         if each in MISSING:
             yield f"class {each!r} may stand for no label; `missing={each!r}` leaves its rows out"
-    nominal = table.features.select_dtypes("category")
-    held = {f"categories of {name!r}": nominal[name].cat.categories for name in nominal}
-    for what, names in {"classes": table.classes, **held}.items():
+    held = {"classes": table.classes}
+    for name, column in table.features.select_dtypes("category").items():
+        if not {*column.cat.categories.str.lower()} <= TRUTH.keys():  # whose spellings are one
+            held[f"categories of {name!r}"] = column.cat.categories.tolist()
+    for what, names in held.items():
         spelt: dict[str, str] = {}
         for each in names:
             if (other := spelt.setdefault(each.casefold(), each)) != each:

@@ -169,9 +169,7 @@ class UserTable:
                 yield encoder.transform(encoding.complete(self.features.iloc[rows[part]]))
 
         # what is one view under two names stays one
-        made = {
-            encoder: Table.on_disk(encoded(encoder)) for encoder in dict.fromkeys(encoding.encoders.values())
-        }
+        made = {each: Table.on_disk(encoded(each)) for each in dict.fromkeys(encoding.encoders.values())}
         return Views({**images, **{name: made[encoder] for name, encoder in encoding.encoders.items()}})
 
 

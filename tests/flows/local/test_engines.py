@@ -168,9 +168,7 @@ def test_data_travel_through_an_s3_remote(team: Workspace, s3: str, tmp_path: Pa
         shutil.copy(team.folder / name, other)
     shutil.copytree(team.folder / ".dvc", other / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     there = Workspace(other, tmp_path / "home")
-    there.environment |= {
-        name: team.environment[name] for name in team.environment if name.startswith("AWS_")
-    }
+    there.environment |= {key: team.environment[key] for key in team.environment if key.startswith("AWS_")}
     there.run("dvc", "pull", "--quiet", "data")
     first, second = (folder / "data/prepared/ci_b" for folder in (team.folder, other))
     names = sorted(path.name for path in first.iterdir())

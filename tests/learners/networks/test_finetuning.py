@@ -45,9 +45,7 @@ def test_a_round_goes_on_with_the_last_block_and_its_norms_stay() -> None:
     before = {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
     changed = {name for name in before if not np.array_equal(before[name], second.weights[name])}
     assert any(name.startswith("backbone") and name.endswith("weight") for name in changed)
-    kept = {
-        name for name in before if name.startswith("backbone") and ("running" in name or "tracked" in name)
-    }
+    kept = {key for key in before if key.startswith("backbone") and ("running" in key or "tracked" in key)}
     assert kept and not kept & changed
     assert second.weights["norm.running_mean"].any()  # of the features, for the layers after the block
     assert sum(array.size for array in second.weights.values()) < 1.2e6  # of 3.4 million in the backbone

@@ -170,10 +170,7 @@ class BoostedNetworkClassifier(_BoostedNetwork, ViewsClassifier):
     patience : rounds without a better validation F1 before stopping; the best round is then kept
     validation_fraction : share of the training samples set aside when `fit` is given no validation data. 0,
         the paper's way, runs and keeps all rounds.
-    random_state : int
-    callbacks : sequence of Callback, optional
-    checkpoint : Checkpoint or path, optional
-        A folder to which the fit writes every round, and from which the same fit resumes.
+    random_state, callbacks, checkpoint : as of `TwoWeakLearnerClassifier`
 
     Attributes
     ----------

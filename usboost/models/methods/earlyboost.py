@@ -57,10 +57,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
         per class and frame; "auto" is "binary" where there are two classes.
     max_alpha : the largest α_t. Default: ½ log(2nD − 1) for n sequences and D = 1 or K classifiers a frame,
         what half of one wrong decision among equally weighted ones would give.
-    random_state : int
-    callbacks : sequence of Callback, optional
-    checkpoint : Checkpoint or path, optional
-        A folder to which the fit writes every round, and from which the same fit resumes.
+    random_state, callbacks, checkpoint : as of `TwoWeakLearnerClassifier`
 
     Attributes
     ----------

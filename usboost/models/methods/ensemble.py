@@ -170,9 +170,7 @@ class Ensemble(Blend):
             for name in heaviest:
                 place = f"m{list(fold_fits).index(name)}-all"
                 fold_fits[name].complete(samples, inner, place, left() - (spare if turn else 0.0))
-        self.full_refits_ = {
-            name: fold_fits[name].full_refits for name in heaviest if fold_fits[name].full_refits
-        }
+        self.full_refits_ = {m: fold_fits[m].full_refits for m in heaviest if fold_fits[m].full_refits}
         if self._single:  # its fit saw fewer rows, and there are no other folds' to make up for it
             for name in self.full_refits_:
                 self.fits_[name] = []

@@ -343,10 +343,7 @@ class TwoBranchNetworkClassifier(TwoBranches, ViewsClassifier):
     device : "auto", "cpu", "cuda"
     backbone : Backbone, optional; how images are read, a small CNN by default
     monitor : {"f1_val", "risk_val", "accuracy_val"}
-    random_state : int
-    callbacks : sequence of Callback, optional
-    checkpoint : Checkpoint or path, optional
-        A folder to which the fit writes every round, and from which the same fit resumes.
+    random_state, callbacks, checkpoint : as of `TwoWeakLearnerClassifier`
 
     Attributes
     ----------

@@ -223,10 +223,10 @@ UNIT_LENGTH = 10
 """Characters of a unit, at most."""
 
 _LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
-SHORT = {r"-\1": r"^\((.*\d.*)\)$", r"\1e3\2": r"(\d)[kK](\W*)$"}
-SHORT |= {r"\1e6\2": r"(\d)M(\W*)$", r"\1e9\2": r"(\d)B(\W*)$"}
+SHORTENED = {r"-\1": r"^\((.*\d.*)\)$", r"\1e3\2": r"(\d)[kK](\W*)$"}
+SHORTENED |= {r"\1e6\2": r"(\d)M(\W*)$", r"\1e9\2": r"(\d)B(\W*)$"}
 """Bookkeepers' (854.11), which is negative, and thousands, millions and billions: 11.3K, $71.7M, 2B."""
-_ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"} | SHORT
+_ALIKE = {" ": "[\u00a0\u202f\u2009]", "-": "\u2212", "'": "[\u2019\u02bc]"} | SHORTENED
 
 
 @dataclass(frozen=True)
@@ -302,10 +302,14 @@ def number_format(values: pd.Series, decimal: str) -> tuple[NumberFormat, float]
     `decimal`: the mark of decimals where as many are numbers with either, as in a column of ``1,234``.
     """
     counts = shapes_of(values).value_counts()
-    units: Counter[str] = Counter()
+    units, ways = Counter[str](), set[str]()
     for shape, count in counts.items():
         if (parts := _split(str(shape))) is not None:
             units[parts[1]] += int(count)
+            short = [way for way, pattern in SHORTENED.items() if re.search(pattern, str(shape))]
+            ways.update(short or [""], re.findall("[.,]", str(shape)), [parts[1]] * bool(parts[1]))
+    if len(ways) == 1 and "" not in ways:  # whole numbers that are all like 3B, or (1), are codes
+        return FORMATS[0], 0.0
     common = [unit for unit, _ in units.most_common() if unit]
     unit = common[0] if common else ""
     if unit == "%" and units[""] > units["%"]:

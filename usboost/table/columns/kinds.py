@@ -28,8 +28,8 @@ from usboost.table.columns.texts import have_words, share_words
 TEXT_LENGTH = 24
 """Mean number of characters above which seldom repeated strings of several words are text."""
 
-SELDOM = 1 / 3
-"""Different strings to a row up to which they are categories, each with three rows or more."""
+SELDOM, MANY_VALUES = 1 / 3, 30
+"""Different strings to a row, and in all, up to which they are categories, each with some rows."""
 
 FEW = 20
 """Fewer values than these are too few to say what nearly all of them are, or how often they repeat."""
@@ -187,10 +187,9 @@ def _kind_of_strings(present: pd.Series, rows: int) -> Literal["category", "text
     if len(present) < FEW:
         return "category"
     values = present.drop_duplicates()
-    distinct = len(values) / len(present)
-    if distinct <= SELDOM:
-        return "category"
-    if have_words(values) and (values.str.len().mean() > TEXT_LENGTH or share_words(values)):
+    distinct, is_long = len(values) / len(present), values.str.len().mean() > TEXT_LENGTH
+    differ = distinct > (0.5 if is_long else 0.9) or (distinct > SELDOM and len(values) > MANY_VALUES)
+    if differ and have_words(values) and (is_long or share_words(values)):
         return "text"
     if distinct <= 0.9:
         return "category"
