@@ -16,10 +16,10 @@ COVERED = 0.9
 """Share of rows that an interval of a predicted number, or a set of classes, is to hold."""
 
 PARTS, PART = 8, 60
-"""Parts of the rows, by their predictions, of which each says how wide intervals are there; rows of one."""
+"""Divide rows by their predictions into up to so many parts, of so many rows: each has its own width."""
 
 HARDLY = 0.1
-"""Mean distance of predictions from their median, of the mean error, up to which there is one width."""
+"""Give intervals one width up to this ratio of predictions' mean distance from their median to the error."""
 
 Interval = tuple[float, float, float]
 Margin = Sequence[Sequence[float]]
