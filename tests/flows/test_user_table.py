@@ -43,7 +43,7 @@ def test_from_the_tutorials_table_to_an_answer(tmp_path: Path, monkeypatch: pyte
     assert set(results["dataset"]) == {"user_table"}
     assert set(results["model"]) == set(catalogue.compared(one_table=False))
     (best,) = re.findall(r"<li>Selected \(validation [^<]*<b>([^<]+)</b>", page)
-    promoted = run(block("team.md", "sh", "flows.promote user_table"), workspace)
+    promoted = run(block("team.md", "sh", "flows.promote user_table\n"), workspace)
     (model,) = re.findall(r"user_table (\w+) seed 0: f1", promoted)
     assert catalogue.title(model) == best
     port = runtime.free_port()

@@ -123,7 +123,7 @@ class UserTable:
             elif holds_text(column):
                 kinds[str(name)] = "text"
             else:
-                kinds[str(name)] = "number" if isinstance(column.dtype, np.dtype) else "category"
+                kinds[str(name)] = "number" if pd.api.types.is_numeric_dtype(column) else "category"
         return kinds
 
     @property
