@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from flows.local import runtime
+from flows.local import servers
 from tests.flows.user_table import asked, block, served
 from usboost.models import catalogue
 from usboost.table.demo import write_demo
@@ -46,7 +46,7 @@ def test_from_the_tutorials_table_to_an_answer(tmp_path: Path, monkeypatch: pyte
     promoted = run(block("team.md", "sh", "flows.promote user_table\n"), workspace)
     (model,) = re.findall(r"user_table (\w+) seed 0: f1", promoted)
     assert catalogue.title(model) == best
-    port = runtime.free_port()
+    port = servers.free_port()
     with served(workspace, environment, port):
         answer = asked(next((tmp_path / "parts/images").glob("*.png")), port)
     assert f"p_{answer['label']}" in answer
