@@ -266,7 +266,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
 
 
 def against_prior(fitted: Fitted) -> str:
-    """Return how good the scores are against those of the classes' shares, or of the mean, for every row."""
+    """Return how good the scores are against those of the classes' shares, the mean or the median alone."""
     import numpy as np
 
     from usboost.evaluation.metrics import row_losses
@@ -287,5 +287,5 @@ def against_prior(fitted: Fitted) -> str:
     off = row_losses(labels, same), row_losses(labels, fitted.predicted)
     gains = np.subtract(*(np.sqrt(off) if key == "mae" else off))
     luck = f", within the luck of {n:,} rows" * bool(gains.mean() < 1.96 * gains.std() / n**0.5)
-    but = "; by RMSE no better than the mean, for a few rows far off" * (key == "mae")
+    but = "; by RMSE no better than the mean" * (key == "mae")
     return f"{said}: {1 - mine[key] / simple[key]:.0%} less{luck}{but}"
