@@ -66,9 +66,7 @@ def test_the_readmes_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_the_tutorials_commands_run_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_trees: Path
-) -> None:
+def test_the_tutorials_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_trees: Path) -> None:
     """Of a smaller size than the page has; in this process, which has imported what they need."""
     page = ROOT / "docs/tutorial.md"
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,5 @@
 """The exception that usboost raises for a user's mistake, its warning, and how messages name options."""
 
-from __future__ import annotations
-
 import codecs
 import errno
 import re
@@ -136,7 +134,7 @@ def warn(text: str) -> None:
 
 
 _SILENCE = threading.Lock()
-_silent: list[warnings.catch_warnings[None]] = []  # one for each block within `silenced`
+_silent: "list[warnings.catch_warnings[None]]" = []  # one for each block within `silenced`
 
 
 @contextmanager

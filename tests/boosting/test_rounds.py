@@ -1,7 +1,5 @@
 """What a round starts from, reports and leaves; callbacks that stop a fit keep what was fitted so far."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -45,11 +43,11 @@ class Linear:
     def prepare(self, view: Table) -> np.ndarray:
         return np.column_stack([np.ones(len(view)), view.numeric.astype(np.float64)])
 
-    def trainer(self, prepared: np.ndarray, n_outputs: int) -> Linear:
+    def trainer(self, prepared: np.ndarray, n_outputs: int) -> "Linear":
         self.design = prepared
         return self
 
-    def fit(self, target: Target, *, seed: int, start: Any) -> Linear:
+    def fit(self, target: Target, *, seed: int, start: Any) -> "Linear":
         fitted = Linear()
         fitted.target, fitted.start, fitted.seed = target, start, seed
         root = 1.0 if target.weights is None else np.sqrt(target.weights).reshape(len(self.design), -1)
@@ -69,7 +67,7 @@ def data(n_classes: int = 3, n: int = 80) -> tuple[Views, np.ndarray]:
     return Views(U=Table.from_numeric(x[:, :2]), S=Table.from_numeric(x[:, 2:])), y
 
 
-def run(learners: dict[str, Linear], **more: Any) -> tuple[list[Any], list[dict[str, float]]]:
+def run(learners: "dict[str, Linear]", **more: Any) -> tuple[list[Any], list[dict[str, float]]]:
     views, y = data()
     history = History()
     settings = {"target": Gradient(), "step": Newton(), "n_rounds": 3, "callbacks": [history], **more}

@@ -1,7 +1,5 @@
 """Learners that change from round to round: what is prepared when, and what a round may see."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any
@@ -128,10 +126,10 @@ class Silent:
     def prepare(self, view: Any) -> Any:
         return view
 
-    def trainer(self, prepared: Any, n_outputs: int) -> Silent:
+    def trainer(self, prepared: Any, n_outputs: int) -> "Silent":
         return self
 
-    def fit(self, target: Target, *, seed: int, start: Any) -> Silent:
+    def fit(self, target: Target, *, seed: int, start: Any) -> "Silent":
         self.fits += 1
         fitted = Silent(self.until)
         noise = np.random.default_rng(seed).normal(size=target.values.shape)

@@ -182,9 +182,7 @@ def test_a_killed_one_resumes_to_the_same_bytes(tmp_path: Path, files: list[Path
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_bad_images_are_named(
-    tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
+def test_bad_images(tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setattr(image_encoding, "_PROCESS", 1)
     options: dict[str, Any] = {"size": 8, "channels": 3, "shard_rows": 30, "workers": workers}
     good = {k: files[k].read_bytes() for k in (40, 41, 100)}

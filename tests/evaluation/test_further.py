@@ -1,7 +1,5 @@
 """Scores by scikit-learn's names, against its own scorers, and those of groups of rows."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -31,7 +29,7 @@ OF_NUMBERS = [
 class Known(ClassifierMixin, BaseEstimator):
     """Predicts the rows of X themselves."""
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Known:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "Known":
         self.classes_ = np.unique(y)
         return self
 
@@ -43,7 +41,7 @@ class Known(ClassifierMixin, BaseEstimator):
 
 
 class KnownNumber(RegressorMixin, BaseEstimator):
-    def fit(self, X: np.ndarray, y: np.ndarray) -> KnownNumber:
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "KnownNumber":
         self.n_features_in_ = 1
         return self
 

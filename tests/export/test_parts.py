@@ -32,7 +32,7 @@ from usboost.losses.cross_entropy import SoftmaxCrossEntropy
 from usboost.losses.exponential import CodewordExponential
 from usboost.losses.regression import Squared
 from usboost.models.baselines.linear import LinearBaseline
-from usboost.models.baselines.xgboost_trees import tree_of
+from usboost.models.baselines.packages import tree_of
 from usboost.models.methods.ensemble import EnsembleClassifier
 from usboost.table.columns.encoding import PARTS, DateParts
 from usboost.table.images import ImageColumns

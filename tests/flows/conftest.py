@@ -1,7 +1,5 @@
 """A tiny workspace, run for real: dvc, a Prefect server and an MLflow store in temporary folders."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -84,7 +82,7 @@ class Workspace:
     def flow(self, name: str, *words: str, **options) -> subprocess.CompletedProcess[str]:
         return self.run(sys.executable, "-m", f"flows.{name}", *words, **options)
 
-    def copy(self, folder: Path) -> Workspace:
+    def copy(self, folder: Path) -> "Workspace":
         """The same workspace, as it is, in another folder."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True, symlinks=True)
         return Workspace(folder, Path(self.environment["USBOOST_HOME"]), self.warm)
@@ -122,7 +120,7 @@ def warm_flows() -> Iterator[Warm]:
 
 
 @pytest.fixture(scope="session")
-def reproduced(warm_flows, tmp_path_factory) -> Workspace:
+def reproduced(warm_flows, tmp_path_factory) -> "Workspace":
     """A workspace after `dvc repro` on tiny demo data: a table and one with images, four models.
 
     Made once; each test process has a copy and a home of its own.
@@ -182,6 +180,6 @@ def make(folder: Path, home: Path, warm: Warm) -> None:
 
 
 @pytest.fixture
-def workspace(reproduced, tmp_path) -> Workspace:
+def workspace(reproduced, tmp_path) -> "Workspace":
     """A copy that a test may spoil."""
     return reproduced.copy(tmp_path / "copy")

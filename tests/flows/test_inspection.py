@@ -79,8 +79,6 @@ def test_a_network_on_bfvs_is_asked_about_what_it_reads(two_views) -> None:
 
 
 def test_a_switched_label_is_told_by_name() -> None:
-    frame = pd.DataFrame(
-        {"x": [0.5, np.nan], store.LABEL: [1, 0], store.CLEAN: np.array([0, 0], dtype=np.int8)}
-    )
+    frame = pd.DataFrame({"x": [0.5, np.nan], store.LABEL: [1, 0], store.CLEAN: np.zeros(2, np.int8)})
     shown = fit_cell._informative(frame, {"classes": ["cat", "dog"]})
     assert shown.to_dict("list") == {store.CLEAN: ["cat", "cat"], "x": [0.5, "–"]}

@@ -1,7 +1,5 @@
 """scikit-learn classifiers as weak learners: their own answers and weights, arrays and back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +30,7 @@ ESTIMATORS = [
 ]
 
 
-def frame(
-    n: int = 80, d: int = 3, absent: float = 0.0, seed: int = 0
-) -> tuple[Frame, np.ndarray, np.ndarray]:
+def frame(n: int = 80, d: int = 3, absent: float = 0, seed: int = 0) -> tuple[Frame, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d))
     signs = np.where(x[:, :2] + 0.5 * rng.normal(size=(n, 2)) > 0, 1.0, -1.0)
@@ -142,7 +138,7 @@ def test_estimators_that_do_not_suit(estimator: Any) -> None:
 
 
 class Picky(ClassifierMixin, BaseEstimator):
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Picky:
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> "Picky":
         raise ValueError("too few rows")
 
 

@@ -1,7 +1,5 @@
 """Earlyboost and Earlyboost.MH: the paper's pseudocode, its bound, a hand computation, degenerate data."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -225,7 +223,7 @@ def test_sequences_that_ended_neither_teach_nor_change() -> None:
 class Contrary(ClassifierMixin, BaseEstimator):
     """A weak classifier that is always wrong on its training data."""
 
-    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> Contrary:
+    def fit(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> "Contrary":
         self.tree_ = DecisionTreeClassifier().fit(X, y, sample_weight=sample_weight)
         self.classes_ = self.tree_.classes_
         return self

@@ -17,9 +17,7 @@ from usboost.learners.tree import Tree
 from usboost.models import persistence
 
 
-def gains_by_brute_force(
-    tree: Tree, matrix: np.ndarray, values: np.ndarray, weights: np.ndarray
-) -> list[float]:
+def brute_gains(tree: Tree, matrix: np.ndarray, values: np.ndarray, weights: np.ndarray) -> list[float]:
     """Σ w (y − mean)² of the rows at each node less that of its two sides."""
 
     def error(rows: np.ndarray) -> float:
@@ -52,7 +50,7 @@ def test_gains_are_the_reductions_of_the_squared_error(engine: str, weighted: bo
     counted = np.ones(250) if target.fit_weights is None else target.fit_weights
     for output, tree in enumerate(fitted.trees):
         fitted_to = values if len(fitted.trees) == 1 else values[:, [output]]
-        expected = gains_by_brute_force(tree, prepared.matrix, fitted_to, counted)
+        expected = brute_gains(tree, prepared.matrix, fitted_to, counted)
         assert len(tree.gain) > 2
         np.testing.assert_allclose(tree.gain, expected, rtol=1e-3)
 

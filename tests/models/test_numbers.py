@@ -89,10 +89,7 @@ def test_a_network_that_diverges_names_the_round():
 
 def test_labels_that_are_no_classes_are_refused():
     views, y = make_views(2, n=60)
-    for labels, said in (
-        (np.ones(60), "two classes are needed"),
-        (np.linspace(0.1, 0.9, 60), "class labels"),
-    ):
+    for labels, said in ((np.ones(60), "two classes"), (np.linspace(0.1, 0.9, 60), "class labels")):
         refuses(said, boosting().fit, views, labels)
     refuses("y ", boosting().fit, views, np.array([np.nan, 1.0] * 30))
     refuses("label 5 is not among", boosting().fit, views, y, validation=(views, np.full(60, 5)))

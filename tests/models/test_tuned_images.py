@@ -107,9 +107,7 @@ def test_held_out_rows_choose_the_epoch_and_are_not_trained_on(tmp_path: Path) -
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_where_images_say_nothing_they_stay_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_that_say_nothing_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finetuning, "STEPS", 10)
     (views, _), (held, _) = stripes(64), stripes(32, 1)
     rng = np.random.default_rng(0)

@@ -58,9 +58,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_two_ranks_make_the_model_of_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: Warm
-) -> None:
+def test_two_ranks_make_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm: Warm) -> None:
     monkeypatch.chdir(tmp_path)
     rows = written(tmp_path / "rows", frame())
     done = run("fit", "rows/*.parquet", *QUICK, "--shards", 8, "--out", "alone")

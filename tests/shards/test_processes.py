@@ -66,7 +66,7 @@ def test_a_process_that_hangs_is_named(tmp_path: Path) -> None:
     ("mistake", "sentence"),
     [
         ("shards", "the processes of this fit were given different numbers of shards"),
-        ("label", "y holds NaN or infinity; every row needs a label"),
+        ("label", "y holds NaN, None or infinity; every row needs a label"),
     ],
 )
 def test_all_processes_tell_the_mistake_of_one(mistake: str, sentence: str, tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ def test_the_pages_say_what_was_scored(page: Path) -> None:
     assert written(ROOT / page, table()) == (ROOT / page).read_text()
 
 
-def test_cells_of_two_versions_of_the_code_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_of_two_versions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = kept()
     lines[-1] = lines[-1] | {"code": "another"}
     file = tmp_path / "headline.jsonl"

@@ -5,8 +5,6 @@ needed. The same callbacks serve boosting (a round is a stage) and whole network
 epoch).
 """
 
-from __future__ import annotations
-
 import math
 import signal
 import threading
@@ -48,7 +46,7 @@ class Callback:
     def on_fit_begin(self, fit: Any) -> None:
         """Before the first round; `fit` has ``n_rounds``."""
 
-    def on_resume(self, rounds: Sequence[Round]) -> bool:
+    def on_resume(self, rounds: "Sequence[Round]") -> bool:
         """Before the first new round of a fit that resumes from a checkpoint; True stops it.
 
         `rounds` are the checkpoint's, in order; by default each goes to `on_round`.
@@ -56,7 +54,7 @@ class Callback:
         answers = [self.on_round(round_) for round_ in rounds]
         return any(answers)
 
-    def on_round(self, round_: Round) -> bool:
+    def on_round(self, round_: "Round") -> bool:
         """After each round; True asks the fit to stop."""
         return False
 
@@ -68,13 +66,13 @@ class Callback:
         return math.inf
 
 
-def notify(callbacks: Sequence[Callback], round_: Round) -> bool:
+def notify(callbacks: Sequence[Callback], round_: "Round") -> bool:
     """Show a round to every callback; return whether any asks to stop (the others still see it)."""
     answers = [callback.on_round(round_) for callback in callbacks]
     return any(answers)
 
 
-def notify_resumed(callbacks: Sequence[Callback], rounds: Sequence[Round]) -> bool:
+def notify_resumed(callbacks: Sequence[Callback], rounds: "Sequence[Round]") -> bool:
     """Show every callback the rounds of a checkpoint, if any; return whether any asks to stop."""
     answers = [callback.on_resume(rounds) for callback in callbacks if rounds]
     return any(answers)
@@ -160,7 +158,7 @@ class EarlyStopping(Callback):
         self.best_round = self._moved = 0
         self._best = self._at_rest = self.before
 
-    def on_round(self, round_: Round) -> bool:
+    def on_round(self, round_: "Round") -> bool:
         if self.monitor not in round_.metrics:
             if not any(name.endswith("_val") for name in round_.metrics):
                 return False  # a fit to all rows, which others have told how far to go
@@ -198,11 +196,11 @@ class TimeLimit(Callback):
     def on_fit_begin(self, fit: Any) -> None:
         self._last, self._longest = time.monotonic(), 0.0
 
-    def on_resume(self, rounds: Sequence[Round]) -> bool:
+    def on_resume(self, rounds: "Sequence[Round]") -> bool:
         # rounds of an earlier run took none of this one's time
         return self.on_round(rounds[-1])
 
-    def on_round(self, round_: Round) -> bool:
+    def on_round(self, round_: "Round") -> bool:
         now = time.monotonic()
         self._last, self._longest = now, max(self._longest, now - self._last)
         self.reached = self.reached or now + self._longest > self._deadline
@@ -247,7 +245,7 @@ class Interrupt(Callback):
         if self.on_press is not None:
             self.on_press()
 
-    def on_round(self, round_: Round) -> bool:
+    def on_round(self, round_: "Round") -> bool:
         return self.pressed
 
     def time_left(self) -> float:
@@ -268,7 +266,7 @@ class History(Callback):
     def on_fit_begin(self, fit: Any) -> None:
         self.rounds = []
 
-    def on_round(self, round_: Round) -> bool:
+    def on_round(self, round_: "Round") -> bool:
         before = self.rounds[-1]["seconds"] if self.rounds else 0.0
         parts = {f"seconds_{part}": spent for part, spent in round_.seconds.items()}
         row = {"round": round_.index, "seconds": before + round_.seconds["total"]}
@@ -285,6 +283,6 @@ class ShowRounds(Callback):
     def on_fit_begin(self, fit: Any) -> None:
         self._total = int(fit.n_rounds)
 
-    def on_round(self, round_: Round) -> bool:
+    def on_round(self, round_: "Round") -> bool:
         self.progress(round_.index, self._total)
         return False

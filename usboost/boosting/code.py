@@ -6,8 +6,6 @@ string "module:Name" that is imported when it is used. Only the registries of pa
 they name every learner and model, and what a fit uses of them is among its parts.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """``usboost compare``."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence
@@ -125,7 +123,7 @@ def compare(
 
 
 def echo_comparison(
-    comparison: Comparison,
+    comparison: "Comparison",
     sentences: Sequence[str],
     reads: Sequence[str],
     steps: Sequence[tuple[str, str]],

@@ -1,7 +1,5 @@
 """Output of the commands: results on stdout; notes, errors and a progress bar on stderr."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -92,7 +90,7 @@ def exit_on_error() -> Iterator[None]:
 class Bar:
     """A progress bar: called with (done, in all); `running` shows in words what runs."""
 
-    def __init__(self, bars: Bars, what: str, *, inner: bool) -> None:
+    def __init__(self, bars: "Bars", what: str, *, inner: bool) -> None:
         self._bars, self._what, self._inner = bars, what, inner
         self._task = bars.add_task(what, total=None, visible=not inner)
 
@@ -152,11 +150,11 @@ def fitting(what: str) -> Iterator[Bar]:
         yield show
 
 
-_OPEN: ContextVar[tuple[Bars, ...]] = ContextVar("open", default=())  # the bars of this thread, if any
-_SHOWN: list[Bars] = []  # those on the screen, whose lines no thread may print over
+_OPEN: "ContextVar[tuple[Bars, ...]]" = ContextVar("open", default=())  # the bars of this thread, if any
+_SHOWN: "list[Bars]" = []  # those on the screen, whose lines no thread may print over
 
 
-def console(err: bool = False) -> Console:
+def console(err: bool = False) -> "Console":
     """Make a console for output with a layout, such as a table."""
     from rich.console import Console
 

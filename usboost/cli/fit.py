@@ -1,7 +1,5 @@
 """``usboost fit``, and what it says of the model."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -202,7 +200,7 @@ class _Fit:
             echo_command(words, shlex.join(typed))
 
 
-def echo_result(model: str, fitted: Fitted) -> None:
+def echo_result(model: str, fitted: "Fitted") -> None:
     """Print how well a model predicts the validation rows, and what is saved of it."""
     from usboost.models.inspection.attribution import left_out
     from usboost.models.tuned_images import images_tuned
@@ -265,7 +263,7 @@ def echo_result(model: str, fitted: Fitted) -> None:
         echo(against_prior(fitted))
 
 
-def against_prior(fitted: Fitted) -> str:
+def against_prior(fitted: "Fitted") -> str:
     """Return how good the scores are against those of the classes' shares, the mean or the median alone."""
     import numpy as np
 

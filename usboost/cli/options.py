@@ -3,8 +3,6 @@
 Help lists options in groups, as wide as the terminal; rare ones with ``--help-all`` only.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -224,9 +222,7 @@ Models = Annotated[
         show_default=False,
     ),
 ]
-Rounds = Annotated[
-    int | None, typer.Option("--rounds", min=1, help="Most rounds or epochs; not for LightGBM.")
-]
+Rounds = Annotated[int | None, typer.Option("--rounds", min=1, help="Most rounds, epochs; not for LightGBM.")]
 Seed = Annotated[int, _option(AnswerOptions, "seed")]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing.")
@@ -295,7 +291,7 @@ def check_out(out: Path, file: bool = False) -> None:
         raise UsboostError(f"{out} cannot be written: {place} is a file or not yours; name another --out")
 
 
-def names_of(models: Sequence[str] | None, table: UserTable, others: Collection[str] = ()) -> list[str]:
+def names_of(models: Sequence[str] | None, table: "UserTable", others: Collection[str] = ()) -> list[str]:
     """List the models that were named, or the usual ones, and others by their paths; refuse those that read
     no such table."""
     usual = catalogue.compared(one_table=not table.spec.image, task=table.task)
@@ -315,7 +311,7 @@ def check_settings(file: Path | None, settings: Mapping[str, Any], others: Seque
 
 def builders(
     names: Sequence[str],
-    table: UserTable,
+    table: "UserTable",
     images: ImageOptions | None,
     rounds: int | None,
     settings: Mapping[str, Any],

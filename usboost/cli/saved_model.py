@@ -1,7 +1,5 @@
 """``usboost predict``, ``usboost report`` and ``usboost export``: what is done with a saved model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from usboost.fit.bundle import Bundle
 
 
-def _loaded(model: Path, table: Path, columns: Sequence[str], imports: list[str] | None) -> Bundle:
+def _loaded(model: Path, table: Path, columns: Sequence[str], imports: list[str] | None) -> "Bundle":
     """Load the model, if the table is one and has these columns."""
     begin(f"loading {model}")
     from usboost.fit import bundle

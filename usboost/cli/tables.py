@@ -3,8 +3,6 @@
 torch is not imported here, so that mistakes in a table are reported at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 60  # columns of a wide table
 
 
-def read(path: Path, spec: TableSpec) -> UserTable:
+def read(path: Path, spec: TableSpec) -> "UserTable":
     """Read the whole training table, or of a fit on shards, this one's rows; note how many have no image."""
     from usboost.shards.collective import world
     from usboost.table.notes import notes_of_images
@@ -35,7 +33,7 @@ def read(path: Path, spec: TableSpec) -> UserTable:
     return table
 
 
-def show(table: UserTable) -> None:
+def show(table: "UserTable") -> None:
     """Show what the table was read as: its columns, and notes and warnings, on stderr."""
     if silent.get():
         return
@@ -88,7 +86,7 @@ def show_slices(by_column: str, table: Mapping[str, Any]) -> None:
     stdout.print(made)
 
 
-def note_rows(tally: Tally, rows: int, without: Mapping[str, int]) -> None:
+def note_rows(tally: "Tally", rows: int, without: Mapping[str, int]) -> None:
     """Print the notes on rows to predict; `without` counts those without an image, by column."""
     from usboost.table.notes import notes_of_images, notes_of_rows
 

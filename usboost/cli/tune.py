@@ -1,7 +1,5 @@
 """``usboost tune``."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from time import time as now
@@ -121,7 +119,7 @@ def tune(
             raise
 
 
-def echo_search(result: SearchResult, score: str, folds: int, out: Path) -> str:
+def echo_search(result: "SearchResult", score: str, folds: int, out: Path) -> str:
     """Show the results; return the best model, "" where an interrupted search has none yet."""
     from usboost.fit import tune as tuned
 

@@ -1,7 +1,5 @@
 """A table as a view: encoded numbers and categories; and one of columns with few different numbers each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -57,7 +55,7 @@ class Table:
     kind: ClassVar[str] = "table"
 
     @classmethod
-    def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> Table:
+    def from_numeric(cls, values: np.ndarray, names: tuple[str, ...] = ()) -> "Table":
         """Make a table without categories, from an array of shape (n, p), stored as float32: with 7 digits.
 
         Warns of a column whose numbers differ by little next to their size, so that many become one. Raises
@@ -77,7 +75,7 @@ class Table:
         return cls(numbers, np.empty((len(numbers), 0), dtype=np.int32), (), names)
 
     @classmethod
-    def on_disk(cls, parts: Iterable[Table], folder: Path | str | None = None) -> Table:
+    def on_disk(cls, parts: "Iterable[Table]", folder: Path | str | None = None) -> "Table":
         """Put the rows of some tables, one after the other, in files that are read as they are needed.
 
         What a fit makes of such a table for each row and column is in files, too; memory holds a few numbers
@@ -134,7 +132,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.numeric)
 
-    def __getitem__(self, rows: Any) -> Table:
+    def __getitem__(self, rows: Any) -> "Table":
         absent = None if self.absent is None else self.absent[rows]
         numeric, codes = rows_of(self.numeric, rows), rows_of(self.codes, rows)
         return Table(numeric, codes, self.cardinalities, self.names, absent)
@@ -152,7 +150,7 @@ class Table:
         """Positions of the categorical columns in `matrix`."""
         return tuple(range(self.n_numeric, self.n_columns))
 
-    def filled(self, missing: str | None = None, instead: Any = 0.0) -> Table:
+    def filled(self, missing: str | None = None, instead: Any = 0.0) -> "Table":
         """Put `instead`, and category 0, in absent rows, so that none is absent, as other columns need it.
 
         `missing` is the name of a further numeric column, 1 where a row was absent and else 0.
@@ -168,7 +166,7 @@ class Table:
         codes = np.where(absent[:, None], np.int32(0), self.codes)
         return Table(np.concatenate(columns, axis=1), codes, self.cardinalities, tuple(names))
 
-    def beside(self, other: Table) -> Table:
+    def beside(self, other: "Table") -> "Table":
         """Join the columns of two tables of the same rows: numeric ones first, as always; none is absent."""
         names = [*self.names[: self.n_numeric], *other.names[: other.n_numeric]]
         names += [*self.names[self.n_numeric :], *other.names[other.n_numeric :]]
@@ -200,7 +198,7 @@ VIEW = "x"
 """Name of the one view."""
 
 
-def as_table(X: Any, n_columns: int | None = None) -> Table:
+def as_table(X: Any, n_columns: int | None = None) -> "Table":
     """Take X as a table: a `Table` as it is, Views' tables side by side, else an array (n, p) of numbers.
 
     Raises UsboostError if X is empty, not numeric or not finite, or has not `n_columns` columns; TypeError if
@@ -287,14 +285,14 @@ class CodedTable:
     kind: ClassVar[str] = "coded_table"
 
     @classmethod
-    def of(cls, columns: Iterable[np.ndarray]) -> CodedTable:
+    def of(cls, columns: Iterable[np.ndarray]) -> "CodedTable":
         """Make it of its columns, float (n,) each; there is one at least."""
         values, codes = zip(*(np.unique(column, return_inverse=True) for column in columns))
         narrow = [each.astype(code_type(each.max(initial=0) + 1)) for each in codes]
         return cls.of_codes(np.column_stack(narrow), values)
 
     @classmethod
-    def of_codes(cls, codes: np.ndarray, values: Sequence[np.ndarray]) -> CodedTable:
+    def of_codes(cls, codes: np.ndarray, values: Sequence[np.ndarray]) -> "CodedTable":
         """Make it of codes (n, p) and the numbers that those of each column stand for."""
         starts = np.cumsum([0, *map(len, values)], dtype=np.int32)[:-1]
         return cls(codes, np.concatenate(values, dtype=np.float32), starts)
@@ -302,7 +300,7 @@ class CodedTable:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, rows: Any) -> CodedTable:
+    def __getitem__(self, rows: Any) -> "CodedTable":
         return replace(self, codes=self.codes[rows])
 
     @property
@@ -318,7 +316,7 @@ class CodedTable:
         cuts = np.linspace(0, self.n_columns, max(1, self.n_columns // COLUMNS) + 1).astype(int).tolist()
         return (self.numbers(slice(*ends)) for ends in pairwise(cuts))
 
-    def changed(self, change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> CodedTable:
+    def changed(self, change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> "CodedTable":
         """Take other numbers: `change` is given all numbers (k,) and the column of each, int (k,)."""
         counts = np.diff(self.starts, append=len(self.values))
         return replace(self, values=change(self.values, np.repeat(np.arange(self.n_columns), counts)))

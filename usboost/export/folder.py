@@ -1,7 +1,5 @@
 """A bundle as a folder that answers without usboost: `FILES`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ It is Pillow's filter, to the bit: coefficients are whole numbers of 2⁻²², a
 is rounded before the other is scaled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trials of settings: what may be chosen of a model, what came of a trial, and a model's Optuna study."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
@@ -286,7 +284,7 @@ class Trials:
         for folder in self._folder.glob(f"*/{CHECKPOINT}"):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _open(self, trials: Sequence[optuna.trial.FrozenTrial]) -> None:
+    def _open(self, trials: "Sequence[optuna.trial.FrozenTrial]") -> None:
         """Read what was proposed and what has ended."""
         from optuna.trial import TrialState
 
@@ -393,14 +391,14 @@ class Trials:
         return settings
 
 
-def pruner_of_rungs() -> optuna.pruners.BasePruner:
+def pruner_of_rungs() -> "optuna.pruners.BasePruner":
     """Return Optuna's successive halving, at the rungs `ROUNDS`."""
     import optuna
 
     return optuna.pruners.SuccessiveHalvingPruner(FIRST, SHARE)
 
 
-def report_rungs(proposed: optuna.Trial, trial: Trial) -> None:
+def report_rungs(proposed: "optuna.Trial", trial: Trial) -> None:
     """Tell Optuna of a fit's risk at each rung; one that ended by itself has its last at later ones."""
     end = trial.end if trial.state == "finished" else None
     for rung in ROUNDS:
@@ -409,7 +407,7 @@ def report_rungs(proposed: optuna.Trial, trial: Trial) -> None:
             proposed.should_prune()  # which takes note of the rung
 
 
-def _distribution(dimension: Dimension) -> BaseDistribution:
+def _distribution(dimension: Dimension) -> "BaseDistribution":
     """Return a dimension as Optuna has it: of options their positions, since a journal holds no tuples."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

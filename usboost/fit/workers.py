@@ -4,8 +4,6 @@ A trial is a fit to each part of the rows, watched and scored; by successive hal
 rung of rounds ends there.
 """
 
-from __future__ import annotations
-
 import math
 import signal
 import threading
@@ -58,7 +56,7 @@ class Rungs(Callback):
     pruned : whether the fit was ended here
     """
 
-    def __init__(self, earlier: Sequence[FrozenTrial] = (), own_rounds: int = 0) -> None:
+    def __init__(self, earlier: "Sequence[FrozenTrial]" = (), own_rounds: int = 0) -> None:
         self.risks: dict[int, float] = {}
         self.best, self.pruned = math.inf, False
         self._trial, self._own_rounds = None, own_rounds
@@ -115,7 +113,7 @@ class Job:
 
     trial: Trial
     checkpoint: Path
-    earlier: Sequence[FrozenTrial] = ()
+    earlier: "Sequence[FrozenTrial]" = ()
     own_rounds: int = 0
     deadline: float = float("inf")
 
@@ -210,7 +208,7 @@ class Workers:
         self._task, self._jobs = task, jobs
         self._pool: ProcessPoolExecutor | None = None
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> "Workers":
         return self
 
     def __exit__(

@@ -5,8 +5,6 @@ left, which is looked up: sets of categories in the trees themselves are chains 
 runtimes take them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A fit of any model, weighted, its images tuned on the target before."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -92,7 +90,7 @@ def tune_images(model: Any, train: Weighted, val: Weighted | None) -> None:
                 if _helps(made, chosen[key], seen, unseen):
                     few = seen.n_images < SURE
                     judge = _judge(model, places, train, few)
-                    chosen[key] = _as_far_as_it_helps(judge, made, chosen[key], train, val, few)
+                    chosen[key] = _as_far_as_helps(judge, made, chosen[key], train, val, few)
         model.set_params(**{path: chosen[key]})
 
 
@@ -137,7 +135,7 @@ def _sized(backbone: Any, train: Weighted, val: Weighted) -> Any:
     return sized[int(np.argmin([mean(each, val[2]) for each in losses]))]
 
 
-def _helps(made: Any, frozen: Any, train: TuningTarget, val: TuningTarget) -> bool:
+def _helps(made: Any, frozen: Any, train: "TuningTarget", val: "TuningTarget") -> bool:
     """Tell if a linear model of the images predicts the validation rows better with the tuned embeddings.
 
     It is fitted once for each tuning; the answer is stored with the weights.
@@ -186,9 +184,7 @@ def _judge(model: Any, places: Sequence[str], train: Weighted, few: bool) -> Jud
     return lambda backbone: trees(names, **few_trees, backbone=backbone)
 
 
-def _as_far_as_it_helps(
-    judge: Judge, made: Any, frozen: Any, train: Weighted, val: Weighted, few: bool
-) -> Any:
+def _as_far_as_helps(judge: Judge, made: Any, frozen: Any, train: Weighted, val: Weighted, few: bool) -> Any:
     """Return the backbone by which a judge predicts the validation rows best: the tuned, the frozen, or
     the one half way between their weights.
 

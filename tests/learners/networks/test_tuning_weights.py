@@ -118,9 +118,7 @@ class _ByRow(_Outputs):
 
 @pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("heavy", [False, True])
-def test_the_best_is_chosen_by_weights(
-    heavy: bool, few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_choose_best(heavy: bool, few: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By few images it has to be better by more than the standard error: .05 ± .32 with these weights."""
     losses = {"made": [1.2, 2.2], "half": [9.0, 9.0], "frozen": [1.5, 0.0]}
     two = [backbone(tmp_path).set_params(pretrained=str(tmp_path / f"{name}.safetensors")) for name in losses]
@@ -132,7 +130,7 @@ def test_the_best_is_chosen_by_weights(
     judge = tuned_images._judge(LinearBaseline(("U",)), ["backbone"], train, few)
     for k, others in enumerate((slice(0, 2), slice(2, 4))):
         held = (views[np.arange(4)[others]], Y[others], np.array([9.0, 1.0]) if heavy else None)
-        best = tuned_images._as_far_as_it_helps(judge, two[0], two[2], train, held, few)
+        best = tuned_images._as_far_as_helps(judge, two[0], two[2], train, held, few)
         assert best is two[0 if heavy and not few else 2]
         assert len(list(tmp_path.rglob("made-*"))) == k + 1  # a decision for each of the held-out rows
 

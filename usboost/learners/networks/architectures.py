@@ -170,10 +170,8 @@ def split(backbone: Any, name: str, blocks: int = 1) -> tuple[nn.Module, nn.Modu
     if family == "ResNet":
         stem = (backbone.conv1, backbone.bn1, backbone.act1, backbone.maxpool)
         layers = (backbone.layer1, backbone.layer2, backbone.layer3, backbone.layer4)
-        return (
-            nn.Sequential(*stem, *layers[:-blocks]),
-            nn.Sequential(*layers[-blocks:], backbone.global_pool),
-        )
+        first = nn.Sequential(*stem, *layers[:-blocks])
+        return first, nn.Sequential(*layers[-blocks:], backbone.global_pool)
     if family == "ConvNeXt":
         first = nn.Sequential(backbone.stem, *backbone.stages[:-blocks])
         return first, nn.Sequential(*backbone.stages[-blocks:], backbone.norm_pre, backbone.head)
@@ -266,9 +264,8 @@ def load_backbone(backbone: nn.Module, name: str, weights: dict[str, torch.Tenso
     if set(weights) == set(backbone.state_dict()):
         pass
     elif name == "vgg16":
-        state = {
-            f"0.{k.removeprefix('features.')}": v for k, v in weights.items() if k.startswith("features.")
-        }
+        own = {k: v for k, v in weights.items() if k.startswith("features.")}
+        state = {f"0.{k.removeprefix('features.')}": v for k, v in own.items()}
     elif name == "resnet50":
         # children by their position, as `build` has them
         children = ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4")

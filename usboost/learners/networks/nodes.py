@@ -1,7 +1,5 @@
 """Networks in ONNX graphs: fully connected ones written out, parts that read images as torch writes them."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from functools import partial, reduce

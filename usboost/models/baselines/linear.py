@@ -1,7 +1,5 @@
 """Logistic and ridge regression on views; boosting may start from them."""
 
-# Annotations are not postponed, as in `wrapper`.
-
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LightGBM and random forests on views: how each is fitted and written, and its estimators."""
 
-# Annotations are not postponed, as in `wrapper`.
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inspect a fitted model on many rows: contributions, permutation importance, calibration, worst mistakes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -27,7 +25,7 @@ if TYPE_CHECKING:  # a page of what is stored of models needs neither them nor t
 _RARE = 5  # a value with fewer samples counts as rare
 
 
-def view_contributions(model: BoostedWeakLearners, X: Views | Mapping[str, Any]) -> pd.DataFrame:
+def view_contributions(model: "BoostedWeakLearners", X: Views | Mapping[str, Any]) -> pd.DataFrame:
     """Return the contribution of each view's learner to the scores, round by round.
 
     Returns

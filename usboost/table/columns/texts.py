@@ -1,7 +1,5 @@
 """Text as numbers: its words, TF-IDF of their n-grams, and its largest singular vectors."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata
@@ -130,7 +128,7 @@ class TextParts:
     """Stands for each number of a text that is missing."""
 
     @classmethod
-    def fit(cls, texts: pd.Series) -> TextParts:
+    def fit(cls, texts: pd.Series) -> "TextParts":
         """Learn from the strings of the training rows.
 
         A vocabulary that is bounded, not hashed: no two n-grams fall together, the file is small, and one can
@@ -162,7 +160,7 @@ class TextParts:
 
     def with_scores(
         self, texts: pd.Series, targets: np.ndarray, part: np.ndarray
-    ) -> tuple[TextParts, np.ndarray]:
+    ) -> "tuple[TextParts, np.ndarray]":
         """Add scores Bᵀw by ridge regressions: Σ‖y − b − Bᵀw‖² + α‖B‖² is least, α of `PENALTIES`.
 
         A linear model of all n-grams has what the largest components lack: words that few rows have. A row
@@ -226,7 +224,7 @@ class TextParts:
         return scores
 
     @cached_property
-    def _weights(self) -> TfidfVectorizer:
+    def _weights(self) -> "TfidfVectorizer":
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         tfidf = TfidfVectorizer(analyzer=_pieces, vocabulary=self.ngrams, sublinear_tf=True, dtype=np.float32)
@@ -244,7 +242,7 @@ FILE = "texts.safetensors"
 _ARRAYS = ("ngrams", "idf", "components")
 
 
-def texts_to_bytes(texts: Mapping[str, TextParts]) -> bytes:
+def texts_to_bytes(texts: "Mapping[str, TextParts]") -> bytes:
     """Return the content of `FILE`: for each column ``ngrams:NAME``, UTF-8 in lines, ``idf:NAME`` and
     ``components:NAME``."""
     arrays: dict[str, np.ndarray] = {}
@@ -255,7 +253,7 @@ def texts_to_bytes(texts: Mapping[str, TextParts]) -> bytes:
     return save(arrays)
 
 
-def read_texts(folder: Path, columns: Collection[str], digest: str) -> dict[str, TextParts]:
+def read_texts(folder: Path, columns: Collection[str], digest: str) -> "dict[str, TextParts]":
     """Read the parts of these columns, in their order.
 
     Raises UsboostError if the file is missing, damaged or not the one that the card is of. `digest`: as the
