@@ -166,6 +166,8 @@ def depending_on(chosen: params.UserTableSettings | None, stages: str, folder: P
         common = Path(os.path.commonpath([path.parent.resolve() for path in images]))
         many = next(islice(common.rglob("*"), 10 * len(images) + 10_000, None), None)
         as_folder = many is None and not folder.resolve().is_relative_to(common)
+        if not as_folder:
+            print(f"images that are new in {common} are not watched, as it holds the workspace or much else")
         own += [str(common)] if as_folder else sorted({str(path.absolute()) for path in images})
     place = next(k for k, line in enumerate(lines) if line.strip() == "deps:") + 1
     lines[place:place] = [f"        - {json.dumps(each, ensure_ascii=False)}{OWN}" for each in own]

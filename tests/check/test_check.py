@@ -145,6 +145,26 @@ def test_a_missing_value_that_tells_the_label() -> None:
     assert [(each.kind, each.columns) for each in found] == [("leak", ("b",))]
 
 
+@pytest.mark.parametrize(
+    ("label", "of"),
+    [
+        (lambda f: 2 * f["a"] - f["b"], ("a", "b")),
+        (lambda f: f["a"] * f["c"] ** 2 / f["b"], ("a", "b", "c")),
+        (lambda f: (f["to"] - f["from"]).dt.days, ("from", "to")),
+        (lambda f: (f["a"] + f["b"]) * f["c"], None),
+        (lambda f: f["a"] + f["b"] + 0.05 * f["d"] ** 2, None),
+    ],
+)
+def test_a_label_that_follows_from_columns(label, of) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(1, 9, (200, 4)), columns=list("abcd")).assign(same=1.0)
+    days = pd.to_timedelta(rng.integers(0, 900, (2, 200)).ravel(), "D").to_numpy().reshape(2, 200)
+    frame["from"], frame["to"] = pd.Timestamp("2020-01-01") + days[0], pd.Timestamp("2023-01-01") + days[1]
+    frame.loc[:4, "a"] = frame.loc[7, "d"] = np.nan
+    found = check_table(table_of(frame.assign(y=label(frame.fillna(3.0)))), quick=True)
+    assert [each.columns for each in found if each.kind == "leak"] == [of] * (of is not None)
+
+
 @pytest.mark.slow
 def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     found = check_table(table_of(pd.concat([noise(), noise()[:30]])))
@@ -272,9 +292,7 @@ def test_quick_scores() -> None:
     [(4, 0.5, 0.03, 30), (3, 0.5, 0.0, 0), (1, 0.5, 0.0, 0), (0, 0.5, 0.0, 0), (0.5, 0.04, 0.0, 0)],
     ids=["exchanged", "told", "overlapping", "unknown", "rare"],
 )
-def test_labels_look_wrong_where_they_were_exchanged(
-    apart: float, rare: float, share: float, named: int
-) -> None:
+def test_exchanged_labels_look_wrong(apart: float, rare: float, share: float, named: int) -> None:
     rng = np.random.default_rng(0)
     y = (rng.random(1000) < rare).astype(np.int64)
     odds = rare / (1 - rare) * np.exp(apart * (rng.normal(size=1000) + apart * (y - 0.5)))

@@ -120,7 +120,7 @@ def test_few_rows_and_certain_ones_are_no_error():
     ("labels", "floor"),
     [
         ([0, 0, 0, 5], 0.0),  # counts
-        ([1.0, 40, 90, 3000], 0.0),  # prices
+        ([1.0, 40, 90, 3000], 1.0),  # prices
         ([11.0, 18, 22, 31], None),  # a summer's temperatures
         ([-0.1, 40, 90], None),
         ([-9.0, -5, -1], None),

@@ -288,11 +288,13 @@ def test_the_command_and_its_refusals(tmp_path: Path, monkeypatch: Any, capsys: 
         with pytest.raises(SystemExit, match=message):
             script(tmp_path / "export").main(tmp_path / "wrong.csv", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
-    table[:3].assign(age=["NA", "1,304", "x"], code=["1", "5", ""]).to_csv(tmp_path / "odd.csv", index=False)
+    table[:3].assign(age=["2.125", "1,304", "x"], code=["1", "5", ""]).to_csv(
+        tmp_path / "odd.csv", index=False
+    )
     script(tmp_path / "export").main(tmp_path / "odd.csv", tmp_path / "out.csv")
     said = capsys.readouterr().err
     assert "'1,304' is read as 1304.0" in said and "'5' is read as nothing that the model knows" in said
-    assert "'NA'" not in said
+    assert "'NA'" not in said and "'2.125'" not in said
     with pytest.raises(SystemExit, match="holds the rows"):
         script(tmp_path / "export").main(tmp_path / "wrong.csv", tmp_path / "wrong.csv")
     table.to_csv(tmp_path / "utf16.csv", encoding="utf-16")

@@ -102,14 +102,18 @@ def test_times_are_read_in_the_zone_of_the_fit_or_said(first: str) -> None:
             refuses("write them as for the fit", model.predict_frame, frame.assign(t=times), True)
 
 
-def test_clocks_that_are_some_hours_off_are_said() -> None:
+@pytest.mark.parametrize(("own", "other", "first"), [("%d/%m", "%m/%d", "month"), ("%m/%d", "%d/%m", "day")])
+def test_dates_with_day_and_month_exchanged_are_read_so_and_said(own: str, other: str, first: str) -> None:
+    days = pd.Series(pd.date_range("2021-01-01", periods=N, freq="3D"))
+    frame = pd.DataFrame({"t": days.dt.strftime(f"{own}/%Y"), "z": NOISE})
+    model = MultimodalClassifier("lgbm", refit=False, rounds=5).fit(frame, days.dt.day < 16)
+    found, said = told(lambda: model.predict_proba(frame.assign(t=days.dt.strftime(f"{other}/%Y"))))
+    assert np.array_equal(found, model.predict_proba(frame)) and f"have the {first} first" in said[0]
+
+
+def test_days_without_a_time_are_said() -> None:
     model = MultimodalClassifier("logistic")
     _, _ = told(lambda: model.fit(pd.DataFrame({"t": LOCAL, "z": NOISE}), Y))
-    for hours, n in ((5, 1), (-5, 1), (0, 0), (24 * 30, 0)):
-        _, said = told(
-            lambda h=hours: model.predict(pd.DataFrame({"t": LOCAL + pd.Timedelta(hours=h), "z": NOISE}))
-        )
-        assert len(said) == n and all("some 5 hours" in each for each in said)
     for days, n in ((LOCAL.dt.normalize(), 1), (LOCAL.dt.strftime("%Y-%m-%d"), 1), (LOCAL, 0)):
         _, said = told(lambda d=days: model.predict(pd.DataFrame({"t": d, "z": NOISE})))
         assert len(said) == n and all("no row has a time of the day" in each for each in said)

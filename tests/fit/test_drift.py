@@ -257,7 +257,7 @@ def test_images_that_are_lost_are_said_and_none_at_all_is_refused() -> None:
         model.predict_frame(frame.assign(photo=None))
     with pytest.warns(UserWarning, match="column 'photo': 23 of 24 images cannot be read"):
         model.predict_frame(frame.assign(photo=photos.where(frame.z == 3, b"no image")))
-    with pytest.raises(UsboostError, match=r"photo.*none of its 24 values is an image"):
+    with pytest.raises(UsboostError, match=r"photo.*none of its 24 values can be read"):
         model.predict_frame(frame.assign(photo=pd.Series([b"no image"] * 24, dtype=object)))
 
 

@@ -124,7 +124,7 @@ def test_served_rows_are_those_of_the_table(own, caplog):
         refuses(message, served.predict, Context(), wrong)
     caplog.clear()
     broken = [b"no image"] * len(rows)
-    refuses("none of its 30 values is an image", served.predict, Context(), rows.assign(image=broken))
+    refuses("none of its 30 values can be read", served.predict, Context(), rows.assign(image=broken))
     damaged = served.predict(Context(), rows.assign(image=[*broken[1:], images[-1]]))
     pd.testing.assert_frame_equal(damaged.iloc[:-1], none.iloc[:-1])
     (told,) = caplog.messages

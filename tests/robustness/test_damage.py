@@ -256,6 +256,7 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path: Path, umask: int, mo
             for name in ("own", "everybody's"):
                 (fresh / name).write_text("x")
             (fresh / "own").chmod(0o600)
+            (fresh / "again").hardlink_to(fresh / "own")
     finally:
         os.umask(before)
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "made").iterdir()} == {mode}

@@ -287,6 +287,8 @@ NUMBERS = {
     "short numbers": Case(text(x=["$0.5B", "($200M)", "900k", "$3M"]), {"x": number(5e8, -2e8, 9e5, 3e6)}),
     "codes like numbers": Case(text(c=["(030)", "(040)"]), {"c": category("(030)", "(040)")}),
     "codes like short ones": Case(text(c=["1B", "3B"]), {"c": category("1B", "3B")}),
+    "limits": Case(text(x=["<0.5", "7", "> 9", "8"]), {"x": number(0.5, 7, 9, 8)}, notes="as '<0.5' in"),
+    "two limits": Case(text(c=["<20", ">20"]), {"c": category("<20", ">20")}),
     "gaps": Case(text(x=["1", "NA", "?", "<NA>"]), {"x": number(1, NAN, NAN, NAN)}),
     "one odd value": Case(
         text(x=[*map(str, range(10, 32)), "n/a!", "no!"]),
@@ -570,7 +572,7 @@ def test_rows_come_in_the_batches_that_are_asked_for(tmp_path: Path, name: str, 
 
 
 def test_the_row_of_a_class_of_one_row_can_be_left_out(tmp_path: Path) -> None:
-    path = raw("x,y\n" + "1.5,a\n2.25,b\n" * 6 + "3,c\n")(tmp_path)
-    said = r"class 'c' of 'y' has 1 row, .* take its row out \(`missing='c'` does, for all columns\)"
+    path = raw("x,y\n" + "1.5,a\n2.25,b\n" * 6 + "3,c\n4,d\n")(tmp_path)
+    said = r"class 'c' of 'y' has 1 row, .* out \(`missing='c'` does, for all columns\); too few .* 'd'$"
     refuses(said, read_table, path, TableSpec(label="y"))
-    assert read_table(path, TableSpec(label="y", missing=["c"])).classes == ["a", "b"]
+    assert read_table(path, TableSpec(label="y", missing=["c", "d"])).classes == ["a", "b"]

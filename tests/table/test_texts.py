@@ -266,10 +266,8 @@ def test_a_prepared_table_has_text_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(rows).iloc[:, 1:], said)
     # as MLflow's server takes them: a text may be null, in one row or in all
     given = rows["note"].notna().to_numpy()
-    for gaps in (
-        rows.assign(note=rows["note"].where(np.arange(len(rows)) > 2, None)),
-        rows.assign(note=None),
-    ):
+    for note in (rows["note"].where(np.arange(len(rows)) > 2, None), None):
+        gaps = rows.assign(note=note)
         found = loaded.predict(gaps)
         changed = (found.iloc[:, 1:].to_numpy() != said).any(axis=1)
         assert changed[given & gaps["note"].isna().to_numpy()].any() and found.notna().all(axis=None)

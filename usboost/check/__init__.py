@@ -22,7 +22,7 @@ from scipy.stats import rankdata, zscore
 
 from usboost.check.groups import Grouping, beyond_chance, codes_of, groupings, stretches, texts_of
 from usboost.check.neighbours import find_twins, whitened
-from usboost.check.scores import WORSE, Flattery, flattery, out_of_fold, tells, wrong_labels
+from usboost.check.scores import WORSE, Flattery, flattery, formula, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
@@ -48,6 +48,7 @@ KINDS = {
 """Kinds of findings, in the order in which they are said, and their titles."""
 
 FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
+UNKNOWN = "`drop` what is not known before the label"
 _AXES, _TEXTS = 64, 5000  # of images, for the quick model; rows of texts
 
 
@@ -184,6 +185,15 @@ class _Check:
             if absent is not None and 5 <= absent.sum() <= n - 5 and beyond_chance(self.y, 1 * absent):
                 advice = "find out why; drop the column unless new rows lack it for the same reason"
                 self.tell("leak", f"whether {name!r} is missing", absent, advice, name)
+        if not table.classes:
+            dates = table.features.select_dtypes("datetime")
+            days = (dates - dates.min()) / pd.Timedelta(days=1)
+            numbers = pd.concat([table.features.select_dtypes("float64"), days], axis=1)
+            how, names = formula(numbers, table.labels)
+            if len(names) > 1:
+                more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+                sentence = f"{self.label!r} is {how} of {', '.join(map(repr, names[:4]))}{more}"
+                self.add("leak", sentence, UNKNOWN, np.arange(n), columns=tuple(names))
         if self.quick:
             return  # a fit says the rest already
         for name in table.spec.image:
@@ -212,8 +222,7 @@ class _Check:
         away = [name for name, column in new.items() if name in strong or leaks_target(column, table.labels)]
         if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
             sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
-            advice = "`drop` what is not known before the label"
-            self.add("leak", sentence, advice, np.arange(n), columns=tuple(away))
+            self.add("leak", sentence, UNKNOWN, np.arange(n), columns=tuple(away))
 
     def text_tells(self, column: pd.Series) -> bool:
         """Return whether regressions of a text's pieces give the label of rows that they left out."""

@@ -18,6 +18,7 @@ WORSE, ERRORS = 0.03, 3.3  # least difference of folds that matters: in losses o
 MOST = 50  # labels that are said to look wrong
 _TREES, _TURN = 60, 20  # trees; rows of a group that are drawn before others of it are
 _SHARE = 0.005  # of exchanged labels, which needs no word
+_EXACT, MOST_COLUMNS = 1e-6, 50  # of a label's variance, that a formula leaves to rounding; columns of it
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,40 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
     with silenced("y_pred contains classes"):
         predicted = [cross_val_predict(tree, x, each, cv=folds) for each in every]
         return max(float(balanced_accuracy_score(*both, adjusted=True)) for both in zip(every, predicted))
+
+
+def formula(numbers: pd.DataFrame, y: np.ndarray) -> tuple[str, list[str]]:
+    """Return how a label, float64 (n,), follows from numbers, and of which columns: few, or none.
+
+    By least squares it is their weighted sum or, by logarithms, a product of their powers.
+    """
+    numbers = numbers.dropna(axis=1, thresh=int(0.95 * len(y)))
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(numbers.notna().all(axis=1)))[:ROWS]
+    for how, change in (("a weighted sum", np.asarray), ("a product of powers", np.log)):
+        with np.errstate(all="ignore"), silenced("Precision loss"):
+            z, t = (stats.zscore(change(each[rows]), axis=0) for each in (numbers.to_numpy(), y))
+        needed = np.flatnonzero(np.isfinite(z).all(axis=0))
+        enough = len(needed) <= min(len(rows) / 2, 500) and np.isfinite(t).all()
+        if not enough or (weights := _exact_sum(z[:, needed], t)) is None:
+            continue
+        needed, weights = needed[order := np.argsort(abs(weights))], weights[order]  # least first
+        strong = needed[abs(weights) > _EXACT**0.5]
+        needed = needed if _exact_sum(z[:, strong], t) is None else strong
+        for k in needed if len(needed) <= MOST_COLUMNS else ():
+            fewer = needed[needed != k]
+            needed = needed if _exact_sum(z[:, fewer], t) is None else fewer
+        if len(needed) <= min(len(rows) / 10, MOST_COLUMNS):  # or it may be by chance
+            return how, [*numbers.columns[np.sort(needed)]]
+    return "", []
+
+
+def _exact_sum(z: np.ndarray, t: np.ndarray) -> np.ndarray | None:
+    """Return the weights of the columns of z (n, p) whose sum is t (n,), all standardised; None of none."""
+    weights = np.linalg.lstsq(z.T @ z / len(t), z.T @ t / len(t), rcond=1e-9)[0]
+    rest, own = abs(t - z @ weights), abs(t - np.median(t))
+    most, all_but_few = (np.quantile(each, 0.9) for each in (rest, own))  # a few may have all the variance
+    is_exact = rest @ rest <= _EXACT * len(t) and most <= 2 * _EXACT**0.5 * all_but_few
+    return weights if is_exact else None
 
 
 def wrong_labels(predicted: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -1,5 +1,5 @@
 """Calibration: the temperature of probabilities, learnt on rows that the model did not see; and the lower end
-of numbers that are never below 0, as prices and counts are not."""
+of numbers that come near 0 and are never below it, as prices and counts."""
 
 from collections.abc import Sequence
 
@@ -101,13 +101,13 @@ def _scaled(logs: np.ndarray, temperature: float) -> np.ndarray:
 
 
 NEAR = 0.05
-"""Share of the median: predictions of numbers whose least is from 0 to that are not below 0."""
+"""Share of the median: predictions of numbers whose least is from 0 to that are not below the least."""
 
 
 def floor_of(labels: np.ndarray) -> float | None:
-    """Return 0 for numbers (n,) such as prices and counts, none below it but some near it; else None."""
+    """Return the least of numbers (n,), such as prices, none below 0 but some near it; else None."""
     least = -world().highest(-float(labels.min(initial=np.inf)))
-    return 0.0 if 0 <= least <= NEAR * median(labels) else None
+    return least if 0 <= least <= NEAR * median(labels) else None
 
 
 def clip_lower(predicted: np.ndarray, floor: float | None) -> np.ndarray:

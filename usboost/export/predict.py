@@ -89,6 +89,7 @@ def main(table, out):
     if wrong := [name for name in card["columns"] if (rows.fieldnames or []).count(name) != 1]:
         sys.exit(f"error: {table}: column {wrong[0]!r} is missing or twice there; all: {[*card['columns']]}")
     (writer := csv.writer(answers := StringIO(newline=""))).writerow(card["answers"])
+    said = set()  # columns of which a value was named
     while some := list(islice(rows, card["rows_at_once"])):
         if any(None in row or None in row.values() for row in some):
             sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
@@ -100,13 +101,12 @@ def main(table, out):
             inputs[name] = np.array([values[row[name].strip()] for row in some])
             for text, read in values.items() if about["kind"] != "image" else ():
                 known = read in about["values"] if "values" in about else read == read
-                odd = not known or (
-                    about["kind"] == "number" and re.fullmatch(r"\D*[1-9]\d?\d?[.,]\d{3}", text)
-                )
-                if odd and text not in card["missing"]:
+                groups = about["kind"] == "number" and re.fullmatch(r"\D*[1-9]\d?\d?[.,]\d{3}", text)
+                odd = abs(read) * about["divide_by"] >= 1000 if known and groups else not known
+                if odd and text not in card["missing"] and (name, known) not in said:
                     read = read if known else "nothing that the model knows"
                     sys.stderr.write(f"column {name!r}: {text[:200]!r} is read as {read}\n")
-                    break
+                    said.add((name, known))
             if about.get("required") and np.isnan(inputs[name]).any():
                 sys.exit(f"error: a row has no number in column {name!r}, which the model needs")
         for row in np.column_stack(session.run(None, inputs)).tolist():

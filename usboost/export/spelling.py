@@ -3,15 +3,13 @@
 In a card they are put in place one after another, and what they leave is read as it is.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from itertools import product
 from typing import Any
 
 from usboost.data.value import TRUTH
-from usboost.table.columns.formats import PARTS, SHORTENED, DateFormat, NumberFormat
+from usboost.table.columns.formats import LIMIT, PARTS, SHORTENED, DateFormat, NumberFormat
 
 Pairs = list[list[str]]
 
@@ -55,6 +53,7 @@ def of_numbers(form: NumberFormat | None) -> Pairs:
         *SIGNS,
         ["[\u00a0\u202f\u2009]", " "],
         ["[\u2019\u02bc]", "'"],
+        [LIMIT, r"\1"],
         *([pattern, number] for number, pattern in SHORTENED.items()),
         *([] if own.unit else [["^(?i:true)$", "1"], ["^(?i:false)$", "0"]]),
         [f"^(?!(?:{'|'.join(ways)})$)[\\s\\S]*$", ""],

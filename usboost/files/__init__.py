@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,10 +47,12 @@ def replacing(folder: Path) -> Iterator[Path]:
         yield fresh
         # let others read what a user's umask lets them read; some writers make files for their owner only
         mode = fresh.stat().st_mode & 0o666
-        for file in fresh.rglob("*"):
-            about = file.lstat()
-            # a file with another name, a cache's say, keeps what it has
-            if stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_mode & 0o666 != mode:
+        every = [(file, file.lstat()) for file in fresh.rglob("*")]
+        names = Counter(about.st_ino for _, about in every)
+        for file, about in every:
+            # a file with a name elsewhere, in a cache say, keeps what it has
+            own = about.st_nlink == names[about.st_ino] and stat.S_ISREG(about.st_mode)
+            if own and about.st_mode & 0o666 != mode:
                 file.chmod(mode)
         if folder.exists():
             folder.replace(old)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from operator import not_
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -65,17 +64,16 @@ class Dates(CardPart):
 
     reference: str
     parts: Annotated[list[Part], Field(min_length=1)]
-    last: str = Field("", exclude_if=not_)
 
-    @field_validator("reference", "last")
+    @field_validator("reference")
     @classmethod
     def _a_date(cls, date: str) -> str:
-        datetime.fromisoformat(date or "1970-01-01")
+        datetime.fromisoformat(date)
         return date
 
     @property
     def rule(self) -> DateParts:
-        return DateParts(self.reference, tuple(self.parts), self.last)
+        return DateParts(self.reference, tuple(self.parts))
 
 
 class Card(CardPart):

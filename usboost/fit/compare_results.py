@@ -298,7 +298,8 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
             f"So few folds do not show that {best.model} is better than {useless.model}, which reads "
             f"nothing: use more `repeats`, by time `folds`, or bring more rows."
         )
-    within = [best, *(each for each in others if each.within_noise)]
+    level = (each for each in others if each.within_noise and each.p_rows >= LEVEL and each.model in read)
+    within = [best, *level]
     fastest = min(within, key=lambda each: each.mean["seconds"])
     took, less = best.mean["seconds"], fastest.mean["seconds"]
     if tested and took > max(1.0, _FASTER * less):  # else nobody cares

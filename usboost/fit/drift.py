@@ -14,7 +14,7 @@ from usboost.data.encoding import Categorical
 from usboost.errors import UsboostError
 from usboost.fit.card import Card
 from usboost.table.columns.column import Column, is_binary, is_text, plain_cells
-from usboost.table.images import no_images
+from usboost.table.images import NONE, no_images
 from usboost.table.notes import Tally
 from usboost.table.source import TableFile, require
 
@@ -155,8 +155,9 @@ def _read(
         columns = {}
         for name, kind in card.columns.items():
             column = Column(file, name, raw[name], first, card.missing)
-            if kind == "number" and not first and is_text(column.type):
-                here, _ = column.format_here(formats.pop(name, None), train[name].median())
+            if not first:
+                usual = train[name].median() if kind == "number" else None
+                here, _ = column.format_here(kind, formats.pop(name, None), usual)
                 formats |= {} if here is None else {name: here}
             values = column.feature(kind, formats.get(name), tally.of_kind(name, kind))
             columns[name] = values.astype(object) if kind == "category" else values
@@ -175,7 +176,8 @@ def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
     if pa.types.is_struct(plain.type):
         return sum(not (each and (each.get("bytes") or each.get("path"))) for each in plain.to_pylist())
     if is_text(plain.type) or is_binary(plain.type):
-        return int(pc.sum(pc.equal(pc.fill_null(pc.binary_length(plain), 0), 0)).as_py() or 0)
+        nothing = pa.array([*NONE, None] if is_text(plain.type) else [b"", None], plain.type)
+        return int(pc.sum(pc.is_in(plain, nothing)).as_py() or 0)
     missing = int(pc.sum(pc.is_null(plain, nan_is_null=True)).as_py() or 0)
     if missing < len(plain):
         raise no_images(file, name)

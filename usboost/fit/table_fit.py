@@ -145,6 +145,7 @@ class TableFit(AnswerOptions):
         rows = (int(world().sum(len(train))), int(world().sum(len(val))))
         scored = self.model if folds is None else folds
         rows_of_prior = train.rows if again is None else np.concatenate([train.rows, val.rows])
+        answers |= {} if table.classes else {"floor": floor_of(table.labels[rows_of_prior])}
         card = card_of(
             table,
             encoding,

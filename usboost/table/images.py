@@ -25,7 +25,7 @@ from usboost.datasets.image_files import Aspect, Cursor, inside, is_contained, l
 from usboost.errors import UsboostError
 from usboost.files.arrays import zeros_on_disk
 from usboost.shards.collective import world
-from usboost.table.columns.column import Column, is_binary, is_text, plain_type
+from usboost.table.columns.column import MARKS, MISSING, Column, is_binary, is_text, plain_type
 from usboost.table.notes import Misfits, Paths
 from usboost.table.source import Source, TableFile
 from usboost.table.spec import LARGE, TableSpec
@@ -44,6 +44,9 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON hold images
 NAMES = "looks like names of images; `image` reads these"
 """The words for a column of which `are_names_of_images` is true."""
+
+NONE = {*MISSING, *MARKS}
+"""Texts in place of a path that stand for no image, if no file is called so."""
 
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
 _LOOKED_AT = 100  # values
@@ -188,9 +191,9 @@ class ImageReader:
             return None
         if not isinstance(value, str):
             raise no_images(self._source, self.column)
-        if not value:
-            return None
         folder, data = self._source.folder, _DATA.match(value)
+        if not value or (value in NONE and not (folder and (folder / value).is_file())):
+            return None
         where, given = f"{self._source}, row {self._source.number(row)}", shown(value)
         if data or (folder is None and not _ADDRESS.match(value)):
             text = value[data.end() :] if data else value

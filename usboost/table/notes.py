@@ -1,7 +1,7 @@
 """Notes of what a model cannot use of some rows: values that are no numbers or dates, images that cannot be
 read, categories that it has not seen. They count as missing, or as unknown, and are counted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -78,8 +78,7 @@ class Misfits:
             raise self._refused(f"its {self.given:,} values" if self.given > 1 else "")
 
     def _refused(self, values: str) -> UsboostError:
-        one = {"numbers": "a number", "dates": "a date", "images": "an image"}.get(self.what)
-        return UsboostError(self.error + (f" (none of {values} is {one})" if values else ""))
+        return UsboostError(self.error + (f" (none of {values} can be read)" if values else ""))
 
     def __str__(self) -> str:
         one = self.count == 1
@@ -169,7 +168,7 @@ class Tally:
     rows : read so far; without : how many of them have no image, by column of images.
     paths : of images, by column.
     misfits, gaps : by column.
-    ignored : columns that the model does not know.
+    ignored : columns that the model does not know; notes : on how the source is read.
     """
 
     rows: int = 0
@@ -178,6 +177,7 @@ class Tally:
     misfits: dict[str, Misfits] = field(default_factory=dict)
     gaps: dict[str, Gaps] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+    notes: Sequence[str] = ()
 
     def of(self, column: str, what: What) -> Misfits:
         """Return the misfits of a column, which are none at first."""
@@ -191,7 +191,7 @@ class Tally:
 
 def notes_of_rows(tally: Tally) -> list[str]:
     """Say of rows that a model reads what it ignores, has not seen, or could not read."""
-    notes = []
+    notes = [*tally.notes]
     if tally.ignored:
         names = ", ".join(each or "''" for each in tally.ignored)
         notes.append(f"columns ignored, since the model does not know them: {names}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from usboost.data.table import Table
 from usboost.data.views import View, Views
 from usboost.errors import UsboostError
-from usboost.table.columns.column import Column, Format, Kind, is_text
+from usboost.table.columns.column import Column, Format, Kind
 from usboost.table.columns.encoding import Encoding
 from usboost.table.images import ImageColumns, ImageSet
 from usboost.table.notes import SEVERAL, Gaps, Tally
@@ -104,7 +104,7 @@ class RowReader:
         tally.misfits.update({reader.column: reader.misfits for reader in readers})
         tally.without = {reader.column: 0 for reader in readers}
         tally.gaps = {name: Gaps(name, share, self.trained) for name, share in self.gaps.items()}
-        first, formats = 0, dict(self.formats)
+        first, formats, tally.notes = 0, dict(self.formats), source.notes
         for raw in source.batches(names, batch):
             n = raw.num_rows
             frame = self._read_columns(source, raw, first, formats, tally, strict)
@@ -117,9 +117,7 @@ class RowReader:
             views = self.encoding.views(frame, images)
             _count_unseen(source, frame, views, first, tally)
             for name, value, count in _fill_values(frame, views):
-                said = (
-                    f"{count:,} of {n:,} rows have {value:g}, far from the fit's; leave missing cells empty"
-                )
+                said = f"{count:,} of {n:,} rows have {value:g}, far from the fit's; empty what is missing"
                 if strict:
                     raise UsboostError(f"{source}: column {name!r}: {said}")
                 tally.of(name, "numbers").otherwise = said
@@ -152,10 +150,11 @@ class RowReader:
             column = Column(source, name, raw[name], first, self.missing)
             misfits = None if strict else tally.of_kind(name, kind)
             said = column.differs(formats.get(name))
-            if kind == "number" and not first and is_text(column.type):
-                usual = self.encoding.imputation[name]["value"]
-                here, said = column.format_here(formats.pop(name, None), usual)
+            if not first:
+                usual = self.encoding.imputation[name]["value"] if kind == "number" else None
+                here, other = column.format_here(kind, formats.pop(name, None), usual)
                 formats |= {} if here is None else {name: here}
+                said = "; ".join(filter(None, (other, said)))
             if said:
                 if misfits is None:
                     raise UsboostError(f"{source}: column {name!r}: {said}; write them as for the fit")
@@ -169,15 +168,7 @@ class RowReader:
             if kind == "date" and not first and "hour" in self.encoding.dates[name].parts:
                 days = columns[name].dropna()
                 if len(days) >= SEVERAL and (days == days.dt.normalize()).all() and misfits is not None:
-                    misfits.otherwise = "no row has a time of the day, unlike those of the fit"
-            if not first and kind == "date" and getattr(formats.get(name), "zone", None) == "":
-                hours = self.encoding.dates[name].shift(columns[name])
-                if hours and misfits is not None:
-                    than = "later" if hours > 0 else "earlier"
-                    misfits.otherwise = misfits.otherwise or (
-                        f"the first and the last time are some {abs(hours):.0f} hours {than} than those "
-                        "of the fit, as by the clock of another zone; none says its zone"
-                    )
+                    misfits.otherwise = misfits.otherwise or "no row has a time of the day, unlike the fit's"
         return pd.DataFrame(columns, index=pd.RangeIndex(raw.num_rows))
 
 

@@ -13,7 +13,7 @@ from usboost.evaluation.metrics import auc
 from usboost.table.columns.column import MISSING
 from usboost.table.columns.encoding import PARTS, DateParts, holds_dates
 from usboost.table.columns.formats import NumberFormat
-from usboost.table.columns.texts import COMPONENTS, holds_text
+from usboost.table.columns.texts import COMPONENTS
 from usboost.table.images import NAMES, are_names_of_images
 from usboost.table.notes import sentences
 from usboost.table.user_table import UserTable
@@ -124,6 +124,9 @@ FAR = 10
 FEW_SHARED = 0.2
 """Share of rows with the image of an earlier one, above which images are shared on purpose."""
 
+WIDE, DIM, LOOKED_AT = 1000, 26, 200
+"""Ratio of a label's quantiles, and brightness of the first images, from which on a note is made."""
+
 _OF_CLASS = 5
 _ROWS = 50_000  # looked at
 _BINS = 64
@@ -151,6 +154,12 @@ def warnings_of(table: UserTable) -> Iterator[str]:
                 f"in {len(off) - 1 - jumps[0]} of {len(table):,} rows {table.spec.label!r} is over {FAR} "
                 "times farther from its median than in others; mend what is a mistake, as the fit follows it"
             )
+        ends = np.quantile(table.labels, [0.01, 0.99]) if table.labels.min() > 0 else np.ones(2)
+        if ends[1] >= WIDE * ends[0]:
+            yield (
+                f"{table.spec.label!r} is {ends[0]:.3g} to {ends[1]:.3g}, and its largest values count most; "
+                "if ratios matter, make its logarithm the label"
+            )
     first: dict[str, object] = {}
     twice = []
     for name, column in table.features.items():
@@ -164,12 +173,7 @@ def warnings_of(table: UserTable) -> Iterator[str]:
             )
         if not isinstance(column.dtype, np.dtype) and are_names_of_images(column):
             yield f"column {name!r} {NAMES}"
-        if isinstance(column.dtype, np.dtype):
-            data = (column.astype("int64") if holds_dates(column) else column).to_numpy().tobytes()
-        elif holds_text(column):
-            data = repr(column.tolist()).encode()
-        else:
-            data = column.cat.codes.to_numpy(np.int32).tobytes() + repr(list(column.cat.categories)).encode()
+        data = pd.util.hash_pandas_object(column, index=False).to_numpy()
         same = first.setdefault(hashlib.sha256(data).hexdigest(), name)
         if same != name:
             twice.append(f"column {name!r} holds the same as {same!r}; one of them can be dropped")
@@ -179,7 +183,13 @@ def warnings_of(table: UserTable) -> Iterator[str]:
     for k, (name, view) in enumerate(zip(table.spec.image, table.images.values())):
         digests = view.digests().view(np.int64)[:, 0]
         shown[name] = digests if view.absent is None else np.where(view.absent, 0, digests)
-        if shown[name].nunique() == 1:
+        there = np.flatnonzero(shown[name])[:LOOKED_AT]
+        if len(there) and (brightest := int(view.decode(there).max())) < DIM:
+            yield (
+                f"{len(there)} images in {name!r} have no pixel above {brightest} of 255; stretch dim 16-bit "
+                "ones, which are read from 0 to 65,535, to 8 bits"
+            )
+        elif shown[name].nunique() == 1:
             yield f"column {name!r} has the same image in all rows, so it says nothing"
         if alike := [other for other in shown.columns[:k] if (shown[other] == shown[name]).all()]:
             yield f"column {name!r} holds the same images as {alike[0]!r}; leave one of them out"
@@ -225,7 +235,8 @@ def leaks_target(column: pd.Series, labels: np.ndarray) -> bool:
             if max(area, 1 - area) >= GIVEN_AWAY:
                 return True
         if column.nunique() > _BINS:
-            values = pd.qcut(ranks, _BINS, duplicates="drop")
+            ends = np.nanquantile(ranks, np.arange(1, _BINS) / _BINS)
+            values = np.where(np.isnan(ranks), -1, np.searchsorted(ends, ranks))
     codes = pd.factorize(values, use_na_sentinel=False)[0]
     if is_number:
         counts, total = np.bincount(codes)[codes], labels - labels.mean()

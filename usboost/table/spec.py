@@ -82,9 +82,7 @@ class TableSpec(Options):
         Help("Column of images: paths relative to the table, or bytes; repeatable. A row may have none."),
     ] = ()
     drop: Annotated[Names, Help("Column to leave out; may be repeated.")] = ()
-    categorical: Annotated[
-        Names, Help("Column that is a category although it holds numbers; repeatable.")
-    ] = ()
+    categorical: Annotated[Names, Help("Column of numbers that is a category; repeatable.")] = ()
     text: Annotated[Names, Help("Column that is text whatever it looks like; repeatable.")] = ()
     missing: Annotated[Names, Help("Value that counts as missing, in all columns; repeatable.")] = ()
     images_root: Annotated[

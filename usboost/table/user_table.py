@@ -314,11 +314,14 @@ def check_learnable(table: UserTable) -> None:
     counts = world().sum(counts)
     if all_rows >= FEWEST and (counts < 2).any():
         name, count = table.classes[int(counts.argmin())], int(counts.min())
+        few = [each for each, n in zip(table.classes, counts) if n < 2 and each != name]
+        more = f"; too few rows, too: {', '.join(map(repr, few[:5]))}{', …' * (len(few) > 5)}" * bool(few)
         has = f"{count} row{'s' * (count != 1)}{that}"
         number = ", or predict the number with `task=regression`" if table.said else ""
         raise UsboostError(
             f"{table.file}: class {name!r} of {table.spec.label!r} has {has}, so it cannot be learnt and "
-            f"checked; add rows of it, or take its row out (`missing={name!r}` does, for all columns){number}"
+            f"checked; add rows of it, or take its row out (`missing={name!r}` does, for all columns)"
+            f"{number}{more}"
         )
     if rows < FEWEST:
         raise UsboostError(f"{table.file} has {rows} rows{that} to learn from; {FEWEST} or more are needed")

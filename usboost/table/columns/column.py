@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from usboost.data.value import REWRITTEN, canonical, missing_of, shown
 from usboost.errors import UsboostError
 from usboost.table.columns.formats import (
+    LIMIT,
     DateFormat,
     Format,
     NumberFormat,
@@ -156,12 +157,19 @@ class Column:
         parsed = form.numbers(series) if isinstance(form, NumberFormat) else plain_numbers(series)
         return bool(parsed.isin(numbers).any())
 
-    def written(self, marks: Collection[str] = MARKS) -> pd.Series:
+    @cached_property
+    def has_limits(self) -> bool:
+        """Return whether some string is a `LIMIT`."""
+        return bool(pc.any(pc.match_substring_regex(self.values, r"^ *[<>≤≥~≈]\W*\d")).as_py())
+
+    def written(self, marks: Collection[str] = MARKS, *, limits: bool = True) -> pd.Series:
         """Return the strings of a column that may hold numbers or dates, NaN where these would be missing.
 
-        Digits of other scripts, and their decimal marks, are written 0 to 9.
+        Digits of other scripts, and their decimal marks, are written 0 to 9; with `limits` "<0.5" is "0.5".
         """
         values = self.plain()
+        if limits and self.has_limits:
+            values = values.str.replace(LIMIT, "\\1", regex=True)
         if not pc.all(pc.string_is_ascii(self.values)).as_py():
             foreign = values[values.str.contains(r"[^\x00-\x7F]").fillna(False).astype(bool)]
             foreign = foreign[foreign.str.fullmatch(_NUMERIC).astype(bool)]
@@ -254,11 +262,14 @@ class Column:
             return dates if (dates.notna() == values.notna()).all() else None
         return self._nothing("datetime64[us]")
 
-    def format_here(self, form: Format | None, usual: float | None) -> tuple[NumberFormat | None, str]:
-        """Return how its numbers are written, of a fit's `form` and median; see `formats.format_here`."""
-        of_fit, source = form if isinstance(form, NumberFormat) else None, self.source
-        texts = self.written().dropna()
-        return format_here(of_fit, texts, source.decimal, known=source.decimal_known, usual=usual)
+    def format_here(self, kind: Kind, form: Format | None, usual: float | None) -> tuple[Format | None, str]:
+        """Return how its strings are written, of a fit's `form` and median; see `formats.format_here`."""
+        if not is_text(self.type) or not (kind == "number" or isinstance(form, DateFormat)):
+            return form, ""
+        texts, source = self.written().dropna(), self.source
+        if isinstance(form, DateFormat):
+            return form.here(texts)
+        return format_here(form, texts, source.decimal, known=source.decimal_known, usual=usual)
 
     def differs(self, form: Format | None) -> str:
         """Say that numbers lack the unit, or times have a zone, or none, unlike those that `form` was learnt
@@ -303,7 +314,9 @@ class Column:
             if misfits is None or not misfits.count:
                 k = int(wrong.argmax())
                 where = f"{self.row(k)}, {shown(self.cells[k].as_py())}" if wrong.any() else str(self.source)
-                want = f"{kind}s" + (f", written like {form}" if isinstance(form, NumberFormat) else "")
+                unit = f" with the unit {form.unit!r}" if isinstance(form, NumberFormat) and form.unit else ""
+                as_fit = f"like {form}" if isinstance(form, NumberFormat) else "as for the fit"
+                want = f"{kind}s{unit}" + (f", written {as_fit}" if form else "")
                 error = f"{where}: column {self.name!r} held {kind}s when the model was fitted; give {want}"
                 if misfits is None:
                     raise UsboostError(error)

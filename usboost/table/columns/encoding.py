@@ -29,12 +29,10 @@ class DateParts:
     ----------
     reference : the first date of the training rows, in UTC, as ISO 8601.
     parts : those of `PARTS` that are not the same in all training rows; ``days`` where all are.
-    last : the last date, as the reference; "" where it is not known.
     """
 
     reference: str
     parts: tuple[Part, ...]
-    last: str = ""
 
     filled = None
     """Stands for each part of a date that is missing; None: the median."""
@@ -44,32 +42,18 @@ class DateParts:
         """Learn from the datetime64 of the training rows."""
         present = dates.dropna()
         own = present.to_numpy()
-        ends = own[[own.argmin(), own.argmax()]] if len(own) else own
-        every_end = np.concatenate(world().gather(ends.view(np.int64))).view(own.dtype)
-        reference = pd.Timestamp(every_end.min() if len(every_end) else 0)
-        last = pd.Timestamp(every_end.max()).isoformat() if len(every_end) else ""
+        firsts = np.concatenate(world().gather(np.sort(own)[:1].view(np.int64))).view(own.dtype)
+        reference = pd.Timestamp(firsts.min() if len(firsts) else 0)
         every = cls(reference.isoformat(), PARTS)
         values = np.array(list(every.expand("", present).values()))
         low, high = -values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
         varies = -world().highest(low) < world().highest(high)
         varying = tuple(part for part, each in zip(PARTS, varies, strict=True) if each)
-        return cls(every.reference, varying or ("days",), last)
+        return cls(every.reference, varying or ("days",))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON holds it."""
-        return {"reference": self.reference, "parts": list(self.parts), "last": self.last}
-
-    def shift(self, dates: pd.Series) -> float:
-        """Return by how many hours times seem to be of another clock: the first and the last of them are as
-        far from those of the training rows, and that is what zones differ by; else 0."""
-        if "hour" not in self.parts or not self.last or dates.isna().all():
-            return 0.0
-        begin, end = pd.Timestamp(self.reference), pd.Timestamp(self.last)
-        is_apart = dates.min() >= end or dates.max() <= begin  # another day, or the next shift
-        ends = dates.min() - begin, dates.max() - end
-        first, last = (each / pd.Timedelta(hours=1) for each in ends)
-        is_zone = 0.5 <= abs(first) <= 14 and abs(first - last) <= 1  # an hour is that of summer time
-        return float(first) if is_zone and not is_apart else 0.0
+        return {"reference": self.reference, "parts": list(self.parts)}
 
     def names(self, column: str) -> list[str]:
         """Return the names of the parts of a column."""

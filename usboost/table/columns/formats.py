@@ -17,8 +17,9 @@ Order = Literal["ymd", "dmy", "mdy", "clock"]
 
 ORDERS: tuple[Order, ...] = ("ymd", "dmy", "mdy", "clock")
 
-ENOUGH = 0.95
-"""Share of dates from which years are not looked for in two digits, too."""
+ENOUGH, EXCHANGED = 0.95, 0.1
+"""Shares of dates from which years are not looked for in two digits, too; and of those that are dates only
+with day and month exchanged, from which all are read so."""
 
 LIKE = r"(?:[A-Za-z]{3,9}[-/., ]+){0,2}\d[\w\-/., :+]{3,}"
 """The likeness of any date; a quick look rules most columns out."""
@@ -88,6 +89,20 @@ class DateFormat:
             if _HAS_CLOCK.search(text) and bool(_zone_in(text)) != bool(self.zone):
                 return otherwise(text, self.zone)
         return ""
+
+    def here(self, values: pd.Series) -> tuple["DateFormat", str]:
+        """Return how dates are written in another table than that of the fit, and a sentence where otherwise.
+
+        Day and month are exchanged where more of the strings, none missing, are dates that way.
+        """
+        exchanged: dict[Order, Order] = {"dmy": "mdy", "mdy": "dmy"}
+        swapped = replace(self, order=exchanged.get(self.order, self.order))
+        own, other = (each.dates(values).notna() for each in (self, swapped))
+        few = (other & ~own).mean() < EXCHANGED  # which may be mistyped
+        if len(values) < ENOUGH_VALUES or few or other.sum() <= own.sum():
+            return self, ""
+        example, first = values[other & ~own].iloc[0], "month" if swapped.order == "mdy" else "day"
+        return swapped, f"dates such as {example} have the {first} first, unlike those of the fit"
 
     def with_zone(self, texts: pd.Series) -> "DateFormat":
         """Return the same with the zone of some strings: one, UTC of several, None where some have none."""
@@ -223,6 +238,9 @@ UNIT_LENGTH = 10
 """Characters of a unit, at most."""
 
 _LONGEST = 60  # characters of a number; the time that the pattern takes grows with their square
+LIMIT = r"^[<>≤≥~≈]=? ?(\W*\d.*)$"
+"""A number that is known to be below or above, as of what is too little to be measured: it counts as that."""
+
 SHORTENED = {r"-\1": r"^\((.*\d.*)\)$", r"\1e3\2": r"(\d)[kK](\W*)$"}
 SHORTENED |= {r"\1e6\2": r"(\d)M(\W*)$", r"\1e9\2": r"(\d)B(\W*)$"}
 """Bookkeepers' (854.11), which is negative, and thousands, millions and billions: 11.3K, $71.7M, 2B."""
@@ -336,16 +354,19 @@ def format_here(
     mark : of decimals in the table; known : whether it shows that.
     usual : the median of the fit.
     """
+    numbers, ambiguous = plain_numbers(values), all(map(re.compile(AMBIGUOUS).fullmatch, values))
+    if not form and mark == "." and np.isfinite(numbers).all() and not ambiguous:
+        return None, ""  # most columns: without a look at each way, which costs most of a wide table
     own = form or NumberFormat()
     other = "," if own.decimal == "." else "."
     swapped = replace(own, decimal=other, thousands=own.decimal if own.thousands == other else own.thousands)
-    read = {form: plain_numbers(values) if form is None else form.numbers(values)}
+    read = {form: numbers if form is None else form.numbers(values)}
     read |= {each: each.numbers(values) for each in (own, swapped)}
     count = {each: np.isfinite(numbers).sum() for each, numbers in read.items()}  # infinity is no number
     fitting = [each for each in read if count[each] == max(count.values())]
     if len(values) < ENOUGH_VALUES and not known:
         return form, ""
-    if len(values) >= ENOUGH_VALUES and usual and values.str.fullmatch(AMBIGUOUS).all():
+    if len(values) >= ENOUGH_VALUES and usual and ambiguous:
         distance = {each: abs(math.log(abs(read[each].median() or 1) / abs(usual))) for each in fitting}
         chosen = min(fitting, key=distance.__getitem__, default=form)
     else:

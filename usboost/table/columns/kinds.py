@@ -15,6 +15,7 @@ from usboost.table.columns.column import MARKS, Column, Kind, is_date, is_text, 
 from usboost.table.columns.formats import (
     AMBIGUOUS,
     LIKE,
+    LIMIT,
     DateFormat,
     Format,
     NumberFormat,
@@ -131,8 +132,12 @@ def _kind_of_text(column: Column) -> ColumnKind:
         f"has {mark!r} in {count:,} row{'s' * (count != 1)}, which counts as missing"
         for mark, count in marks.items()
     )
-    numbers = _numbers(column, present)
+    limits = values[values.str.match(LIMIT).fillna(False)] if column.has_limits else values[:0]
+    numbers = _numbers(column, present) if len(limits) <= MOSTLY * len(present) else None  # <20 and >20
     if numbers is not None and numbers[1] == 1:
+        if len(limits):
+            first, count = limits.iloc[0], f"{len(limits):,} row{'s' * (len(limits) > 1)}"
+            marked = (*marked, f"has limits such as {first!r} in {count}, each read as the number itself")
         if numbers[0] is not None:
             if not column.source.decimal_known and present.str.fullmatch(AMBIGUOUS).all():
                 first = present.iloc[0]

@@ -144,6 +144,8 @@ def _label_numbers(column: Column) -> pd.Series | None:
         return None
     if not is_text(column.type):
         return column.numbers()
+    if column.has_limits:
+        return None
     try:
         kind = kind_of(column)
     except UsboostError:
@@ -163,7 +165,7 @@ def _check_numbers(column: Column) -> None:
             f"{column.source}: the label column {column.name!r} holds dates, which no model predicts; give "
             "numbers, the days since one of them say, or classes, the months say"
         )
-    present = column.written().dropna() if is_text(column.type) else pd.Series(dtype="str")
+    present = column.written(limits=False).dropna() if is_text(column.type) else pd.Series(dtype="str")
     form, share = number_format(present, column.source.decimal) if len(present) else (NumberFormat(), 0.0)
     if MOSTLY <= share < 1:
         k = int(form.numbers(present).isna().idxmax())

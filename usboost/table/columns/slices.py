@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from usboost.errors import UsboostError
-from usboost.table.columns.column import Column, Format, Kind, is_number, is_text, is_usable
+from usboost.table.columns.column import Column, Format, Kind, is_number, is_usable
 from usboost.table.columns.kinds import kind_of
 from usboost.table.notes import Misfits
 from usboost.table.source import Source, require
@@ -56,7 +56,7 @@ def read_slices(
             kind = "number" if decided.kind == "number" or is_number(column.type) else kind
     values = pd.Series(dtype="float64")
     if kind == "number" or kind == "date":
-        form = column.format_here(form, None)[0] if kind == "number" and is_text(column.type) else form
+        form, _ = column.format_here(kind, form, None)
         values = column.feature(kind, form, Misfits(name, "numbers"))
     if values.notna().any() and kind == "number":
         names, codes = _of_ordered(values.to_numpy(np.float64), _number)
