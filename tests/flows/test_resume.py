@@ -81,7 +81,7 @@ def test_changed_parameters_begin_anew(workspace):
     workspace.params(longer)
     known = set(runs(workspace).run_id)
     killed_after(workspace, "2wl", "round-000003.safetensors")
-    workspace.params(lambda document: document["boosting"].update(shrinkage=0.5))
+    workspace.params(lambda document: document["profiles"]["demo"]["boosting"].update(shrinkage=0.5))
     done = workspace.flow("fit", "ci_b", "--model", "2wl")
     assert "is of other data, parameters or code; starting again" in done.stderr
     logged = runs(workspace)
