@@ -14,7 +14,7 @@ from usboost.data.encoding import Categorical
 from usboost.errors import UsboostError
 from usboost.fit.card import Card
 from usboost.table.columns.column import Column, is_binary, is_text, plain_cells
-from usboost.table.images import NONE, no_images
+from usboost.table.images import NO_IMAGE, no_images
 from usboost.table.notes import Tally
 from usboost.table.source import TableFile, require
 
@@ -176,7 +176,7 @@ def _empty(file: TableFile, name: str, cells: pa.ChunkedArray) -> int:
     if pa.types.is_struct(plain.type):
         return sum(not (each and (each.get("bytes") or each.get("path"))) for each in plain.to_pylist())
     if is_text(plain.type) or is_binary(plain.type):
-        nothing = pa.array([*NONE, None] if is_text(plain.type) else [b"", None], plain.type)
+        nothing = pa.array([*NO_IMAGE, None] if is_text(plain.type) else [b"", None], plain.type)
         return int(pc.sum(pc.is_in(plain, nothing)).as_py() or 0)
     missing = int(pc.sum(pc.is_null(plain, nan_is_null=True)).as_py() or 0)
     if missing < len(plain):

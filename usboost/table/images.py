@@ -45,7 +45,7 @@ _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)  # as pages and JSON ho
 NAMES = "looks like names of images; `image` reads these"
 """The words for a column of which `are_names_of_images` is true."""
 
-NONE = {*MISSING, *MARKS}
+NO_IMAGE = {*MISSING, *MARKS}
 """Texts in place of a path that stand for no image, if no file is called so."""
 
 _NAME = re.compile(r"(?i).*\.(jpe?g|png|gif|bmp|tiff?|webp)")
@@ -192,7 +192,7 @@ class ImageReader:
         if not isinstance(value, str):
             raise no_images(self._source, self.column)
         folder, data = self._source.folder, _DATA.match(value)
-        if not value or (value in NONE and not (folder and (folder / value).is_file())):
+        if not value or (value in NO_IMAGE and not (folder and (folder / value).is_file())):
             return None
         where, given = f"{self._source}, row {self._source.number(row)}", shown(value)
         if data or (folder is None and not _ADDRESS.match(value)):
