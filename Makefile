@@ -88,6 +88,7 @@ gpu-check: $(READY) ## what needs a GPU, in ten minutes: predictions, seconds, m
 
 .PHONY: headline
 headline: $(READY) ## README's table by the present code (hours; USBOOST_DATA: the raw files)
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet -c constraints.txt -e '.[others]'
 	python -m benchmarks.study.headline run "$(USBOOST_DATA)" headline
 	python -m benchmarks.study.headline write
 
