@@ -194,11 +194,7 @@ def test_scores_are_the_sum_of_the_rounds_wherever_the_state_was_written(tmp_pat
     model, (views, y) = MODELS["2wl"]
     whole = outcome(clone(model).fit(views, y), views)
     asked = itertools.count()
-    rules = {
-        "always": lambda self: True,
-        "never": lambda self: False,
-        "some": lambda self: next(asked) % 3 == 1,
-    }
+    rules = {"always": lambda _: True, "never": lambda _: False, "some": lambda _: next(asked) % 3 == 1}
     for name, rule in rules.items():
         monkeypatch.setattr(Checkpoint, "state_is_due", rule)
         folder = tmp_path / name

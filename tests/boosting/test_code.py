@@ -120,10 +120,8 @@ def test_parts_inside_parts_are_found():
     assert "usboost.models.methods.boosted_features" in modules_of(
         BoostedFeatureNetworkClassifier(BoostedFeatures())
     )
-    assert modules_of({"a": [closure], "b": NetworkLearner}) >= {
-        "usboost.boosting.code",
-        f"{learners}.learner",
-    }
+    found = modules_of({"a": [closure], "b": NetworkLearner})
+    assert found >= {"usboost.boosting.code", f"{learners}.learner"}
 
 
 def test_a_persons_own_module_counts_with_what_it_imports_of_their_own(tmp_path, monkeypatch):

@@ -222,10 +222,8 @@ def test_a_tree_beside_images_reads_their_frozen_embeddings(tmp_path):
     views = Views(U=Images(pixels), S=Table.from_numeric(number[:, None]))
     y = (bright == (number > 0)).astype(int)
     backbone = Backbone("small_cnn", False, "all", random=True)
-    learners = {
-        "U": NetworkLearner((4,), backbone=backbone, device="cpu"),
-        "both": TreeLearner(reads=("S", "U")),
-    }
+    network = NetworkLearner((4,), backbone=backbone, device="cpu")
+    learners = {"U": network, "both": TreeLearner(reads=("S", "U"))}
     settings = {"n_rounds": 20, "patience": None, "validation_fraction": 0}
     model = TwoWeakLearnerClassifier(learners, **settings).fit(views[:400], y[:400])
     assert np.mean(model.predict(views[400:]) == y[400:]) > 0.85

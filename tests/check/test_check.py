@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 from sklearn import datasets
+from sklearn.neighbors import NearestNeighbors
 from typer.testing import CliRunner
 
 from tests.conftest import refuses
@@ -55,7 +56,7 @@ def noise(n: int = 300) -> pd.DataFrame:
 
 
 def kinds(found: list[Finding]) -> set[str]:
-    return {each.kind for each in found} - {"note"}
+    return {each.kind for each in found}
 
 
 def gene() -> pd.DataFrame:
@@ -128,7 +129,7 @@ def test_numbers_of_patients_are_groups() -> None:
 def test_rows_near_in_the_file_are_alike() -> None:
     frame = things(25, 500).drop(columns="thing")
     assert "groups" in kinds(check_table(table_of(frame, shuffled=False)))
-    assert kinds(check_table(table_of(frame))) == set()
+    assert kinds(check_table(table_of(frame))) == {"twins"}  # by their numbers alone
 
 
 def test_a_random_walk_is_a_time_series() -> None:
@@ -168,7 +169,7 @@ def test_a_label_that_follows_from_columns(label, of) -> None:
 @pytest.mark.slow
 def test_a_few_copies_of_rows_and_a_number_that_leaks() -> None:
     found = check_table(table_of(pd.concat([noise(), noise()[:30]])))
-    assert [(each.kind, each.columns) for each in found] == [("decides", ())]
+    assert [(each.kind, each.columns) for each in found] == [("groups", ())]
     assert not check_table(table_of(pd.concat([noise().assign(w=1), noise()[:30].assign(w=0)]), weight="w"))
     frame = noise(200).assign(y=lambda each: each["a"], z=lambda each: 9 * each["a"]).drop(columns="a")
     assert [each.columns for each in check_table(table_of(frame))] == [("z",)]
@@ -197,6 +198,32 @@ def test_copies_of_all_rows_are_found_without_numbers_too() -> None:
     found = check_table(table_of(pd.concat([frame] * 3)))
     assert [(each.kind, each.columns, each.rows) for each in found] == [("groups", (), 450)]
     assert "keep one of each" in str(found[0]) and not check_table(table_of(frame[["p", "q", "y"]]))
+
+
+def test_near_equal_rows_and_those_between_two_others() -> None:
+    frame, rng = things(1, 600).drop(columns="thing"), np.random.default_rng(9)
+    numbers, names = frame[list("abcd")].to_numpy(), list("abcd")
+    for noise, said in ((0.02, "near-equal numbers"), (0.0, "rows that are equal"), (1.0, None)):
+        copies = frame[:60].copy()
+        copies[names] += noise * rng.normal(size=(60, 4))
+        found = check_table(both := table_of(pd.concat([frame, copies])), quick=True)
+        assert ("twins" in kinds(found)) == (noise == 0.02), noise
+        assert said is None or said in str(check_table(both)[0]), noise
+    nearest = NearestNeighbors(n_neighbors=4).fit(numbers).kneighbors(numbers[:60], return_distance=False)
+    made, (start, end) = frame[:60].copy(), numbers[nearest[:, [0, 3]]].swapaxes(0, 1)
+    made[names] = start + rng.random((60, 1)) * (end - start)
+    [found] = check_table(table_of(pd.concat([frame, made])), quick=True)
+    assert "60 rows lie between two others" in str(found)
+    line = rng.random(600)
+    curve = frame.assign(a=line, b=line**2, c=np.exp(line), d=np.sin(line))
+    assert not check_table(table_of(curve), quick=True)
+
+
+def test_a_label_that_was_made_coarser() -> None:
+    y = np.random.default_rng(0).normal(size=300)
+    band, noise = pd.cut(y, 5, labels=list("abcde")).astype(str), np.arange(300) % 5
+    found = check_table(table_of(pd.DataFrame({"band": band, "noise": noise, "year": y.round(), "y": y})))
+    assert [(each.kind, each.columns) for each in found] == [("leak", ("band",))]  # a year may go with it
 
 
 def test_exchanged_labels_are_found() -> None:
@@ -284,6 +311,7 @@ def test_quick_scores() -> None:
     y = rng.integers(0, 2, 400)
     assert tells(y + 0.1 * rng.normal(size=400), y) > 0.95
     assert tells(rng.normal(size=400), y) < 0.3
+    assert max(tells(rng.random(40), np.arange(40) < 3) for _ in range(30)) == 0  # three rows tell nothing
     assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64), {}) is None  # one group
 
 

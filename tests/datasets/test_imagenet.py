@@ -97,11 +97,7 @@ def test_the_card_says_what_the_images_are(made: Prepared) -> None:
 
 def test_splits_labels_and_numbers_follow_the_paper(made: Prepared) -> None:
     w = np.array(made.card["structured"]["w"])
-    assert {split: len(frame) for split, frame in made.splits.items()} == {
-        "train": 200,
-        "val": 60,
-        "test": 60,
-    }
+    assert {name: len(frame) for name, frame in made.splits.items()} == {"train": 200, "val": 60, "test": 60}
     files = [file for frame in made.splits.values() for file in frame["file"]]
     assert len(set(files)) == 320
     for split, frame in made.splits.items():

@@ -156,10 +156,7 @@ def test_one_that_fails_stops_no_other(signs):
 
 
 def test_jobs_change_nothing(signs):
-    models = {
-        "a": lambda seed: Noisy(0.2, random_state=seed),
-        "b": lambda seed: Noisy(0.3, random_state=seed),
-    }
+    models = {"a": lambda k: Noisy(0.2, random_state=k), "b": lambda k: Noisy(0.3, random_state=k)}
     one, two = (compare(signs, models, folds=3, repeats=2, jobs=jobs).scores for jobs in (1, 3))
     pd.testing.assert_frame_equal(one.drop(columns="seconds"), two.drop(columns="seconds"))
 
@@ -396,6 +393,7 @@ def test_images_that_make_no_difference_and_those_that_do_harm():
 def test_what_is_not_shown_to_be_better_than_the_prior():
     text = said(comparison(lgbm=0.5, prior=0.5), {"lgbm": COLUMNS, "prior": NOTHING})
     assert "No model is better by accuracy than prior, which reads nothing" in text and "to fit" not in text
+    assert "No model is better" not in said(comparison(prior=0.5), {"prior": NOTHING})  # nothing else ran
     text = said(comparison(crossed=0.51, prior=0.5), {"crossed": COLUMNS, "prior": NOTHING})
     assert "So few folds do not show that crossed is better than prior" in text
     assert "crossed is best" in text and "No model is better" not in text and "level" not in text

@@ -71,10 +71,8 @@ def test_what_is_fixed_or_of_another_kind_is_not_chosen() -> None:
         space: ClassVar[Space] = {"max_depth": Integer(2, 4), "engine": Real(0, 1), "gone": Real(0, 1)}
 
     model = TwoWeakLearnerClassifier({"S": Own(max_depth=9)}, shrinkage=0.5)
-    assert space_of(model) == {
-        "shrinkage": Real(0.03, 1.0, log=True),
-        "learners__S__max_depth": Integer(2, 9),
-    }
+    depth = Integer(2, 9)
+    assert space_of(model) == {"shrinkage": Real(0.03, 1.0, log=True), "learners__S__max_depth": depth}
     assert set(space_of(model, (), {"shrinkage"})) == {"learners__S__max_depth"}
 
 

@@ -81,10 +81,8 @@ def test_other_columns_than_those_of_the_fit_are_refused(name: str) -> None:
 
 def test_grid_search_over_views() -> None:
     views, y = make_views(2, n=200)
-    grid = {
-        "n_rounds": [1, 3],
-        "learners": [{"S": TreeLearner(1)}, {"U": TreeLearner(2), "S": TreeLearner(2)}],
-    }
+    learners = [{"S": TreeLearner(1)}, {"U": TreeLearner(2), "S": TreeLearner(2)}]
+    grid = {"n_rounds": [1, 3], "learners": learners}
     search = GridSearchCV(boosting(), grid, cv=3, error_score="raise").fit(views, y)
     by_hand = [
         cross_val_score(boosting(**candidate), views, y, cv=3).mean()

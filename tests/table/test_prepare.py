@@ -179,10 +179,7 @@ def test_rows_may_lack_images_and_have_several(demo: Path, tmp_path: Path, kind:
     made = prepare(path, tmp_path / "w", **columns, skip_unreadable=True)
     about = made.card["images"]
     assert about["columns"] == ["image", "back"] and about["unreadable"] == 1
-    assert about["without"] == {
-        **{"train": 3, "val": 0, "test": 1},
-        **{"train-2": 2, "val-2": 0, "test-2": 0},
-    }
+    assert about["without"] == {"train": 3, "val": 0, "test": 1, "train-2": 2, "val-2": 0, "test-2": 0}
     store.write(made, tmp_path / "p")
     plain = pd.read_csv(demo / "table.csv")["image"].to_numpy()
     own = read_prepared(tmp_path / "p")

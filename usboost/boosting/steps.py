@@ -63,8 +63,7 @@ class Newton:
 
     The risk is a sum of exponentials of affine functions (or a quadratic), so it is convex in the
     steps and Newton with backtracking finds its global minimum. Directions that are parallel, or
-    zero, leave the Hessian singular: the pseudo-inverse then gives the shortest of the equally
-    good steps.
+    zero, leave the Hessian singular: the pseudo-inverse gives the shortest of the good steps.
 
     Parameters
     ----------

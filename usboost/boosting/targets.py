@@ -113,8 +113,7 @@ class NewtonTarget:
     ----------
     weighted : whether a sample counts by the curvature of its loss along its target, as in the expansion (7)
         that the target minimises (ours), or all count the same (the paper's, and the same thing for the
-        squared loss). Without, samples that the model got badly wrong have targets without bound and decide
-        the fit.
+        squared loss). Without, badly predicted samples have targets without bound and decide the fit.
     """
 
     weighted: bool = True

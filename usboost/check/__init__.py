@@ -20,8 +20,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata, zscore
 
-from usboost.check.groups import Grouping, beyond_chance, codes_of, groupings, stretches, texts_of
-from usboost.check.neighbours import find_twins, whitened
+from usboost.check.groups import TIMES, Grouping, beyond_chance, codes_of, groupings, stretches, texts_of
+from usboost.check.neighbours import are_between, find_twins, fine_columns, normal_scores, whitened
 from usboost.check.scores import WORSE, Flattery, flattery, formula, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
@@ -38,25 +38,25 @@ from usboost.table.user_table import UserTable
 DECIDED, NEAR, TELLS = 0.98, 0.1, 0.5
 EXAMPLES, MOST = 6, 3  # of a finding; findings that are said beside a fit
 KINDS = {
-    "twins": "Near-equal images",
+    "twins": "Near-equal images or rows",
     "groups": "Rows that belong together",
     "decides": "Values that decide the label",
     "leak": "Too good",
     "labels": "Labels that look wrong",
-    "note": "Known without the columns",
 }
 """Kinds of findings, in the order in which they are said, and their titles."""
 
 FEWEST, _ENOUGH, _PAIRS, _ROWS = 30, 200, 3, 20_000  # rows, those of images alone, pairs, rows of a fit
 UNKNOWN = "`drop` what is not known before the label"
 _AXES, _TEXTS = 64, 5000  # of images, for the quick model; rows of texts
+_COMPARED, _SHARE = (50_000, 5000), 0.05  # rows, and beside a fit, whose numbers are compared; those found
 
 
 @dataclass(frozen=True)
 class Finding:
     """Hold one thing that makes scores too good, or labels that look wrong."""
 
-    kind: str  # of `KINDS`; a "note" is of what no model reads
+    kind: str  # of `KINDS`
     sentence: str  # what it is
     advice: str  # what to do
     rows: int  # how many it is about
@@ -99,6 +99,8 @@ class _Check:
         self.y = table.labels if table.classes else zscore(rankdata(table.labels))
         self.named = [codes_of(pd.Series(each)) for each in (table.groups, table.split) if each is not None]
         self.units = [whitened(each, view.absent) for each, view in zip(embeddings, table.images.values())]
+        numbers = table.features.select_dtypes("float64")
+        self.fine = fine_columns(numbers[:0] if len(table) > _COMPARED[quick] else numbers)
         self.near = [] if quick or table.times is not None else list(stretches(table))
         if not quick:  # what the quick model reads: columns and axes of the images, float32 (n, p)
             columns = Encoding.fit(table.features, ("S",)).views(table.features)["S"].matrix()
@@ -120,17 +122,22 @@ class _Check:
         return any((each[several] == 1).mean() >= 0.8 for each in parts)
 
     def twins(self) -> Iterator[Grouping]:
-        """Yield the groups of near-equal images that a random fold may divide."""
+        """Yield the groups of near-equal images, and of near-equal numbers, that a random fold may divide."""
         table, n = self.table, len(self.table)
         codes = [codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())]
+        found = dict[tuple[str, ...], np.ndarray]()
+        if self.fine.size:
+            found[()] = find_twins(normal_scores(self.fine))
         for name, units, view in zip(table.spec.image, self.units, table.images.values()):
-            pairs = find_twins(units, None if self.quick else view, codes)
+            found[(name,)] = find_twins(units, None if self.quick else view, codes)
+        for names, pairs in found.items():
             for given in self.named:
                 pairs = pairs[given[pairs[:, 0]] != given[pairs[:, 1]]]
-            if len(pairs) >= _PAIRS:
+            if len(pairs) >= _PAIRS and (names or len(np.unique(pairs)) >= _SHARE * n):
                 graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n))
                 groups = connected_components(graph, directed=False)[1].astype(np.int64)
-                yield Grouping(f"rows with a near-equal image in {name!r}", (name,), groups, "twins")
+                what = f"a near-equal image in {names[0]!r}" if names else "near-equal numbers"
+                yield Grouping(f"rows with {what}", names, groups, "twins")
 
     def groups(self) -> None:
         """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
@@ -143,10 +150,13 @@ class _Check:
             decides = share >= DECIDED and several >= fewest and each.kind not in ("stem", "rows")
             if share and (decides or each.is_entity):
                 ranked.append((share, "decides" if decides else "groups", each))
-        # what no model reads first: its groups are there for another reason than to tell the label
-        ranked.sort(key=lambda one: (one[2].is_read, one[2].kind == "columns", -one[0]))
-        twins = ((beyond_chance(self.y, each.codes), "twins", each) for each in self.twins())
-        for share, kind, each in [*twins, *ranked[:6], *((0.0, "groups", each) for each in self.near)]:
+        # equal rows first, then what no model reads: its groups are there for another reason than the label
+        ranked.sort(key=lambda it: (it[2].kind != "rows", it[2].is_read, it[2].kind == "columns", -it[0]))
+        ranked = ranked[:6]
+        for each in self.twins():  # a column that tells the near-equal numbers of one thing says more
+            at = 0 if each.columns else len(ranked)
+            ranked.insert(at, (beyond_chance(self.y, each.codes), "twins", each))
+        for share, kind, each in [*ranked, *((0.0, "groups", each) for each in self.near)]:
             if self.is_known(each.codes):
                 continue
             measured = None
@@ -155,7 +165,8 @@ class _Check:
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
             matters = measured is not None and measured.worse >= least
-            if not (matters or kind == "twins" or (kind == "decides" and each.kind != "columns")):
+            many = each.kind == "rows" and (np.bincount(each.codes)[each.codes] > 1).mean() >= _SHARE
+            if not (matters or many or kind == "twins" or (kind == "decides" and each.kind != "columns")):
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
             sets = [rows for rows in every if len(rows) > 1]
@@ -167,14 +178,14 @@ class _Check:
             if each.kind == "rows" and known is None:
                 known = each.codes  # copies make groups of each column's values, too
 
-    def tell(self, kind: str, what: str, values: np.ndarray, advice: str, *names: str) -> None:
+    def tell(self, what: str, values: np.ndarray, advice: str, name: str) -> None:
         """Add what no model should learn from, one number of each row, if it tells the label."""
         there, y = ~pd.isna(values), self.table.labels
-        several = there.sum() >= FEWEST and len(np.unique(y[there])) > 1
+        several = there.sum() >= FEWEST and min(len(np.unique(each[there])) for each in (y, values)) > 1
         if several and (skill := tells(values[there], y[there])) >= TELLS:
             rows = np.flatnonzero(values if values.dtype == bool else there)
             sentence = f"{what} tells {self.label!r} (skill {skill:.2f} of 1)"
-            self.add(kind, sentence, advice, rows, columns=names)
+            self.add("leak", sentence, advice, rows, columns=(name,))
 
     def leaks(self) -> None:
         """Find what tells the label: missing values, files, names, the order of rows, and columns alone."""
@@ -184,7 +195,12 @@ class _Check:
         for name, absent in lacking.items():
             if absent is not None and 5 <= absent.sum() <= n - 5 and beyond_chance(self.y, 1 * absent):
                 advice = "find out why; drop the column unless new rows lack it for the same reason"
-                self.tell("leak", f"whether {name!r} is missing", absent, advice, name)
+                self.tell(f"whether {name!r} is missing", absent, advice, name)
+        between = are_between(self.fine)
+        if between.sum() >= _SHARE * n:
+            sentence = f"{between.sum():,} rows lie between two others, as SMOTE or interpolation makes rows"
+            advice = "fit to the table as it was before; for rare classes there is `class_weight`"
+            self.add("twins", sentence, advice, np.flatnonzero(between))
         if not table.classes:
             dates = table.features.select_dtypes("datetime")
             days = (dates - dates.min()) / pd.Timedelta(days=1)
@@ -199,30 +215,25 @@ class _Check:
         for name in table.spec.image:
             for what, values in file_facts(table, name).items():
                 advice = "write all images in one size and format, or find out why they differ"
-                self.tell("leak", f"the {what} of the files in {name!r}", values.to_numpy(), advice, name)
-        for name, column in self.texts.items():
-            is_data = column.astype("string").str.startswith("data:").any()
-            if name not in table.features and column.nunique() > n / 2 and not is_data:
-                texts, advice = column.astype("string"), "no model reads it"
-                numbers = texts.str.extract(r"(\d+)[^\d/]*$")[0].astype("float64").to_numpy()
-                self.tell("note", f"the number in {name!r}", numbers, advice, name)
-                starts = codes_of(texts.str.extract(r"^(.*?)[\d_\-. ]*\d")[0])
-                self.tell("note", f"the beginning in {name!r}", starts, advice, name)
-        # of a file that is sorted, by a column or by the label, the order is no secret
-        in_runs = np.count_nonzero(np.diff(table.labels)) <= 2 * len(table.classes) + 0.02 * n
-        is_sorted = in_runs or abs(np.sign(np.diff(self.y)).mean()) == 1
-        if not is_sorted and table.groups is None and any(each.kind == "order" for each in self.near):
-            self.tell("note", "the order of the rows", np.arange(n), "no model reads it; name its time")
+                self.tell(f"the {what} of the files in {name!r}", values.to_numpy(), advice, name)
         known = [name for each in self.findings for name in each.columns]
         new = table.features.drop(columns=known, errors="ignore")
         # quantiles of a few rows tell less than the number does
         ranks = new.select_dtypes("float64").rank().corrwith(pd.Series(self.y, new.index)).abs()
         strong = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
         strong += [name for name in new if holds_text(new[name]) and self.text_tells(new[name])]
+        strong += [name for name in new if not table.classes and self.has_ranges(name)]
         away = [name for name, column in new.items() if name in strong or leaks_target(column, table.labels)]
         if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
             sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
             self.add("leak", sentence, UNKNOWN, np.arange(n), columns=tuple(away))
+
+    def has_ranges(self, name: str) -> bool:
+        """Return whether the labels of each value of a column, but of a time, are a range of their own."""
+        codes = pd.factorize(self.table.features[name])[0][np.argsort(self.table.labels, kind="stable")]
+        sizes = sorted(np.unique(codes, return_counts=True)[1])
+        few = 1 < len(sizes) <= len(codes) / 5 and sizes[-2] >= 5  # chance orders no two such values so
+        return few and not (np.count_nonzero(np.diff(codes)) >= len(sizes) or TIMES.fullmatch(name))
 
     def text_tells(self, column: pd.Series) -> bool:
         """Return whether regressions of a text's pieces give the label of rows that they left out."""

@@ -26,7 +26,7 @@ _NAMED = re.compile(
     r"|school|place|site|plot|field|farm|station|camera|scene|clip|video|session|batch|slide|specimen|animal"
     r"|tree|plant|fruit|unit|object|item)(s|[_\W]?(id|no|nr|name|key|code))?|.*(Id|ID)"
 )
-_TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|quarter|week|day)s?")
+TIMES = re.compile(r"(?i)(.*[_\W])?(date|time|datetime|timestamp|year|month|quarter|week|day)s?")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def stretches(table: UserTable) -> Iterator[Grouping]:
         one_way = abs(np.sign(steps).sum()) > 0.9 * len(steps)
         is_sorted |= bool(one_way or len(steps) <= 1.5 * len(values) < n / 2)
         fewest = STRETCHES if kind == "date" else 2 * STRETCHES
-        if len(values) >= fewest and (kind == "date" or _TIMES.fullmatch(name)):
+        if len(values) >= fewest and (kind == "date" or TIMES.fullmatch(name)):
             whole = ranks * STRETCHES // len(values)
             what, advice = f"rows near in {name!r}", f"use `time={name!r}`"
             yield Grouping(what, (name,), codes_of(pd.Series(whole)), "time", True, advice=advice)

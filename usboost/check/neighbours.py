@@ -1,4 +1,4 @@
-"""Near-equal images: rows whose images are nearer to each other than images of different things get.
+"""Near-equal images, or numbers: rows that are nearer to each other than rows of different things get.
 
 The null has no constant of distance in it. Where density is even and images of different things have m
 degrees of freedom, the volumes V_1 < V_2 < … of the balls that reach a row's neighbours grow by uniform
@@ -14,16 +14,16 @@ columns than those behind.
 
 Distances are those of embeddings, and, among the neighbours by these, of small pictures, as they are, turned
 by quarters, mirrored, or cut to their middle: a network sees a re-encoded picture as another one, and
-drawings of one layout as one. What is near by embeddings has to be among as many neighbours by pictures,
-too.
+drawings of one layout as one. What is near by embeddings has to be as near by pictures, too.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
-from scipy.stats import false_discovery_control
+from scipy.stats import false_discovery_control, norm, zscore
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
@@ -33,7 +33,9 @@ NEIGHBOURS, LEVEL = 40, 0.05
 """Neighbours of each image that are looked at, and the share of the pairs found that may be wrong."""
 
 _AXES, _FITTED = 128, 20_000
-_LEAST = 60  # images: of fewer nothing is known of how near different things are
+_LEAST = 60  # rows: of fewer nothing is known of how near different things are
+_FINE, _TIES, _COLUMNS = 200, 0.02, 4  # values of a column, the share of one of them, columns at least
+_BETWEEN, _ALONG = 5e-7, 0.99  # 1 less the cosine of a straight line, and of what is one nearly
 _EPSILON = 1e-3  # distance of equal images, which rounding makes of none
 _SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut off a side, steps looked at
 
@@ -53,11 +55,47 @@ def whitened(values: np.ndarray, absent: np.ndarray | None = None) -> np.ndarray
     return out
 
 
-def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarray] = ()) -> np.ndarray:
-    """Return pairs of rows with near-equal images, int64 (p, 2), the first less than the second.
+def fine_columns(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns (n, p) with hardly a tie, in which a distance says something; none of under four."""
+    n = len(numbers)
+    counts = {name: column.value_counts() for name, column in numbers.items()}
+    fine = [k for k, v in counts.items() if len(v) >= min(_FINE, n / 2) and v.max() <= max(3, _TIES * n)]
+    return numbers[fine if len(fine) >= _COLUMNS else []]
 
-    `units`: of `whitened`; `images`: these, to compare small pictures, too; `columns`: codes of the label and
-    of columns, int64 (n,) each, which are equal for shots of one thing.
+
+def normal_scores(numbers: pd.DataFrame) -> np.ndarray:
+    """Return columns (n, p) as normal scores, float32, for `find_twins`; repeated rows are 0."""
+    ranks = numbers.rank().fillna((len(numbers) + 1) / 2)
+    scores = norm.ppf((ranks - 0.5) / len(numbers)).astype(np.float32).reshape(len(numbers), -1)
+    return scores * ~numbers.duplicated().to_numpy()[:, None]
+
+
+def are_between(numbers: pd.DataFrame) -> np.ndarray:
+    """Return which rows lie on the straight line between two of their neighbours, bool (n,).
+
+    SMOTE and interpolation make such rows; in four columns or more chance makes none, unless all rows near
+    one lie along a line.
+    """
+    values = numbers.loc[:, (numbers % 1 != 0).mean() >= 0.2]
+    there, out = np.flatnonzero(values.notna().all(axis=1)), np.zeros(len(numbers), dtype=bool)
+    if len(there) < _LEAST or values.shape[1] < _COLUMNS:
+        return out
+    z = zscore(values.to_numpy()[there], axis=0)
+    nearest = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(z).kneighbors(return_distance=False)
+    for start in range(0, len(z), 256):
+        ways = z[nearest[start : start + 256]] - z[start : start + 256, None]
+        ways /= np.maximum(np.linalg.norm(ways, axis=2, keepdims=True), 1e-300)
+        cosines = ways @ ways.transpose(0, 2, 1)
+        is_line = (abs(cosines) > _ALONG).mean(axis=(1, 2)) > 0.5
+        out[there[start : start + 256]] = (cosines.min(axis=(1, 2)) < _BETWEEN - 1) & ~is_line
+    return out
+
+
+def find_twins(units: np.ndarray, images: Any = None, columns: Sequence[np.ndarray] = ()) -> np.ndarray:
+    """Return pairs of rows with near-equal images, or numbers, int64 (p, 2), the first less than the second.
+
+    `units`: of `whitened` or `normal_scores`; `images`: these, to compare small pictures, too; `columns`:
+    codes of the label and of columns, int64 (n,) each, which are equal for shots of one thing.
     """
     there = np.flatnonzero(units.any(axis=1))
     if len(there) < _LEAST:

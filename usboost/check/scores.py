@@ -104,17 +104,20 @@ def tells(values: np.ndarray, y: np.ndarray) -> float:
     """Return how well one number of each row, float64 (n,), predicts the label: 0 not at all, 1 wholly.
 
     By a tree of 32 leaves, out of fold: R² of ranks; or the accuracy, as if classes were equally frequent and
-    beyond chance, in all classes, or in one of 20 rows or more against the others. NaN is a value.
+    beyond chance, in all classes if each has ten rows, or in one of 20 against the others. NaN is a value.
     """
     x, folds = np.asarray(values, dtype=np.float64)[:, None], KFold(FOLDS, shuffle=True, random_state=0)
     if y.dtype.kind == "f":
         ranks, number = pd.Series(y).rank().to_numpy(), DecisionTreeRegressor(max_leaf_nodes=32)
         return float(r2_score(ranks, cross_val_predict(number, x, ranks, cv=folds)))
     tree = DecisionTreeClassifier(max_leaf_nodes=32, class_weight="balanced", random_state=0)
-    every = [y, *(y == code for code in np.flatnonzero(np.bincount(y) >= 20))]
+    counts = np.bincount(y)
+    every = [y] if counts[counts > 0].min() >= 10 else []
+    every += [y == code for code in np.flatnonzero((counts >= 20) & (len(y) - counts >= 10))]
     with silenced("y_pred contains classes"):
         predicted = [cross_val_predict(tree, x, each, cv=folds) for each in every]
-        return max(float(balanced_accuracy_score(*both, adjusted=True)) for both in zip(every, predicted))
+        scores = [float(balanced_accuracy_score(*both, adjusted=True)) for both in zip(every, predicted)]
+    return max(scores, default=0.0)
 
 
 def formula(numbers: pd.DataFrame, y: np.ndarray) -> tuple[str, list[str]]:

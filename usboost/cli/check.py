@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from usboost.cli import options, tables
-from usboost.cli.console import as_flag, echo, exit_on_error, fitting, note
+from usboost.cli.console import as_flag, echo, exit_on_error, fitting
 from usboost.errors import rewrite_options
 from usboost.fit.options import ImageOptions
 from usboost.table.spec import TableSpec
@@ -23,8 +23,8 @@ def check(
 ) -> None:
     """Check a table before a model is fitted: does it make scores better than those of new rows?
 
-    Near-equal images, groups that nobody named, columns and files that give the label away, labels that look
-    wrong. A quick model says what each of these changes. No row is changed.
+    Near-equal images and rows, rows that SMOTE made, groups that nobody named, columns and files that give the
+    label away, labels that look wrong. A quick model says what each of these changes. No row is changed.
     """
     with exit_on_error():
         ImageOptions(backbone).check(spec)
@@ -42,10 +42,10 @@ def check(
         with fitting("checking") as show:
             findings = check_table(own, embeddings_of(own, Backbone(backbone)), progress=show)
         for each in findings:
-            (note if each.kind == "note" else echo)(str(each))
+            echo(str(each))
         if len(own) < FEWEST:
             echo(f"{len(own)} rows are too few: nothing can be said of fewer than {FEWEST}")
-        elif all(each.kind == "note" for each in findings):
+        elif not findings:
             echo("nothing was found that makes scores better than those of new rows")
         if out is not None:
             advised = [replace(each, advice=rewrite_options(each.advice, as_flag)) for each in findings]

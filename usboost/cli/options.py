@@ -123,10 +123,8 @@ def options_of(kind: type) -> dict[str, inspect.Parameter]:
             default = inspect.Parameter.empty
         shown = about.default or True
         option = typer.Option(flag, help=about.text, min=about.least, max=about.most, show_default=shown)
-        hint = Annotated[of, option]
-        parameters[name] = inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
-        )
+        only, hint = inspect.Parameter.KEYWORD_ONLY, Annotated[of, option]
+        parameters[name] = inspect.Parameter(name, only, default=default, annotation=hint)
     return parameters
 
 
@@ -224,9 +222,7 @@ Models = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option("--rounds", min=1, help="Most rounds, epochs; not for LightGBM.")]
 Seed = Annotated[int, _option(AnswerOptions, "seed")]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Refuse what cannot be read, which else counts as missing.")
-]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what cannot be read; else it is missing.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -292,8 +288,7 @@ def check_out(out: Path, file: bool = False) -> None:
 
 
 def names_of(models: Sequence[str] | None, table: "UserTable", others: Collection[str] = ()) -> list[str]:
-    """List the models that were named, or the usual ones, and others by their paths; refuse those that read
-    no such table."""
+    """List the models named, or the usual ones, and others by path; refuse those that read no such table."""
     usual = catalogue.compared(one_table=not table.spec.image, task=table.task)
     names = list(dict.fromkeys([*(models or usual), *others]))
     for name in names:

@@ -70,7 +70,8 @@ def predict(
 ) -> None:
     """Write each row's label and class probabilities; the table may be larger than memory."""
     with exit_on_error():
-        options.check_out(out, file=True)
+        for place in filter(None, (out, explain_page)):
+            options.check_out(place, file=True)
         loaded = _loaded(model, table, keep or (), imports)
         from usboost.fit.predict import predict as predict_table
 

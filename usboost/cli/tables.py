@@ -52,9 +52,8 @@ def show(table: "UserTable") -> None:
         shown.add_column(title, justify="right" if title in ("missing", "distinct") else "left")
     for column in schema.columns[:_SHOWN]:
         counts = ("" if each is None else f"{each:,}" for each in (column.missing, column.distinct))
-        shown.add_row(
-            escape(listed([column.name])), column.kind, *counts, escape(rewrite_options(column.use, as_flag))
-        )
+        name, use = listed([column.name]), rewrite_options(column.use, as_flag)
+        shown.add_row(escape(name), column.kind, *counts, escape(use))
     stderr = console(err=True)
     stderr.print(f"{schema.rows:,} rows, {len(schema.columns):,} columns")
     stderr.print(shown)

@@ -76,6 +76,8 @@ def tune(
     loses a round of the fits that ran. Ctrl-C shows what is there. Rows whose --split is test are not seen.
     """
     with exit_on_error():
+        if folds == 1:
+            raise UsboostError("--folds is 1; it must be 0, or 2 or more")
         deadline = float("inf") if time_limit is None else now() + time_limit
         images.check(spec)
         options.check_compared(by, out, "search", "trials.csv", "model,trial,state")

@@ -247,9 +247,8 @@ def _frame(path: Path, lines: Sequence[bytes], original: Sequence[bytes]) -> pd.
         categories = sorted(set(values) - {"?"})
         position = {value: code for code, value in enumerate(categories)}
         recoded = np.array([position.get(value, -1) for value in values], dtype=np.int32)
-        columns[name] = pd.Categorical.from_codes(
-            recoded[column.indices.to_numpy()], categories=pd.Index(categories, dtype="str")
-        )
+        named = pd.Index(categories, dtype="str")
+        columns[name] = pd.Categorical.from_codes(recoded[column.indices.to_numpy()], categories=named)
     labels: pd.Categorical = columns[LABEL]
     codes = [_CODES.get(value.replace(" ", "").removesuffix("."), -1) for value in labels.categories]
     y = np.array([*codes, -1], dtype=np.int8)[labels.codes]

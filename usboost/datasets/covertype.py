@@ -26,11 +26,8 @@ from usboost.files import write_atomically
 SOURCE = "covertype"
 FILE = "covtype.data"
 
-FILES = (
-    RemoteFile(
-        "covtype.data.gz", "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
-    ),
-)
+_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz"
+FILES = (RemoteFile("covtype.data.gz", _URL),)
 
 SIZE = 128
 """Height and width of the paper's images in pixels."""
@@ -44,10 +41,8 @@ SWITCHED: dict[str, dict[str, Any]] = {
 }
 """The columns of labels in a card."""
 
-CLASSES = (
-    *("Spruce/Fir", "Lodgepole Pine", "Ponderosa Pine", "Cottonwood/Willow"),
-    *("Aspen", "Douglas-fir", "Krummholz"),
-)
+_NAMES = "Spruce/Fir, Lodgepole Pine, Ponderosa Pine, Cottonwood/Willow, Aspen, Douglas-fir, Krummholz"
+CLASSES = tuple(_NAMES.split(", "))
 """Names of the raw labels 1..7."""
 
 NUMERIC = (

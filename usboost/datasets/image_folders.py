@@ -273,9 +273,8 @@ def _flat_labels(tree: ImageTree, root: Path) -> tuple[dict[str, str], str]:
         synsets = _meta(meta)
         try:
             numbers = [int(line) for line in file.read_text(encoding="ascii").split()]
-            return {
-                f"ILSVRC2012_val_{k:08d}": synsets[number] for k, number in enumerate(numbers, start=1)
-            }, TRUTH
+            named = {f"ILSVRC2012_val_{k:08d}": synsets[number] for k, number in enumerate(numbers, start=1)}
+            return named, TRUTH
         except (ValueError, KeyError) as error:
             raise UsboostError(f"{file} must hold numbers 1..1000 that {meta} explains ({error})") from None
     if (root / INDEX).is_file():

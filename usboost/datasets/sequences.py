@@ -205,9 +205,8 @@ def _sequence(where: str, dimensions: list[str], header: _Header) -> np.ndarray:
     try:
         if any("_" in dimension for dimension in dimensions):  # float() would take 1_000
             raise ValueError
-        values = np.array(
-            [[np.nan if f.lower() in ("?", "nan") else float(f) for f in part] for part in fields]
-        ).T
+        gaps = "?", "nan"
+        values = np.array([[np.nan if f.lower() in gaps else float(f) for f in part] for part in fields]).T
     except ValueError:
         raise UsboostError(f"{where}: a value is not a number") from None
     if np.isinf(values).any():

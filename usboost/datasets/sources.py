@@ -62,8 +62,7 @@ def find_source(source: str, files: Sequence[RemoteFile], *, folder: Path | None
     """Find the folder that holds all raw files of one source, or download them.
 
     Returns ``folder/source`` when it holds all files, else ``cache/source``. A user's own `folder` (the value
-    of ``USBOOST_DATA``) is taken as it is, without looking at digests; what is in `cache` is not fetched
-    again.
+    of ``USBOOST_DATA``) is taken as it is, without looking at digests; `cache` is not fetched again.
 
     Raises UsboostError if a file is neither there nor to be downloaded. Its ``__cause__`` is an ``OSError``
     when the network failed, so that trying later may help, and None when trying again is useless: the server

@@ -163,8 +163,7 @@ class Related:
 
 
 def inner_folds(y: np.ndarray, most: int, seed: int, related: Related | None = None) -> list[Split]:
-    """Make at most so many folds of n rows: to fit to, and to judge the fit by; each row judges once at
-    most.
+    """Make at most so many folds of n rows: to fit to, and to judge by; each row judges once at most.
 
     Parameters
     ----------

@@ -95,9 +95,8 @@ def main(table, out):
             sys.exit(f"error: {table}: a row up to line {rows.line_num} has too few or too many cells")
         inputs = {}
         for name, about in card["columns"].items():
-            values = {
-                text: value(text, about, table) for text in dict.fromkeys(row[name].strip() for row in some)
-            }
+            distinct = dict.fromkeys(row[name].strip() for row in some)
+            values = {text: value(text, about, table) for text in distinct}
             inputs[name] = np.array([values[row[name].strip()] for row in some])
             for text, read in values.items() if about["kind"] != "image" else ():
                 known = read in about["values"] if "values" in about else read == read

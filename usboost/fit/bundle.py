@@ -193,8 +193,7 @@ class Bundle(OwnSettings):
         strict : refuse numbers, dates and images that cannot be read, instead of counting them as missing,
             and a column that lacks far more values than in training.
         sets : of `answers`.
-        tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default they are
-            warnings.
+        tell : called with each sentence of `usboost.table.notes.notes_of_rows`; by default warnings.
         """
         rows = FrameRows(rows, mixed=True) if isinstance(rows, pd.DataFrame) else rows
         rows.answer_to(self.reader.needed)

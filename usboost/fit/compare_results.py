@@ -20,6 +20,7 @@ from usboost.models import catalogue
 from usboost.models.entry import COMPONENTS, KINDS
 from usboost.table.user_table import UserTable
 
+Lines = Sequence[str]
 Row = dict[str, str]
 """Cells by column: `MODEL`, scores by their names, ``seconds``, `VERDICT`."""
 
@@ -156,9 +157,7 @@ def _line(values: Sequence[str]) -> str:
     return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
 
 
-def markdown(
-    comparison: Comparison, title: str, summary: Sequence[str] = (), below: Sequence[str] = ()
-) -> str:
+def markdown(comparison: Comparison, title: str, summary: Lines = (), below: Lines = ()) -> str:
     """Return the same as Markdown: the table, the summary, how to read the numbers, and what is below."""
     heads = titles(comparison)
     rule = ["---" if key in (MODEL, VERDICT) else "--:" for key in heads]
@@ -189,17 +188,13 @@ def sliced(comparison: Comparison) -> dict[str, Any]:
 def slices_as_markdown(by_column: str, table: Mapping[str, Any]) -> str:
     """Return the table of `sliced` as Markdown."""
     heads = [by_column, *table["columns"].values()]
-    rows = [
-        [row["name"], *(" ".join(filter(None, row["cells"][key])) for key in table["columns"])]
-        for row in table["rows"]
-    ]
+    shown = [[" ".join(filter(None, row["cells"][key])) for key in table["columns"]] for row in table["rows"]]
+    rows = [[row["name"], *cells] for row, cells in zip(table["rows"], shown)]
     head = f"## {table['score']} by {by_column}"
     return "\n".join([head, "", _line(heads), f"|---|{'--:|' * (len(heads) - 1)}", *map(_line, rows)])
 
 
-def write(
-    comparison: Comparison, folder: Path, title: str, summary: Sequence[str], below: Sequence[str]
-) -> None:
+def write(comparison: Comparison, folder: Path, title: str, summary: Lines, below: Lines) -> None:
     """Write ``comparison.csv`` (the scores of every fold) and ``comparison.md``, each atomically."""
     text = comparison.scores.to_csv(index=False, lineterminator="\n")
     write_atomically(folder / "comparison.csv", text.encode())
@@ -289,10 +284,9 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     read = {name for name, each in inputs.items() if each.columns or each.images}
     useless = next((each for each in standings if each.model not in read), None)
     if useless is best:
-        lines.append(
-            f"No model is better by {metric_name(by)} than {best.model}, which reads nothing: check the "
-            "label and the columns, or bring more rows."
-        )
+        nothing = f"No model is better by {metric_name(by)} than {best.model}, which reads nothing"
+        others = [each for each in standings if each.model in read]
+        lines += [f"{nothing}: check the label and the columns, or bring more rows."] * bool(others)
     elif useless is not None and useless.within_noise and tested:
         lines.append(
             f"So few folds do not show that {best.model} is better than {useless.model}, which reads "

@@ -201,9 +201,8 @@ def _compared(
         codes, present = known(current), current.notna().to_numpy()
         more["unseen"] = float((codes[present] == 0).sum() / len(codes))  # 0 is of what training did not have
         size = len(known.values) + 1
-        first, second = (
-            np.bincount(each, minlength=size) for each in (known(train[train.notna()]), codes[present])
-        )
+        both = known(train[train.notna()]), codes[present]
+        first, second = (np.bincount(each, minlength=size) for each in both)
         if not first.sum() or not second.sum():
             return more
         counts = first, second

@@ -168,10 +168,9 @@ class _Multimodal(_FitAttributes):
     def _frame(self, X: Any, *, reset: bool = False) -> pd.DataFrame:
         """Return X as a DataFrame, see `frame_of`; one to be fitted to tells its columns."""
         # of a model that the command line fitted, which may have left out columns, the order is not known
-        placed = (
-            reset or bool(self.bundle_.card.names) or len(self.bundle_.card.columns) == self.n_features_in_
-        )
-        frame = frame_of(X, list(self.feature_names_in_) if placed and not reset else None)
+        card = None if reset else self.bundle_.card
+        placed = card is not None and (card.names or len(card.columns) == self.n_features_in_)
+        frame = frame_of(X, list(self.feature_names_in_) if placed else None)
         if reset:
             if not len(frame) or not frame.shape[1]:
                 few = "0 sample(s)" if not len(frame) else "0 feature(s)"

@@ -168,8 +168,7 @@ def choose_rounds(
 ) -> FoldsResult | None:
     """Choose how far to go by fits to folds of some rows; the encoders of each learn from its own rows.
 
-    Of an average each member is fitted to the folds, and what they predict of the rows left out chooses the
-    weights.
+    An average fits each member to the folds; what they predict of the rows left out chooses the weights.
 
     Raises `UsboostError` if the rows cannot be divided, or some of them cannot be fitted to.
 

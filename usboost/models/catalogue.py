@@ -288,8 +288,7 @@ def find(name: str) -> Entry:
 def for_table(name: str, task: str = "classification") -> Entry:
     """Return the entry of that name, if it reads a user's table and has an estimator for the task.
 
-    Raises `UsboostError` if it is unknown, is for data of another form, or is not for this task, one of
-    `entry.TASKS`.
+    Raises `UsboostError` if it is unknown, is for other data, or is not for this task, one of `entry.TASKS`.
     """
     choose, entry = f"choose among {', '.join(OFFERED_FOR[task])}", CATALOGUE.get(name)
     if entry is None:

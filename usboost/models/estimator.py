@@ -292,8 +292,7 @@ class ViewsEstimator(OwnSettings, BaseEstimator):
         """Return an unfitted copy that a fit without validation rows takes as far as they let this one go.
 
         The same rounds, epochs or trees, and of what was chosen on validation rows (a penalty, a size of
-        leaves) the choice. Views that a start leaves out are decided anew. The copy has no callbacks and no
-        checkpoint.
+        leaves) the choice. Views that a start leaves out are chosen anew. No callbacks and no checkpoint.
 
         Raises `UsboostError` if how far to go is no parameter of such a model.
         """

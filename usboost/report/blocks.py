@@ -61,9 +61,7 @@ def check_out(out: Path) -> None:
         raise UsboostError(f"{out} must be an .html file")
 
 
-def page(
-    title: str, intro: Markup, sections: Sequence[Section], footer: Markup, tabs: Markup | str = ""
-) -> str:
+def page(title: str, intro: Markup, sections: Sequence[Section], footer: Markup, tabs: str = "") -> str:
     """Return a page: HTML that loads nothing from the network and runs no script.
 
     `intro`: stands between the title and the sections. `tabs`: links to other pages.

@@ -62,8 +62,7 @@ def write_page(
 
     `against` is the table whose first rows these are compared with, by default the same; where it is named,
     its `NEAREST` other rows are shown next to each row. `progress` is called with (rows done, rows). The rest
-    is as of `usboost.fit.predict.predict`, which says what is refused; so is an `out` that is no ``.html``
-    file.
+    is as of `usboost.fit.predict.predict`, which says what is refused; so is what is no ``.html`` file.
     """
     blocks.check_out(out)
     check_explainable(bundle.model, bundle.card.model)

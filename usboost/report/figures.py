@@ -351,9 +351,8 @@ def place(fig: Figure, left: float = 0.8, bottom: float = BELOW) -> None:
     A layout engine would find them by drawing all twice, which took most of a report's time.
     """
     width, height = fig.get_size_inches()
-    fig.subplots_adjust(
-        left / width, bottom / height, 1 - 0.12 / width, 1 - 0.4 / height, wspace=0.12, hspace=0.15
-    )
+    right, top = 1 - 0.12 / width, 1 - 0.4 / height
+    fig.subplots_adjust(left / width, bottom / height, right, top, wspace=0.12, hspace=0.15)
 
 
 def plain(text: str) -> str:

@@ -141,9 +141,8 @@ def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
         return ""
     ranked = sorted(gains.items(), key=lambda item: -item[1])
     rows = [(name, share) for name, share in ranked[:COLUMNS] if share >= LEAST]
-    return html(
-        "gain", rows=rows, rest=[name for name, share in ranked if share < LEAST], least=LEAST, start=start
-    )
+    rest = [name for name, share in ranked if share < LEAST]
+    return html("gain", rows=rows, rest=rest, least=LEAST, start=start)
 
 
 def learner_titles(bundle: Bundle, model: Any) -> dict[str, str]:

@@ -170,10 +170,8 @@ def read(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(_bytes(folder / FILE))
-        drawn = [
-            (str(title), _bytes(folder / f"{Path(name).name}.svg").decode())
-            for name, title in document["figures"].items()
-        ]
+        figures = document["figures"].items()
+        drawn = [(str(title), _bytes(folder / f"{Path(name).name}.svg").decode()) for name, title in figures]
         worst = [
             {
                 **{key: str(about[key]) for key in ("true", "predicted", "p_true", "p_predicted")},

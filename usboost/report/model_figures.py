@@ -85,11 +85,8 @@ def importance(frame: pd.DataFrame, title: str) -> Figure:
             spread = own["std"].fillna(0)
             ax.barh(range(len(views)), own["mean"], xerr=spread, color=colors, height=0.55, ecolor=INK)
             ax.axvline(0, color=MUTED, linewidth=0.8)
-            for at, value, around in zip(range(len(views)), own["mean"], spread):
-                if not (value or around):
-                    ax.annotate(
-                        "nothing", (0, at), (5, 0), textcoords="offset points", va="center", color=MUTED
-                    )
+            for at in np.flatnonzero((own["mean"] == 0) & (spread == 0)):
+                ax.annotate("nothing", (0, at), (5, 0), textcoords="offset points", va="center", color=MUTED)
             ax.set_yticks(range(len(views)), [plain(str(view)) for view in views])
             ax.tick_params(axis="y", length=0)
             ax.set_xlabel(worsening(metric))

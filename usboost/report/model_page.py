@@ -90,11 +90,8 @@ def render(
     card, history = bundle.card, pd.DataFrame(bundle.card.history)
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
-    val = {
-        metric_name(name): number(value)
-        for name in METRICS_OF[card.task]
-        if (value := card.scores.get(name)) is not None
-    }
+    scores = {metric_name(name): card.scores.get(name) for name in METRICS_OF[card.task]}
+    val = {name: number(value) for name, value in scores.items() if value is not None}
     threshold = None if card.threshold is None else f"{card.threshold:.4g}"
     lacks = [f"{scored.unlabelled:,} rows have no {label} and are not scored"] if scored.unlabelled else []
     lacks += [f"{n:,} of {len(scored):,} rows have no image in {c}" for c, n in scored.without.items() if n]

@@ -54,10 +54,8 @@ def write_pages(
     cards = {d: read_json(path) for d in datasets if (path := prepared / d / "card.json").is_file()}
     own, others = [d for d in datasets if d == USER_TABLE], [d for d in datasets if d != USER_TABLE]
     pages = dict[str, str]()
-    for part, fitted, further, name in (
-        (own, of_own or models, (), INDEX),
-        (others, models, cells, PAPER if own else INDEX),
-    ):
+    ours, theirs = (own, of_own or models, (), INDEX), (others, models, cells, PAPER if own else INDEX)
+    for part, fitted, further, name in (ours, theirs):
         if not part and not further:
             continue
         trained = {d: list(fitted) for d in part}

@@ -65,8 +65,7 @@ HALVES = ("bfv_dnn", "1wl_s", "1wl_u", "2wl", "2wl2o")
 def render(data: ReportData) -> str:
     """Return the page: HTML that loads nothing from the network and runs no script.
 
-    With "demo" among the profiles of the cells (or in a card) the title says so and no published number is
-    printed.
+    With "demo" among the profiles of cells (or in a card) the title says so; no published number is printed.
     """
     frame, datasets, cards = data.frame, list(dict.fromkeys(data.datasets)), data.cards
     used = records.profiles(data.results, datasets, data.models)
@@ -136,9 +135,8 @@ def _verdict(
     of_fit = part[(part["model"] == fit[0]) & (part["seed"] == fit[1])]
     by_split = {split: of.set_index("metric")["value"].to_dict() for split, of in of_fit.groupby("split")}
     val, test = by_split["val"], by_split.get("test", {})
-    means = (
-        part[(part["split"] == "test") & (part["metric"] == metric)].groupby("model")["value"].mean().dropna()
-    )
+    tested = part[(part["split"] == "test") & (part["metric"] == metric)]
+    means = tested.groupby("model")["value"].mean().dropna()
     others = {
         model: best[1]
         for model in REFERENCES

@@ -26,9 +26,7 @@ COLUMNS = (
 DATASET_NAMES = {"ci_a": "CI-A", "ci_b": "CI-B", "ct": "CT", "mi": "MI", "rw": "RW"}
 DATASET_NAMES |= {"digits": "digit images", "digits_rows": "digits by rows", "user_table": "your table"}
 DATASET_NAMES |= {"iris": "Iris", "pendigits": "pen digits", "gunpoint": "GunPoint"}
-TRACE_COLUMNS = (
-    *("seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"),
-)
+TRACE_COLUMNS = "seconds", "risk_train", "risk_val", "f1_val", "accuracy_val", "rmse_val", "epsilon", "delta"
 
 STEPS = {"step_U": "epsilon", "step_S": "delta"}  # the papers' letters for the steps along their two views
 
@@ -184,8 +182,7 @@ def table3(frame: pd.DataFrame, split: str, metric: str) -> pd.DataFrame:
     """Return mean and standard deviation over seeds, per dataset and model, of one metric on one split.
 
     The columns, in the order of `frame`, are dataset, model, and for each of ``value`` and ``improvement``
-    (in %): ``_mean``, ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, the number of seeds that have
-    one.
+    (in %): ``_mean``, ``_std`` (over n − 1; NaN for one seed) and ``_seeds``, how many seeds have one.
     """
     cut = frame[(frame["split"] == split) & (frame["metric"] == metric)]
     cells = cut.groupby(["dataset", "model"], sort=False)

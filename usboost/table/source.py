@@ -86,8 +86,7 @@ class Source(ABC):
     def batches(self, names: Collection[str], size: int) -> Iterator[pa.Table]:
         """Read some columns, `size` rows at a time; the last batch may have fewer.
 
-        Raises UsboostError if a file is damaged, or a column holds what Arrow cannot, values of several
-        types, say.
+        Raises UsboostError if a file is damaged, or a column holds what Arrow cannot, as several types, say.
         """
 
 

@@ -302,8 +302,7 @@ class Ridge(Linear):
 class LinearBaseline(Classifier):
     """Multinomial logistic regression with an L2 penalty, on one or more views.
 
-    Numbers are standardised, categories one-hot, images the centred features of a frozen backbone, all on
-    one scale.
+    Numbers are standardised, categories one-hot, images centred features of a frozen network, on one scale.
 
     Parameters
     ----------

@@ -372,8 +372,7 @@ class PackageClassifier(_Package, Classifier):
 
     CatBoost and XGBoost are given the categories themselves.
 
-    Raises `Unsuited` by ``fit``, of more rows, columns or classes than the package is made for, and where it
-    fails.
+    Raises `Unsuited` by ``fit``, of more rows, columns or classes than the package takes, or if it fails.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from usboost.models.methods.two_branch import (
     TwoBranchNetworkRegressor,
 )
 
-BFV = "BFV"
+BFV, FEATURES = "BFV", {"features": ("BoostedFeatures",)}
 
 
 @dataclass(eq=False, repr=False)
@@ -118,9 +118,8 @@ class _OnBoostedFeatures(ViewsEstimator):
         features = self._features(views) if features is None else features
         if isinstance(features, Table):
             return views.with_view(BFV, Table.from_numeric((features.numeric - self.mean_) * self.scale_))
-        return views.with_view(
-            BFV, features.changed(lambda values, column: (values - self.mean_[column]) * self.scale_[column])
-        )
+        scaled = features.changed(lambda values, k: (values - self.mean_[k]) * self.scale_[k])
+        return views.with_view(BFV, scaled)
 
     def _to_onnx(self, views: Mapping[str, ViewNodes]) -> Value:
         table: Any = views[self.structured]
@@ -187,10 +186,7 @@ class BoostedFeatureNetworkClassifier(_OnBoostedFeatures, ViewsClassifier):
     True
     """
 
-    holds: ClassVar[Mapping[str, Any]] = {
-        "features": ("BoostedFeatures",),
-        "network": ("TwoBranchNetworkClassifier",),
-    }
+    holds: ClassVar[Mapping[str, Any]] = FEATURES | {"network": ("TwoBranchNetworkClassifier",)}
     _default = TwoBranchNetworkClassifier
 
     def predict_proba(self, X: Views | Mapping[str, Any]) -> np.ndarray:
@@ -230,10 +226,7 @@ class BoostedFeatureNetworkRegressor(_OnBoostedFeatures, ViewsRegressor):
     True
     """
 
-    holds: ClassVar[Mapping[str, Any]] = {
-        "features": ("BoostedFeatures",),
-        "network": ("TwoBranchNetworkRegressor",),
-    }
+    holds: ClassVar[Mapping[str, Any]] = FEATURES | {"network": ("TwoBranchNetworkRegressor",)}
     _default = TwoBranchNetworkRegressor
 
     def _predict(self, views: Views) -> np.ndarray:

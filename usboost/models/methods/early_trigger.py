@@ -184,9 +184,8 @@ class Stream(OwnSettings):
         """Take a frame that is known to be in order, without the answers."""
         self.scores.feed(frame)
         trigger, t = self._trigger, self.scores.t
-        confidence = (
-            self.scores.margins() if trigger.by == "margin" else self.scores.probabilities().max(axis=1)
-        )
+        by_margin = trigger.by == "margin"
+        confidence = self.scores.margins() if by_margin else self.scores.probabilities().max(axis=1)
         sure = (confidence >= trigger.threshold) | (t == self.scores.n_frames)
         new = ~self.decided & frame.present & sure
         self.codes[new], self.times[new] = self.scores.codes()[new], t

@@ -40,8 +40,7 @@ class TwoBranchNetwork(nn.Module):
     Fusion by "concat" joins the two embeddings; by "product" multiplies them element by element,
     and where their widths differ a linear layer first brings the first to the second's. Of more than two
     views, of images from several sides say, all but the last have a DNN1 each. A view that the
-    specification says may be `missing` comes with a mask of the rows without it, which a learned vector
-    stands for.
+    specification says may be `missing` comes with a mask of the rows without: a learned vector stands in.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
