@@ -20,7 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata, zscore
 
-from usboost.check.groups import TIMES, Grouping, beyond_chance, codes_of, groupings, stretches, texts_of
+from usboost.check.groups import TIMES, Grouping, beyond_chance, codes_of, groupings, stretches
 from usboost.check.neighbours import are_between, find_twins, fine_columns, normal_scores, whitened
 from usboost.check.scores import WORSE, Flattery, flattery, formula, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
@@ -95,7 +95,6 @@ class _Check:
     def __init__(self, table: UserTable, embeddings: list[np.ndarray], quick: bool) -> None:
         self.table, self.quick, self.label = table, quick, table.spec.label
         self.findings, self.said = list[Finding](), list[np.ndarray]()
-        self.texts = texts_of(table)
         self.y = table.labels if table.classes else zscore(rankdata(table.labels))
         self.named = [codes_of(pd.Series(each)) for each in (table.groups, table.split) if each is not None]
         self.units = [whitened(each, view.absent) for each, view in zip(embeddings, table.images.values())]
@@ -144,7 +143,7 @@ class _Check:
         table, ranked, by_random = self.table, [], dict[bytes, np.ndarray]()
         known = None if table.groups is None else self.named[0]
         fewest = len(table.classes) + 1 if table.classes else 5
-        for each in groupings(table, self.texts):
+        for each in groupings(table):
             share = beyond_chance(self.y, each.codes, each.numbers)
             several = np.count_nonzero(np.bincount(each.codes) > 1)  # of one group it may be by chance
             decides = share >= DECIDED and several >= fewest and each.kind not in ("stem", "rows")

@@ -5,7 +5,7 @@ by their size, also with the nearest row of another group.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -21,6 +21,7 @@ LARGEST = 50  # mean rows of a group of a feature; of larger ones a model learns
 STRETCHES = 10  # parts of the rows in the order of the file, of each class, or in time
 SHARED, DEVIATIONS = 0.2, 6.0  # the least share beyond chance; so many deviations, as columns may be hundreds
 _DRAWS, _ROWS = 40, 5000
+REPEATED = 0.2  # share of a column's numbers that are there twice, for them to be groups
 _NAMED = re.compile(
     r"(?i)(.*[_\W])?(id|uid|key|subject|patient|person|user|customer|owner|family|house(hold)?|group|firm|company"
     r"|school|place|site|plot|field|farm|station|camera|scene|clip|video|session|batch|slide|specimen|animal"
@@ -53,19 +54,20 @@ class Grouping:
         return self.kind != "columns" and (small or (named and count >= 5))
 
 
-def texts_of(table: UserTable) -> dict[str, pd.Series]:
-    """Return the values of n rows as text, NaN where missing, of all columns but the label and those named,
-    also of columns that were dropped or are no features, and of paths of images."""
-    file, named = table.file, {*table.spec.named} - {*table.spec.image}
+def texts_of(table: UserTable, without: Collection[str] = ()) -> dict[str, pd.Series]:
+    """Return the values of n rows as text, NaN where missing, of all columns but the label, those named and
+    those left out, also of columns that were dropped or are no features, and of paths of images."""
+    file, named = table.file, {*table.spec.named, *without} - {*table.spec.image}
     names = [name for name in file.names if name not in named and is_usable(plain_type(file.type_of(name)))]
     raw = load(file, names)
     columns = (Column(file, name, raw[name], missing=table.spec.missing) for name in names)
     return {each.name: each.texts().iloc[table.rows].reset_index(drop=True) for each in columns}
 
 
-def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Grouping]:
+def groupings(table: UserTable) -> Iterator[Grouping]:
     """Yield what may be groups: not of one row each, nor few."""
     numbers, few = table.features.select_dtypes("float64"), list[str]()
+    texts = texts_of(table, [k for k, v in numbers.items() if v.duplicated(keep=False).mean() < REPEATED])
     paths = [texts[name] for name in table.spec.image if name in texts]
     whole = pd.concat([table.features.reset_index(drop=True), *paths], axis=1)
     if whole.shape[1] and len(paths) == len(table.spec.image):
@@ -82,7 +84,7 @@ def groupings(table: UserTable, texts: dict[str, pd.Series]) -> Iterator[Groupin
         if count > len(table) / 2 and not is_number:
             for stem, codes in stems(values):
                 yield Grouping(f"rows with {stem} of {name!r}", (name,), codes, "stem", is_read)
-        elif count >= 3 and (not is_number or pd.Series(codes).duplicated(keep=False).mean() >= 0.2):
+        elif count >= 3 and (not is_number or pd.Series(codes).duplicated(keep=False).mean() >= REPEATED):
             what, advice = f"rows with the same {name!r}", f"use `group={name!r}`"
             size = numbers[[name]].to_numpy() if is_number and not _NAMED.fullmatch(name) else None
             yield Grouping(what, (name,), codes, "column", is_read, size, advice)

@@ -34,7 +34,7 @@ NEIGHBOURS, LEVEL = 40, 0.05
 
 _AXES, _FITTED = 128, 20_000
 _LEAST = 60  # rows: of fewer nothing is known of how near different things are
-_FINE, _TIES, _COLUMNS = 200, 0.02, 4  # values of a column, the share of one of them, columns at least
+_FINE, _TIES, _COLUMNS, _MOST = 200, 0.02, 4, 128  # values of a column, the share of one; columns
 _BETWEEN, _ALONG = 5e-7, 0.99  # 1 less the cosine of a straight line, and of what is one nearly
 _EPSILON = 1e-3  # distance of equal images, which rounding makes of none
 _SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut off a side, steps looked at
@@ -56,11 +56,11 @@ def whitened(values: np.ndarray, absent: np.ndarray | None = None) -> np.ndarray
 
 
 def fine_columns(numbers: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns (n, p) with hardly a tie, in which a distance says something; none of under four."""
+    """Return columns (n, p) with hardly a tie, in which a distance says something: 4 to 128, or none."""
     n = len(numbers)
     counts = {name: column.value_counts() for name, column in numbers.items()}
     fine = [k for k, v in counts.items() if len(v) >= min(_FINE, n / 2) and v.max() <= max(3, _TIES * n)]
-    return numbers[fine if len(fine) >= _COLUMNS else []]
+    return numbers[fine[:_MOST] if len(fine) >= _COLUMNS else []]
 
 
 def normal_scores(numbers: pd.DataFrame) -> np.ndarray:

@@ -23,7 +23,7 @@ def check(
 ) -> None:
     """Check a table before a model is fitted: does it make scores better than those of new rows?
 
-    Near-equal images and rows, rows that SMOTE made, groups that nobody named, columns and files that give the
+    Near-equal images and rows, rows that SMOTE made, groups nobody named, columns and files that give the
     label away, labels that look wrong. A quick model says what each of these changes. No row is changed.
     """
     with exit_on_error():
