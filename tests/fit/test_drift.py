@@ -35,9 +35,8 @@ def rows(n: int, seed: int) -> pd.DataFrame:
 def card(tmp_path_factory) -> Card:
     folder = tmp_path_factory.mktemp("drift")
     rows(N, 0).to_csv(folder / "train.csv", index=False)
-    accepted(
-        "fit", folder / "train.csv", "--label", "label", "--model", "logistic", "--out", folder / "model"
-    )
+    words = folder / "train.csv", "--label", "label", "--model", "logistic", "--out", folder / "model"
+    assert "--rounds does not change logistic" in accepted("fit", *words, "--rounds", 3).output
     return bundle.load(folder / "model").card
 
 

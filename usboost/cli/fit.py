@@ -157,6 +157,8 @@ class _Fit:
         tables.show(own)
         name = self.model_of(images=bool(own.images), task=own.task)
         catalogue.for_table(name, own.task)
+        if self.answers.rounds and catalogue.find(name).kind in ("linear", "forest", "prior"):
+            note(f"--rounds does not change {name}")
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
         from usboost.check import beside_fit
