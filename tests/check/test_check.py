@@ -313,6 +313,9 @@ def test_quick_scores() -> None:
     assert tells(rng.normal(size=400), y) < 0.3
     assert max(tells(rng.random(40), np.arange(40) < 3) for _ in range(30)) == 0  # three rows tell nothing
     assert flattery(rng.normal(size=(400, 2)), y, np.zeros(400, dtype=np.int64), {}) is None  # one group
+    (of, x), rng = np.divmod(np.arange(180), 10), np.random.default_rng(1)  # slopes of 18 subjects
+    y = x * (rng.normal(size=18) + 1)[of] + rng.normal(size=180)
+    assert flattery(x[:, None], y, of, {}).worse == 0 < flattery(x[:, None], y, of, {}, None, 2.0).worse
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepare(raw: Path, work: Path, **options: Any) -> Prepared:
-    return covertype.prepare(
-        raw, **{"seed": 5, "profile": "demo", "image_size": SIZE, "work": work, **options}
-    )
+    given = {"seed": 5, "profile": "demo", "image_size": SIZE, "work": work, **options}
+    return covertype.prepare(raw, **given)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from scipy.stats import rankdata, zscore
 
 from usboost.check.groups import TIMES, Grouping, beyond_chance, codes_of, groupings, stretches
 from usboost.check.neighbours import are_between, find_twins, fine_columns, normal_scores, whitened
-from usboost.check.scores import WORSE, Flattery, flattery, formula, out_of_fold, tells, wrong_labels
+from usboost.check.scores import ERRORS, WORSE, Flattery, flattery, formula, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
 from usboost.errors import UsboostError
 from usboost.evaluation.folds import Related, inner_folds
@@ -160,7 +160,8 @@ class _Check:
                 continue
             measured = None
             if not self.quick:
-                measured = flattery(self.x_of_groups, table.labels, each.codes, by_random, known)
+                errors = 2.0 if each.is_named else ERRORS  # what a subject is needs less proof
+                measured = flattery(self.x_of_groups, table.labels, each.codes, by_random, known, errors)
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
             matters = measured is not None and measured.worse >= least

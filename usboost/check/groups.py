@@ -50,8 +50,12 @@ class Grouping:
         """Return whether new rows may have other values: groups are small, or named as things are."""
         count = self.codes.max() + 1
         small = count >= 20 and len(self.codes) <= LARGEST * count
-        named = not self.is_read or any(map(_NAMED.fullmatch, self.columns))
-        return self.kind != "columns" and (small or (named and count >= 5))
+        return self.kind != "columns" and (small or ((not self.is_read or self.is_named) and count >= 5))
+
+    @property
+    def is_named(self) -> bool:
+        """Return whether a column is named as things are."""
+        return any(map(_NAMED.fullmatch, self.columns))
 
 
 def texts_of(table: UserTable, without: Collection[str] = ()) -> dict[str, pd.Series]:

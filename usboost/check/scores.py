@@ -59,12 +59,13 @@ def flattery(
     codes: np.ndarray,
     by_random: dict[bytes, np.ndarray],
     known: np.ndarray | None = None,
+    errors: float = ERRORS,
 ) -> Flattery | None:
     """Score the quick model by both kinds of folds; None where groups cannot be held out.
 
     `y`: class codes int64, or numbers float64, (n,); `codes`: of the groups, int64 (n,); `by_random`: keeps
     what random folds predict of a set of rows, for other groups of these; `known`: codes of groups that
-    random folds, too, keep together.
+    random folds, too, keep together; `errors`: how many standard errors `worse` has to be.
     """
     is_number, rng = y.dtype.kind == "f", np.random.default_rng(0)
     order, rows = rng.permutation(int(codes.max()) + 1)[codes], rng.permutation(len(codes))
@@ -95,7 +96,7 @@ def flattery(
     error = np.std(sums[:, 0] - worse * sizes, ddof=1) * len(sums) ** 0.5 / len(y)
     # a walk loses a lot in few stretches, and something in all, which ten do by chance once in a thousand
     in_all = len(sums) >= 10 and sums[:, 0].min() > 0
-    by_chance = low <= 0 or not (in_all or worse >= ERRORS * max(error, 1e-9))
+    by_chance = low <= 0 or not (in_all or worse >= errors * max(error, 1e-9))
     name, (random, together) = "R²" if is_number else "accuracy", scores.mean(axis=1).tolist()
     return Flattery(name, random, together, low, high, 0.0 if by_chance else worse)
 

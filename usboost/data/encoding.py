@@ -199,8 +199,7 @@ class TableEncoder:
     def transform(self, frame: pd.DataFrame) -> Table:
         """Encode the n rows of any split: float32 ``numeric`` (n, p) and int32 ``codes`` (n, q).
 
-        Raises UsboostError if a column is missing, or a numeric one holds NaN, infinity or something that is
-        not a number.
+        Raises UsboostError if a column is missing, or a numeric one holds NaN, infinity or text.
         """
         numeric = np.empty((len(frame), len(self.numeric)), dtype=np.float32)
         for j, scale in enumerate(self.numeric):

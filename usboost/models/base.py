@@ -69,8 +69,7 @@ class _Fitted(ViewsEstimator):
         """Fit to the views of n samples and their labels, or a regressor to their targets.
 
         Raises `UsboostError` if rows do not match, only one class is there, validation holds an unknown
-        label, targets are anything but finite numbers, a weight is negative or no finite number, or memory is
-        too small.
+        label, targets are not finite, a weight is negative or not finite, or memory is too small.
 
         Parameters
         ----------
