@@ -63,7 +63,7 @@ def texts_of(table: UserTable, without: Collection[str] = ()) -> dict[str, pd.Se
     those left out, also of columns that were dropped or are no features, and of paths of images."""
     file, named = table.file, {*table.spec.named, *without} - {*table.spec.image}
     names = [name for name in file.names if name not in named and is_usable(plain_type(file.type_of(name)))]
-    raw = load(file, names)
+    raw = load(file, names or file.names[:1])
     columns = (Column(file, name, raw[name], missing=table.spec.missing) for name in names)
     return {each.name: each.texts().iloc[table.rows].reset_index(drop=True) for each in columns}
 

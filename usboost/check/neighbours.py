@@ -76,7 +76,7 @@ def are_between(numbers: pd.DataFrame) -> np.ndarray:
     SMOTE and interpolation make such rows; in four columns or more chance makes none, unless all rows near
     one lie along a line.
     """
-    values = numbers.loc[:, (numbers % 1 != 0).mean() >= 0.2]
+    values = numbers.loc[:, (numbers % 1 > 0).mean() >= 0.2]
     there, out = np.flatnonzero(values.notna().all(axis=1)), np.zeros(len(numbers), dtype=bool)
     if len(there) < _LEAST or values.shape[1] < _COLUMNS:
         return out

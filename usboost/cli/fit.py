@@ -20,7 +20,7 @@ from usboost.evaluation.ranking import METRICS_OF, f1_of, metric_name, number
 from usboost.files.registry import import_parts
 from usboost.fit.options import FitOptions, ImageOptions
 from usboost.models import catalogue
-from usboost.models.entry import parsed_settings, read_settings
+from usboost.models.entry import KINDS, parsed_settings, read_settings
 from usboost.table.spec import TableSpec
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _Fit:
         tables.show(own)
         name = self.model_of(images=bool(own.images), task=own.task)
         catalogue.for_table(name, own.task)
-        if self.answers.rounds and catalogue.find(name).kind in ("linear", "forest", "prior"):
+        if self.answers.rounds and not ((kind := KINDS[catalogue.find(name).kind]).rounds or kind.comparable):
             note(f"--rounds does not change {name}")
         # imported late, so that mistakes are reported without loading torch
         from usboost.boosting.callbacks import Interrupt, ShowRounds, TimeLimit
