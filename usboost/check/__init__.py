@@ -20,7 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata, zscore
 
-from usboost.check.groups import TIMES, Grouping, beyond_chance, codes_of, groupings, stretches
+from usboost.check.groups import Grouping, beyond_chance, codes_of, groupings, stretches
 from usboost.check.neighbours import are_between, find_twins, fine_columns, normal_scores, whitened
 from usboost.check.scores import ERRORS, WORSE, Flattery, flattery, formula, out_of_fold, tells, wrong_labels
 from usboost.data.progress import Progress
@@ -125,7 +125,7 @@ class _Check:
         table, n = self.table, len(self.table)
         codes = [codes_of(each) for each in (pd.Series(self.y), *dict(table.features).values())]
         found = dict[tuple[str, ...], np.ndarray]()
-        if self.fine.size:
+        if self.fine.size and table.times is None:
             found[()] = find_twins(normal_scores(self.fine))
         for name, units, view in zip(table.spec.image, self.units, table.images.values()):
             found[(name,)] = find_twins(units, None if self.quick else view, codes)
@@ -160,7 +160,9 @@ class _Check:
                 continue
             measured = None
             if not self.quick:
-                errors = 2.0 if each.is_named else ERRORS  # what a subject is needs less proof
+                errors = (
+                    2.0 if each.is_named and each.codes.max() >= 9 else ERRORS
+                )  # what a subject is needs less proof
                 measured = flattery(self.x_of_groups, table.labels, each.codes, by_random, known, errors)
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
@@ -188,7 +190,7 @@ class _Check:
             self.add("leak", sentence, advice, rows, columns=(name,))
 
     def leaks(self) -> None:
-        """Find what tells the label: missing values, files, names, the order of rows, and columns alone."""
+        """Find what tells the label: missing values, files, and columns alone."""
         table, n = self.table, len(self.table)
         lacking = {str(name): column.isna().to_numpy() for name, column in table.features.items()}
         lacking |= {name: view.absent for name, view in zip(table.spec.image, table.images.values())}
@@ -199,7 +201,9 @@ class _Check:
         between = are_between(self.fine)
         if between.sum() >= _SHARE * n:
             sentence = f"{between.sum():,} rows lie between two others, as SMOTE or interpolation makes rows"
-            advice = "fit to the table as it was before; for rare classes there is `class_weight`"
+            advice = "fit to the table as it was before" + "; `class_weight` is for rare classes" * bool(
+                table.classes
+            )
             self.add("twins", sentence, advice, np.flatnonzero(between))
         if not table.classes:
             dates = table.features.select_dtypes("datetime")
@@ -222,18 +226,10 @@ class _Check:
         ranks = new.select_dtypes("float64").rank().corrwith(pd.Series(self.y, new.index)).abs()
         strong = [name for name in ranks.index[ranks > 0.8] if tells(new[name], 1.0 * self.y) >= GIVEN_AWAY]
         strong += [name for name in new if holds_text(new[name]) and self.text_tells(new[name])]
-        strong += [name for name in new if not table.classes and self.has_ranges(name)]
         away = [name for name, column in new.items() if name in strong or leaks_target(column, table.labels)]
         if away := [str(name) for name in away if not self.is_known(codes_of(new[name]))]:
             sentence = f"{' or '.join(map(repr, away))} alone gives {self.label!r} away"
             self.add("leak", sentence, UNKNOWN, np.arange(n), columns=tuple(away))
-
-    def has_ranges(self, name: str) -> bool:
-        """Return whether the labels of each value of a column, but of a time, are a range of their own."""
-        codes = pd.factorize(self.table.features[name])[0][np.argsort(self.table.labels, kind="stable")]
-        sizes = sorted(np.unique(codes, return_counts=True)[1])
-        few = 1 < len(sizes) <= len(codes) / 5 and sizes[-2] >= 5  # chance orders no two such values so
-        return few and not (np.count_nonzero(np.diff(codes)) >= len(sizes) or TIMES.fullmatch(name))
 
     def text_tells(self, column: pd.Series) -> bool:
         """Return whether regressions of a text's pieces give the label of rows that they left out."""

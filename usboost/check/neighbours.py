@@ -35,7 +35,7 @@ NEIGHBOURS, LEVEL = 40, 0.05
 _AXES, _FITTED = 128, 20_000
 _LEAST = 60  # rows: of fewer nothing is known of how near different things are
 _FINE, _TIES, _COLUMNS, _MOST = 200, 0.02, 4, 128  # values of a column, the share of one; columns
-_BETWEEN, _ALONG = 5e-7, 0.99  # 1 less the cosine of a straight line, and of what is one nearly
+_BETWEEN, _FLAT = 5e-7, 0.1  # 1 less the cosine of a straight line; spread of a third dimension, at least
 _EPSILON = 1e-3  # distance of equal images, which rounding makes of none
 _SIDE, _MARGIN, _NEAREST = 8, 0.07, 8  # of small pictures: pixels, share cut off a side, steps looked at
 
@@ -74,7 +74,7 @@ def are_between(numbers: pd.DataFrame) -> np.ndarray:
     """Return which rows lie on the straight line between two of their neighbours, bool (n,).
 
     SMOTE and interpolation make such rows; in four columns or more chance makes none, unless all rows near
-    one lie along a line.
+    one lie in a plane.
     """
     values = numbers.loc[:, (numbers % 1 > 0).mean() >= 0.2]
     there, out = np.flatnonzero(values.notna().all(axis=1)), np.zeros(len(numbers), dtype=bool)
@@ -85,9 +85,9 @@ def are_between(numbers: pd.DataFrame) -> np.ndarray:
     for start in range(0, len(z), 256):
         ways = z[nearest[start : start + 256]] - z[start : start + 256, None]
         ways /= np.maximum(np.linalg.norm(ways, axis=2, keepdims=True), 1e-300)
-        cosines = ways @ ways.transpose(0, 2, 1)
-        is_line = (abs(cosines) > _ALONG).mean(axis=(1, 2)) > 0.5
-        out[there[start : start + 256]] = (cosines.min(axis=(1, 2)) < _BETWEEN - 1) & ~is_line
+        spread, cosines = np.linalg.svd(ways, compute_uv=False), ways @ ways.transpose(0, 2, 1)
+        is_flat = spread[:, 2] < _FLAT * spread[:, 0]
+        out[there[start : start + 256]] = (cosines.min(axis=(1, 2)) < _BETWEEN - 1) & ~is_flat
     return out
 
 

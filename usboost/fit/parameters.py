@@ -134,7 +134,10 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "'f1' or a number between 0 and 1",
     ),
     "finetune": (lambda value: value in ("auto", "none", "last", "all"), "'auto', 'none', 'last' or 'all'"),
-    "device": (lambda value: str(value).startswith(("auto", "cpu", "cuda")), "'auto', 'cpu' or 'cuda'"),
+    "device": (
+        lambda value: str(value).partition(":")[0] in ("auto", "cpu", "cuda"),
+        "'auto', 'cpu' or 'cuda'",
+    ),
     "callbacks": (lambda value: isinstance(value, Iterable), "a list of callbacks"),
     **dict.fromkeys(("calibrate", "refit", "skip_unreadable"), (_is_truth, "True or False")),
 }
