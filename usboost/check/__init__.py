@@ -140,7 +140,7 @@ class _Check:
 
     def groups(self) -> None:
         """Find near-equal images, groups that decide or share the label, and near rows that are alike."""
-        table, ranked, by_random = self.table, [], dict[bytes, np.ndarray]()
+        table, n, ranked, by_random = self.table, len(self.table), [], dict[bytes, np.ndarray]()
         known = None if table.groups is None else self.named[0]
         fewest = len(table.classes) + 1 if table.classes else 5
         for each in groupings(table):
@@ -167,7 +167,8 @@ class _Check:
             # what is near is no group that anybody made: more has to depend on it
             least = NEAR if each.kind in ("order", "time") else WORSE
             matters = measured is not None and measured.worse >= least
-            many = each.kind == "rows" and (np.bincount(each.codes)[each.codes] > 1).mean() >= _SHARE
+            many = each.kind == "rows" and (np.bincount(each.codes) == 1).sum() <= (1 - _SHARE) * n
+            many &= table.features.nunique().max() >= n / 20  # or people answer alike
             if not (matters or many or kind == "twins" or (kind == "decides" and each.kind != "columns")):
                 continue
             every = pd.Series(each.codes).groupby(each.codes).indices.values()
