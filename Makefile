@@ -137,4 +137,4 @@ format: $(READY) ## format the code
 .PHONY: clean
 clean: ## end the servers and remove what running made, not .venv
 	@test ! -d .usboost || $(BIN)/python -m flows.local.services stop
-	rm -rf data/raw data/prepared data/features data/results reports dvc.lock .usboost workspace paper results site
+	rm -rf data/{raw,prepared,features,results,work,checkpoints,tuning,metrics,embeddings} reports dvc.lock .usboost workspace paper results site

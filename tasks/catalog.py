@@ -103,8 +103,9 @@ def _obtain_imagenet(folder: Path, settings: Settings, cache: Path) -> None:
             f"ImageNet cannot be downloaded without an account; put {' or '.join(names)} into the folder "
             "that USBOOST_DATA names"
         )
-    listed = sorted((path.name, path.stat().st_size) for path in place.iterdir())
-    (folder / POINTER).write_text(json.dumps({"path": str(place.resolve()), "digest": repr(listed)}))
+    listed = "".join(sorted(identity(path) for path in place.rglob("*") if path.is_file()))
+    pointer = {"path": str(place.resolve()), "digest": hashlib.sha256(listed.encode()).hexdigest()}
+    (folder / POINTER).write_text(json.dumps(pointer))
 
 
 def _mi(

@@ -48,7 +48,10 @@ def prepare_dataset(dataset: str, settings: Settings) -> dict[str, Any]:
     # next to the output, not in it: an edit of the code that changes no number leaves the output as it is
     stored, card = work / "fingerprint.json", folder / "card.json"
     wanted = fingerprint(dataset, settings, raw)
-    if not (stored.is_file() and card.is_file() and json.loads(stored.read_text()) == [wanted, sha256(card)]):
+    known = stored.is_file() and card.is_file() and json.loads(stored.read_text()) == [wanted, sha256(card)]
+    splits = json.loads(card.read_text())["splits"] if known else {}
+    paths = {folder / f"{split}.parquet": each["sha256"] for split, each in splits.items()}
+    if not (known and all(path.is_file() and sha256(path) == promised for path, promised in paths.items())):
         # on a terminal a bar; silent elsewhere
         with Progress(disable=not sys.stderr.isatty(), console=Console(stderr=True)) as bar:
             shown = bar.add_task(f"preparing {dataset}", total=None)

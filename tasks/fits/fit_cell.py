@@ -200,7 +200,7 @@ def fit(cell: Cell, out: Path, run_id: str, resumable: Checkpoint) -> dict[str, 
             write_inspection(fitted.model, cell.dataset, fitted.validation, fitted.predicted["val"][1], out)
         result = {**cost, "scores": fitted.scores}
         if margin := fitted.bundle.card.margin:
-            result["margin"] = margin
+            result |= {"margin": margin, "floor": fitted.bundle.card.floor}
         if cell.entry.needs_features:
             alone = features_folder(cell.dataset, cell.seed) / "scores.json"
             result["gbm"] = json.loads(alone.read_text())

@@ -200,9 +200,8 @@ def test_ci_a_halves_the_features_by_the_seed(demo: Path, ci_a: Prepared) -> Non
 def test_ci_b_keeps_what_the_elimination_keeps(ci_a: Prepared, ci_b: Prepared) -> None:
     path = ci_b.card["elimination"]
     assert [step["remaining"] for step in path] == list(range(40, 0, -1))
-    kept = set(census.FEATURES) - {
-        step["removed"] for step in path if step["remaining"] >= len(ci_b.views["S"])
-    }
+    removed = {step["removed"] for step in path if step["remaining"] >= len(ci_b.views["S"])}
+    kept = set(census.FEATURES) - removed
     assert set(ci_b.views["S"]) == kept
     assert sorted(ci_b.views["U"] + ci_b.views["S"]) == sorted(census.FEATURES)
     assert ci_b.views["U"]

@@ -83,6 +83,14 @@ def test_what_has_changed_comes_first_and_says_how(card, tmp_path, column, chang
     assert looked_at(card, change, tmp_path, psi=99, share=1)["drift"].tolist() == ["", ""]
 
 
+def test_values_that_few_rows_have_are_expected_among_new_rows(card, tmp_path):
+    rng = np.random.default_rng(2)
+    train, new = (rows(N, k).assign(colour=[f"c{c}" for c in rng.zipf(1.5, N) % 5000]) for k in (0, 1))
+    new.to_csv(tmp_path / "new.csv", index=False)
+    frame = compare(card, train, {}, tmp_path / "new.csv").set_index("column")
+    assert frame.loc["colour", "unseen"] > 0.1 and set(frame["drift"]) == {""}
+
+
 @pytest.mark.parametrize("image", ["a.png", b"bytes"])
 def test_missing_images_are_counted(card, tmp_path, image):
     images = ImagesEntry(columns=["front", "back"], size=[8, 8], channels=3)

@@ -100,9 +100,8 @@ def test_classes(tumours, tmp_path):
     again = MultimodalClassifier.load(tmp_path / "model")
     assert again.classes_.tolist() == ["benign", "malignant"]
     np.testing.assert_allclose(again.predict_proba(frame), probabilities, rtol=0, atol=1e-6)
-    pd.testing.assert_frame_equal(
-        bundle.load(tmp_path / "model").predict(frame), answers.reset_index(drop=True)
-    )
+    found = bundle.load(tmp_path / "model").predict(frame)
+    pd.testing.assert_frame_equal(found, answers.reset_index(drop=True))
     refuses("for classification; load it with the other class", MultimodalRegressor.load, tmp_path / "model")
 
 

@@ -78,9 +78,7 @@ def test_folds_have_samples_of_their_own() -> None:
     rng = np.random.default_rng(4)
     place = np.repeat([0.0, 4.0], 100)  # what a model loses, by the row's place in its fold
     folds = [place + rng.normal(size=200) for _ in range(5)]
-    both = [
-        drawn(lambda rows, each=each: float(each[rows].mean()), 200, None, k) for k, each in enumerate(folds)
-    ]
+    both = [drawn(lambda rows, e=each: float(e[rows].mean()), 200, None, k) for k, each in enumerate(folds)]
     found = error_of_difference(np.mean(both, axis=0).tolist(), [0.0] * DRAWS)
     assert found == pytest.approx(np.concatenate(folds).std() / np.sqrt(1000), rel=0.25)
 

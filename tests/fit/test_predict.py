@@ -89,6 +89,16 @@ def test_images_as_bytes_are_the_images_as_paths(model, demo, tmp_path):
     assert np.allclose(paths.iloc[:, 1:], again.iloc[:, 1:], rtol=0, atol=1e-6)
 
 
+def test_a_model_of_images_alone_answers_each_row(demo, tmp_path):
+    frame = pd.read_csv(demo)
+    images = [(demo.parent / path).read_bytes() for path in frame["image"]]
+    pd.DataFrame({"image": images, "batch": frame["batch"]}).to_parquet(
+        tmp_path / "t.parquet", row_group_size=50
+    )
+    run("fit", tmp_path / "t.parquet", *ROLES[:4], "--model", "logistic", "--out", tmp_path / "model")
+    assert len(predicted(tmp_path / "model", tmp_path / "t.parquet", tmp_path / "p.parquet")) == len(frame)
+
+
 def test_the_library_says_the_same(plain, tmp_path):
     model, table = plain
     loaded = bundle.load(model)

@@ -67,7 +67,7 @@ def test_large_are_the_scores_of_rows_that_the_model_has_not_seen(model, demo, f
     for name, value in scores.items():
         assert f"{number(value)} on all of these" in own
         assert f"{metric_name(name)} {number(value)} (prior" in Page(own).text
-    assert "Large are the scores on the validation rows" in Page(own).text
+    assert "Large are the validation scores" in Page(own).text
     new = score_table(loaded, fresh, "batch")
     assert large(other) == {metric_name(k): number(v) for k, v in score(new.labels, new.predicted).items()}
 

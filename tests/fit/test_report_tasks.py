@@ -101,6 +101,8 @@ def test_a_columns_importance_is_the_rise_when_its_values_are_shuffled(priced):
     found = {row["name"]: list(row["cells"].values()) for row in shuffles}
     assert set(found) == {"height", "width", "colour"}
     frame, rng = pd.read_csv(priced / "new.csv").drop(columns="price"), np.random.default_rng(0)
+    of_one = permutation(loaded, scored.views, np.full(len(frame), 5.0))["rows"]  # R² is not defined
+    assert of_one[0]["size"] and {row["cells"]["r2"] for row in of_one} == {("–", "")}
     before = score_regression(scored.labels, scored.predicted)
     for name in loaded.card.columns:
         changes = []

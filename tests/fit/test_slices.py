@@ -74,9 +74,8 @@ def test_a_number_is_predicted_by_groups_of_another(tmp_path):
     assert [each.name for each in scored.slices] == ["all rows", *map(str, range(9))]
     for k, each in enumerate(scored.slices[1:]):
         rows = frame["width"].to_numpy() == k
-        assert each.scores["mae"][0] == pytest.approx(
-            np.abs(scored.labels[rows] - scored.predicted[rows]).mean()
-        )
+        errors = np.abs(scored.labels[rows] - scored.predicted[rows])
+        assert each.scores["mae"][0] == pytest.approx(errors.mean())
 
 
 @pytest.mark.slow

@@ -207,9 +207,8 @@ def test_a_chosen_model_leaves_the_results_of_the_others_alone(bare, monkeypatch
         record = {"seed": 0, "model": cell.model, "fingerprint": cell.fingerprint, "fit_seconds": 1.0}
         scores = {split: {"log_loss": 0.5} for split in ("val", "test")}
         (made := bare / "made" / cell.model).mkdir(parents=True)
-        (made / "record.json").write_text(
-            json.dumps({**record, "scores": scores, "best_round": 1, "rounds": 1})
-        )
+        changed = {**record, "scores": scores, "best_round": 1, "rounds": 1}
+        (made / "record.json").write_text(json.dumps(changed))
         cell.write(made)
     monkeypatch.setenv("USBOOST_HOME", str(bare / "home"))
     from flows.fit import fit as flow  # which sets what Prefect reads

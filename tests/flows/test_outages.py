@@ -38,8 +38,7 @@ ROUNDS = 12
 class Server:
     """A real MLflow server that can be ended and started again on the same store.
 
-    Its process is a fork, and is told in its environment what `mlflow server` would tell it: a cold start of
-    both takes 15 s of a core.
+    Its process is a fork with the environment of `mlflow server`, which takes 15 s of a core to start.
     """
 
     def __init__(self, folder: Path, warm: Warm) -> None:

@@ -52,10 +52,8 @@ def test_views_may_be_called_anything(store):
 
 def test_a_run_from_before_there_were_groups_goes_on(store, tmp_path: Path) -> None:
     kept = tmp_path / "mlflow.json"
-    with (
-        pytest.raises(KeyboardInterrupt),
-        mlflow_runs.tracked_run("old", "fit", {"by": "one"}, kept) as run_id,
-    ):
+    tracked = mlflow_runs.tracked_run("old", "fit", {"by": "one"}, kept)
+    with pytest.raises(KeyboardInterrupt), tracked as run_id:
         for step in (1, 2):
             MlflowClient().log_metric(run_id, "risk_train", 1.0 / step, step=step)
         raise KeyboardInterrupt

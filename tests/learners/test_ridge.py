@@ -94,9 +94,7 @@ def test_the_penalty_is_that_of_least_leave_one_out_error() -> None:
     fitted, held, _ = fit(RidgeLearner(), x, Target(y))
     spectrum = Spectrum(x)
     alphas = GRID * spectrum.scale
-    errors = [
-        np.square(y - left_out_by_refits(x.astype(float), y, np.ones(60), alpha)).sum() for alpha in alphas
-    ]
+    errors = [np.square(y - left_out_by_refits(x.astype(float), y, np.ones(60), a)).sum() for a in alphas]
     assert fitted.alphas.tolist() == [alphas[np.argmin(errors)]] * 2
     assert 0 < np.argmin(errors) < len(GRID) - 1
     assert np.square(y - held).sum() == pytest.approx(min(errors), rel=1e-5)

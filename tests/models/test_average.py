@@ -152,12 +152,10 @@ class Killed(Callback):
 
 
 def test_a_killed_fit_is_resumed_to_the_same_model(tmp_path: Path) -> None:
-    whole = AverageClassifier(members(), random_state=1).fit(ALL, Y)
+    whole = AverageClassifier(members()).fit(ALL, Y)
     with pytest.raises(KeyboardInterrupt):
-        AverageClassifier(members(), random_state=1, checkpoint=tmp_path / "c", callbacks=[Killed()]).fit(
-            ALL, Y
-        )
-    resumed = AverageClassifier(members(), random_state=1, checkpoint=tmp_path / "c").fit(ALL, Y)
+        AverageClassifier(members(), checkpoint=tmp_path / "c", callbacks=[Killed()]).fit(ALL, Y)
+    resumed = AverageClassifier(members(), checkpoint=tmp_path / "c").fit(ALL, Y)
     assert resumed.weights_ == whole.weights_
     np.testing.assert_array_equal(resumed.predict_proba(ALL), whole.predict_proba(ALL))
     other = AverageClassifier(members(7), random_state=1, checkpoint=tmp_path / "c")

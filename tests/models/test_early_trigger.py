@@ -131,11 +131,9 @@ def test_labels_of_any_type(names: np.ndarray, undecided: type) -> None:
 
 def test_scikit_learns_search_finds_a_threshold() -> None:
     X, y = sequences(3, n=90)
-    search = GridSearchCV(EarlyTrigger(EarlyBoostClassifier()), {"threshold": [0.4, 0.7, 1.0]}, cv=3).fit(
-        X, y
-    )
-    assert search.best_params_["threshold"] < 1.0
-    assert clone(search.best_estimator_).get_params()["by"] == "probability"
+    grid = GridSearchCV(EarlyTrigger(EarlyBoostClassifier()), {"threshold": [0.4, 0.7, 1.0]}, cv=3).fit(X, y)
+    assert grid.best_params_["threshold"] < 1.0
+    assert clone(grid.best_estimator_).get_params()["by"] == "probability"
     assert EarlyTrigger().fit(X, y).figures(X, y)[1] > 0.5
 
 

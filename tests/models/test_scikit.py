@@ -51,9 +51,8 @@ def test_it_reads_the_standardised_matrix_and_learns_from_validation_rows_too():
 
 def test_a_number_in_its_own_units():
     views, _, y = table()
-    own = ScikitBaselineRegressor(LinearRegression(), ("S",)).fit(
-        views[:80], y[:80], (views[80:90], y[80:90])
-    )
+    fit = ScikitBaselineRegressor(LinearRegression(), ("S",)).fit
+    own = fit(views[:80], y[:80], (views[80:90], y[80:90]))
     assert np.allclose(own.predict(views[90:]), y[90:], atol=1)
 
 

@@ -22,11 +22,8 @@ def judged(seed: int, classes: int) -> tuple[np.ndarray, Seen, np.ndarray]:
     counts = rng.integers(1, 4, n) + 5 * (good == 2)
     if not classes:
         y = rng.normal(size=n)
-        return (
-            y,
-            {m: y + rng.normal(size=n) * np.where(good == k, 0.3, 2) for k, m in enumerate("abc")},
-            counts,
-        )
+        found = {m: y + rng.normal(size=n) * np.where(good == k, 0.3, 2) for k, m in enumerate("abc")}
+        return y, found, counts
     y = rng.integers(0, classes, n)
     right = {m: np.where(good == k, 0.9, 0.3)[:, None] for k, m in enumerate("abc")}
     noise = {m: rng.dirichlet(np.ones(classes), n) for m in "abc"}

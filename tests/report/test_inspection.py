@@ -246,9 +246,8 @@ def test_runtime_is_in_minutes_and_the_best_round_is_marked() -> None:
 def test_the_median_joins_the_rounds_all_seeds_reached() -> None:
     seeds = [_trace(0, 10), _trace(1, 6).assign(f1_val=0.7, seconds=30.0), _trace(2, 8)]
     figure = figures.performance({"2wl": pd.concat(seeds, ignore_index=True)}, "CT")
-    thick = max(
-        figure.axes[0].get_lines(), key=lambda line: line.get_linewidth() * (line.get_marker() == "None")
-    )
+    lines = figure.axes[0].get_lines()
+    thick = max(lines, key=lambda line: line.get_linewidth() * (line.get_marker() == "None"))
     assert np.asarray(thick.get_xdata()).tolist() == [1, 2, 3, 4, 5, 6]
     assert np.asarray(thick.get_ydata()).tolist() == pytest.approx(0.5 + 0.01 * np.arange(1, 7))
 

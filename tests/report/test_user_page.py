@@ -159,7 +159,7 @@ def numbers(tmp_path: Path) -> Path:
         predicted = true + rng.normal(0, error, 80)
         scores = {"val": {"rmse": float(error), "mae": 0.8 * error, "r2": 0.5}}
         scores["test"] = TASKS["regression"].score(true, predicted)
-        cost = {"rounds": 9, "best_round": 7, "fit_seconds": 1.0, "margin": [-1600.0, 1700.0]}
+        cost = {"rounds": 9, "best_round": 7, "fit_seconds": 1.0, "margin": [-1600.0, 1700.0], "floor": 0}
         write_cell(folder, "user_table", model, [{"seed": 0, "scores": scores, **cost}], "user")
         rows = pd.DataFrame({"seed": 0, "label": true, "prediction": predicted})
         rows.to_parquet(folder / "user_table" / model / "seed-0/rows.parquet", index=False)
@@ -201,7 +201,11 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
             "RMSE and MAE are in the units of price",
         ),
         *("Always these rows’ mean", "Predicted against true", "Residuals", "Prediction intervals"),
-        *("Intervals are 3,300.0 wide; the standard", "Validation RMSE against runtime", "Risk per round"),
+        *(
+            "wide, and none reaches below 0; the standard",
+            "Validation RMSE against runtime",
+            "Risk per round",
+        ),
     ):
         assert said in text, said
     for other in ("F1", "class", "confusion", "Log-loss"):
@@ -224,10 +228,12 @@ def test_of_a_number_the_lowest_rmse_is_chosen_and_a_lead_is_positive(numbers: P
 )
 def test_whether_images_help_is_one_answer_and_its_ground(results: Path, mistakes, said) -> None:
     write_card(results.parent / "prepared", "user_table", "user", classes=["a", "b"], columns={}, images={})
-    write_rows(results, "user_table", "lgbm_s", mistakes)
-    text = Page(_report(results, datasets=["user_table"]).read_text()).words
-    assert said in text and "of this one difference; in the table p is adjusted for all models)" in text
-    assert ("asks the same of all rows" in text) == ("these rows show" in said)
+    for val in (0.7, 0.95):  # whether the selected model reads images or not
+        write_cell(results, "user_table", "lgbm_s", [_scored(val, 0.5)], "user")
+        write_rows(results, "user_table", "lgbm_s", mistakes)
+        text = Page(_report(results, datasets=["user_table"]).read_text()).words
+        assert said in text and "of this one difference; in the table p is adjusted for all models)" in text
+        assert ("asks the same of all rows" in text) == ("these rows show" in said)
 
 
 def test_a_question_asked_of_one_model_alone_is_not_adjusted(results: Path) -> None:

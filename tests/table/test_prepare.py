@@ -262,9 +262,7 @@ def test_new_rows_are_completed_as_the_training_rows(tmp_path: Path) -> None:
     rule = own.fit_encoding(np.arange(150)).imputation
     assert rule.pop("never") == {"value": 0, "indicator": True}
     assert rule["age"] == {"value": np.nanmedian(GAPS[:150]), "indicator": True}
-    rows = pd.DataFrame(
-        {"age": [np.nan, 3.0], "pay": [1.0, np.nan], "town": ["Oslo", None], "same": [7.0, 8.0]}
-    )
+    rows = pd.DataFrame({"age": [np.nan, 3], "pay": [1.0, np.nan], "town": ["Oslo", None], "same": [7.0, 8]})
     found = Encoding(rule, {}).complete(rows)
     assert list(found) == ["age", "age_missing", "pay", "town", "same"]
     assert found["age"].tolist() == [rule["age"]["value"], 3] and found["age_missing"].tolist() == [1, 0]

@@ -10,8 +10,9 @@ import yaml
 
 from flows.local import workspace
 from tasks import catalog, data, settings
-from tasks.folders import raw_folder
+from tasks.folders import prepared_folder, raw_folder
 from tests.conftest import encoded, refuses
+from usboost.datasets import store
 
 PARAMS = yaml.safe_load((Path(__file__).parents[2] / "params.yaml").read_text(encoding="utf-8"))
 
@@ -89,6 +90,9 @@ def test_another_seed_is_noticed_of_any_dataset_and_rows_that_are_not_cut_are_re
     raw_folder("iris").mkdir(parents=True)
     data.prepare_dataset.fn("iris", chosen)
     assert not data.has_changed("iris", chosen)
+    (prepared_folder("iris") / "train.parquet").write_bytes(b"")
+    data.prepare_dataset.fn("iris", chosen)  # a damaged split is made again
+    assert len(store.read(prepared_folder("iris"), "train")[1])
     assert data.has_changed("iris", chosen.model_copy(update={"seed": chosen.seed + 1}))
     object.__setattr__(chosen.sizes.data["user_table"], "rows_train", 9)
     refuses("rows_train: user_table is read whole", data.obtain_raw.fn, "user_table", chosen, own)

@@ -1,8 +1,7 @@
 """Callbacks, which watch a fit and may stop it: early stopping, time limits, Ctrl-C, progress.
 
 A callback is any object with the three hooks of `Callback`; subclass it and override what is
-needed. The same callbacks serve boosting (a round is a stage) and whole networks (a round is an
-epoch).
+needed. They serve boosting (a round is a stage) and whole networks (a round is an epoch).
 """
 
 import math
@@ -94,8 +93,7 @@ def improves(metrics: Mapping[str, float], best: Mapping[str, float] | None, mon
     """Return whether a round's metrics are better than the best so far.
 
     Names that begin with "risk" or with a score that is better lower ("log_loss", "rmse") are better lower.
-    Ties are broken by ``risk_val``: a network that predicts no positive yet has F1 = 0 for epochs and is
-    still learning.
+    Ties are broken by ``risk_val``: a network that predicts no positive yet has F1 = 0, but still learns.
     """
     if best is None:
         return True

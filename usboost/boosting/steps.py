@@ -108,8 +108,7 @@ class ClosedForm:
     Parameters
     ----------
     lowest, highest : the step is cut to this range; the risk is convex, so that is its best step in the
-        range. Earlyboost assumes 0 < α < ∞: 0 is for a frame no better than chance, `highest` for one without
-        an error.
+        range. Earlyboost assumes 0 < α < ∞: 0 is for a frame like chance, `highest` for one without an error.
     """
 
     lowest: float = -math.inf

@@ -73,8 +73,7 @@ def normal_scores(numbers: pd.DataFrame) -> np.ndarray:
 def are_between(numbers: pd.DataFrame) -> np.ndarray:
     """Return which rows lie on the straight line between two of their neighbours, bool (n,).
 
-    SMOTE and interpolation make such rows; in four columns or more chance makes none, unless all rows near
-    one lie in a plane.
+    SMOTE and interpolation make such rows; in four columns or more chance does so in a plane alone.
     """
     values = numbers.loc[:, (numbers % 1 > 0).mean() >= 0.2]
     there, out = np.flatnonzero(values.notna().all(axis=1)), np.zeros(len(numbers), dtype=bool)

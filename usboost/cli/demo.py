@@ -14,8 +14,7 @@ def demo(
 ) -> None:
     """Draw a small table with images, to try the other commands on.
 
-    300 machine parts on white, from three batches. The batch shows in the image, and a little in weight,
-    hardness and colour.
+    300 machine parts of three batches, which show in the image, and a little in weight, hardness, colour.
     """
     with exit_on_error():
         # imported late, so that mistakes are reported at once

@@ -36,8 +36,7 @@ def canonical(value: object) -> str:
 
     An integer-valued float or decimal is its integer. So is text that is a plain decimal number of at most
     15 digits with nothing but zeros behind the point. Midnight is its date. Any other text is itself, in
-    Unicode's form NFC, so that codes such as "007", "1e5" or "1.10" stay as they are. Other values are as
-    `str` has them.
+    Unicode's form NFC, so that codes such as "007" or "1.10" stay as they are. Others are as `str` has them.
     """
     if isinstance(value, str):
         value = composed(value)

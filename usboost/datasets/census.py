@@ -290,8 +290,7 @@ def backward_elimination(
     Each set of columns is judged by the log-loss, on a holdout, of a small LightGBM model. At each step the
     `candidates` columns with the least split gain are left out in turn, and the one whose removal leaves the
     lowest loss goes (on equal losses, the one with the least gain, then the first). Of the sets on the path,
-    the smallest is kept, of at most `at_most` columns, whose loss is at most (1 + `tolerance`) times the
-    least.
+    the smallest is kept, of `at_most` columns, whose loss is up to (1 + `tolerance`) times the least.
 
     Raises UsboostError if the numbers of rows differ, there is a single class or a class too small to be in
     both halves, there is no column, or a parameter is out of its range.
@@ -300,8 +299,7 @@ def backward_elimination(
     ----------
     table, y : the training split, n rows and p columns, and whole numbers of shape (n,).
     seed : chooses the rows; equal seeds give equal paths.
-    rows : how many rows are looked at, a random half to fit and the other as holdout; both keep the shares of
-        the classes.
+    rows : how many are looked at, a random half to fit, the other as holdout; both keep the classes' shares.
     """
     y = np.asarray(y)
     limit = table.n_columns if at_most is None else at_most

@@ -63,8 +63,7 @@ def read(path: Path | str) -> tuple[pd.DataFrame, np.ndarray]:
     """Read ``covtype.data``, gzipped or not.
 
     Raises UsboostError if the file is missing, empty or a damaged gzip file, a line has not 55 fields, a
-    field is no finite number, an indicator is not 0 or 1, a row is not in exactly one area and soil, or a
-    label is unknown.
+    field is no finite number, an indicator not 0 or 1, a row not in one area and soil, or a label unknown.
 
     Returns a frame of shape (n, 54) with the columns `FEATURES`, the 10 numbers as float32 and the 44
     indicators as int8, and the raw labels 1..7 as int64 of shape (n,).
@@ -108,8 +107,7 @@ def prepare(
 
     S holds the file's 54 columns, as the paper's: the 10 numbers, and 44 indicators of the wilderness area
     and the soil type. Returns the splits train, val and test (80/10/10) with the columns of S, `LABEL` and
-    `CLEAN`. Raises UsboostError as `read`, `three_largest` and `shapes.write`, if no file is there, or if
-    there are under 10 rows.
+    `CLEAN`. Raises UsboostError as `read`, `three_largest`, `shapes.write`, or without a file or 10 rows.
 
     Parameters
     ----------
@@ -207,8 +205,7 @@ def split_80_10_10(n: int, seed: int) -> dict[str, np.ndarray]:
 def write_demo(folder: Path | str, *, rows_train: int, rows_test: int, seed: int) -> Path:
     """Write a ``covtype.data`` with at most ``rows_train + rows_test`` real rows, and the types' shares.
 
-    Equal arguments write equal bytes. Returns the path of the file. Raises UsboostError if the small file of
-    a checkout is not there.
+    Equal arguments write equal bytes. Returns the file's path. Raises UsboostError without the small file.
     """
     frame = read_demo(DEMO)
     drawn = frame.iloc[stratified_sample(frame["cover_type"], rows_train + rows_test, seed)]

@@ -178,8 +178,7 @@ def _encode(job: Sequence[Source], *, size: int, channels: int) -> Encoded:
 def image_bytes(image: Image.Image, *, png: bool) -> bytes:
     """Encode an image as a PNG file or a JPEG of `QUALITY`.
 
-    Run lengths alone make photographs 4 % larger, and encode them in two thirds of the time; flat shapes
-    they pack well.
+    Run lengths alone make photographs 4 % larger in two thirds of the time; flat shapes they pack well.
     """
     out = io.BytesIO()
     if png:

@@ -146,8 +146,7 @@ ImageTree = FolderTree | ZipTree
 def open_tree(raw: Path) -> ImageTree:
     """Open the tree in `raw`: a zip, a folder with ``train/``, or a folder with one zip.
 
-    Raises UsboostError if there is no such thing, or the zip is damaged, holds no ``train/``, or a path out
-    of it.
+    Raises UsboostError if it is not there, or the zip is damaged, lacks ``train/`` or has a path out of it.
     """
     raw = Path(raw)
     if raw.is_file():

@@ -123,8 +123,7 @@ def read_view(
 
     Within a `budget` of bytes the pixels are held in memory. Otherwise the encoded images are, and when these
     exceed it too they are mapped from a temporary file, deleted with the view. `split` may be another name of
-    `parts`. Raises UsboostError if a shard is missing, cut short, changed, or its rows do not follow the one
-    before.
+    `parts`. Raises UsboostError if a shard is missing, changed, or its rows do not follow the one before.
     """
     shape, shards = _described(folder, about, split, n)
     if n * shape["channels"] * shape["height"] * shape["width"] <= budget:

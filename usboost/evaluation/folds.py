@@ -32,8 +32,7 @@ class Related:
     Attributes
     ----------
     groups : int64 (n,): rows of one group are never on two sides of a split.
-    times : sortable (n,): no fit is judged by rows that are not later than those it has seen; rows of one
-        time stay together.
+    times : sortable (n,): a fit is judged by later rows than it has seen; rows of one time stay together.
     """
 
     groups: np.ndarray | None = None

@@ -5,6 +5,7 @@ In a card they are put in place one after another, and what they leave is read a
 
 import re
 from collections.abc import Collection, Sequence
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -26,6 +27,7 @@ def of_categories(values: Sequence[str], missing: Collection[str]) -> Pairs:
     decimals = [value for value in values if re.fullmatch(r"-?(0|[1-9]\d*)\.\d+", value) and len(value) < 18]
     short = {str(float(value)).removesuffix(".0"): value for value in decimals[::-1]}
     short |= {str(float(v)): v for v in values if re.fullmatch(r"-?\d{17,}", v) and str(int(float(v))) == v}
+    short |= {f"{Decimal(v):f}": v for v in values if re.fullmatch(r"-?\d(\.\d+)?e-\d+", v)}
     pairs = [
         [r"^(\d{4}-\d\d-\d\d)[ T]00:00:00(?:\.0+)?(?:Z|\+00:?00)?$", r"\1"],
         [but(decimals) + r"(-?(?:0|[1-9]\d{0,14}))\.0+$", r"\1"],

@@ -227,8 +227,7 @@ class Bundle(OwnSettings):
 def check_place(folder: Path, *, replace: bool = True) -> None:
     """Refuse to write a bundle where something else is, which would be lost.
 
-    Raises `UsboostError` if `folder` is a file, the present folder, or one that holds anything but a bundle,
-    or may not be replaced.
+    Raises `UsboostError` if `folder` is a file, the present one, holds no bundle, or may not be replaced.
 
     Parameters
     ----------

@@ -297,7 +297,10 @@ def summary(comparison: Comparison, inputs: Mapping[str, Inputs]) -> list[str]:
     fastest = min(within, key=lambda each: each.mean["seconds"])
     took, less = best.mean["seconds"], fastest.mean["seconds"]
     if tested and took > max(1.0, _FASTER * less):  # else nobody cares
-        lines.append(f"{fastest.model} is level with the best and fits in {less:.1f} s, not {took:.1f} s.")
+        scored = (
+            f"{fastest.model}, {metric_name(by)} {number(fastest.mean[by])}, is not separated from the best"
+        )
+        lines.append(f"{scored} and fits in {less:.1f} s, not {took:.1f} s.")
     return lines
 
 

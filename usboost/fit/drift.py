@@ -107,8 +107,8 @@ def compare(
     DataFrame, a row for each column of the model, those that drift first, then by index:
         ``column``, ``kind``; ``psi`` and, for numbers, ``ks``; ``noise``, the index that chance alone exceeds
         with a probability of `LEVEL` among all columns; ``missing_train`` and ``missing``, shares of rows;
-        ``unseen``, the share of rows with a category that training did not have; ``drift``, what has passed
-        its limit and what chance explains, "" where nothing has.
+        ``unseen``, the share of rows with a category that training did not have, which the index leaves out;
+        ``drift``, what has passed its limit and what chance explains, "" where nothing has.
     """
     file = TableFile.open(table)
     images = [] if card.images is None else card.images.columns
@@ -133,9 +133,10 @@ def compare(
     drifts = []
     for row in frame.to_dict("records"):
         passed = [f"stability index {row['psi']:.2f}"] if row["psi"] > max(psi, row["noise"]) else []
-        for what, before in (("missing", row["missing_train"]), ("unseen", 0.0)):
-            now = row[what]
-            rare = max(before, 1 / len(train))
+        # as many new rows have unseen values as training rows have one that is theirs alone (Good and Turing)
+        once = 0.0 if row["kind"] != "category" else (train[row["column"]].value_counts() == 1).sum()
+        for what, before in (("missing", row["missing_train"]), ("unseen", once / len(train))):
+            now, rare = row[what], max(before, 1 / len(train))
             if now - before > share and improbable(round(now * n), n, rare, level):
                 passed.append(f"{now:.0%} {what}")
         drifts.append(", ".join(passed))
@@ -200,9 +201,8 @@ def _compared(
     else:
         codes, present = known(current), current.notna().to_numpy()
         more["unseen"] = float((codes[present] == 0).sum() / len(codes))  # 0 is of what training did not have
-        size = len(known.values) + 1
         both = known(train[train.notna()]), codes[present]
-        first, second = (np.bincount(each, minlength=size) for each in both)
+        first, second = (np.bincount(each, minlength=len(known.values) + 1)[1:] for each in both)
         if not first.sum() or not second.sum():
             return more
         counts = first, second

@@ -83,8 +83,7 @@ def _named_columns(X: Any) -> pd.DataFrame | None:
 def column_of(values: Any) -> Any:
     """Return labels, groups, times or weights as an array, of any shape.
 
-    Of a list in which some are missing, NaN stays missing among strings and booleans, as in a Series. Bytes
-    are text.
+    Of a list some of which are missing, NaN stays missing among strings and booleans. Bytes are text.
     """
     kind = getattr(getattr(values, "dtype", None), "kind", "O" if isinstance(values, (list, tuple)) else "")
     if kind in ("S", "O") and np.ndim(values) == 1 and any(isinstance(each, bytes) for each in values):

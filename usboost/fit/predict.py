@@ -94,7 +94,9 @@ def predict(
     target = pa.schema([*target, *(pa.field(name, file.type_of(name)) for name in more)])
     tally = Tally(ignored=bundle.ignored(file, keep))
     with _written(out, target) as writer:
-        for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=more):
+        # batches of images alone would have no column, and are joined as if they had no row
+        carried = more if more or bundle.card.columns else tuple(file.names[:1])
+        for rows in bundle.reader.read(file, batch=batch, strict=strict, tally=tally, more=carried):
             predicted = bundle.predicted(rows.views)
             answers = bundle.answers(predicted, sets=sets)
             columns = [pa.array(answers[name], from_pandas=False) for name in answers]

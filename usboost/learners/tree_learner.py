@@ -247,7 +247,7 @@ class TreeLearner(BaseEstimator):
         Fewest samples of a leaf. One of sample weight 2 counts as two by "histogram", and one of ½ as half
         a sample; by "lightgbm" in proportion to its share of all weights; by "sklearn" each counts once.
     category_l2 : on splits by category, a leaf's value is drawn to 0 as by so many samples of average weight:
-        what keeps columns of many rare categories from being fitted to noise (LightGBM only)
+        what keeps columns of many rare categories from being fitted to noise (not by "sklearn")
     engine : {"lightgbm", "histogram", "sklearn"}
         "lightgbm" bins the view once and grows one tree per output in milliseconds, with native
         splits on categories; targets with a metric (2WL-Newton with three or more classes) get one tree

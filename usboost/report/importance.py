@@ -89,9 +89,11 @@ def permutation(bundle: Bundle, views: Views, labels: np.ndarray) -> dict[str, A
         part = changes.iloc[k * m : (k + 1) * m].set_index("metric")
         cells = {}
         for key, mean, spread in zip(metrics, part["mean"], part["std"], strict=True):
-            cells[key] = ("−" if mean < 0 else "+") + number(abs(mean)), f"± {number(spread)}"
-        nothing = all(not text.strip("+−± 0.") for cell in cells.values() for text in cell)
-        size_of = 0.0 if nothing else float(part["mean"].iloc[-1])
+            known = np.isfinite(mean)  # R² of equal labels is not
+            shown = ("−" if mean < 0 else "+") + number(abs(mean)), f"± {number(spread)}"
+            cells[key] = shown if known else ("–", "")
+        nothing = all(not text.strip("+−–± 0.") for cell in cells.values() for text in cell)
+        size_of = 0.0 if nothing else float(part["mean"].dropna().iloc[-1])
         rows.append({"name": group.name, "cells": cells, "size": size_of})
     columns = sorted(rows[len(whole) :], key=lambda row: -row["size"])
     return {
@@ -146,8 +148,7 @@ def gain_block(bundle: Bundle, *, start: bool) -> Markup | str:
 
 
 def learner_titles(bundle: Bundle, model: Any) -> dict[str, str]:
-    """Return the kind and reading of each learner of a boosted model, "trees (table and images)" say, and of
-    its start."""
+    """Return each learner's kind and reading, "trees (table and images)" say, and those of the start."""
     images = {} if (form := bundle.reader.images) is None else form.names
     shown = {each: " ".join(["images", *each.split(":", 1)[1:]]) for each in images}
 

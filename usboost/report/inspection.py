@@ -200,8 +200,7 @@ def sample_images(folder: Path, card: Mapping[str, Any]) -> list[tuple[str, list
     """Return for each class its name and up to `PER_CLASS` training images as PNG data URIs.
 
     Where a number is predicted, for each third of the training rows by it, and where that lies. The class is
-    that before any label was switched, where the dataset keeps it. Empty where the dataset has no images,
-    or they cannot be read.
+    that before any was switched, where the dataset keeps it. Empty without images that can be read.
     """
     if "images" not in card:
         return []

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from usboost.evaluation.ranking import number
+from usboost.models.methods.average import Average
 from usboost.models.methods.fold_fits import ROWS, Member
 
 NAME, BLEND = "member", "blend"
@@ -18,7 +19,7 @@ def members_table(model: Any, rmse: float | None) -> tuple[dict[str, str], list[
 
     Parameters
     ----------
-    rmse : the model's score on the rows that chose its weights, where it predicts a number.
+    rmse : the score of an average of numbers on the rows that chose its weights, where no floor changed it.
     """
     members: dict[str, Member] = getattr(model, "members_", {})
     if not members:
@@ -35,8 +36,10 @@ def members_table(model: Any, rmse: float | None) -> tuple[dict[str, str], list[
         seconds=sum(each.seconds for each in members.values()),
         predicting=sum(each.predicting for each in weighted),
     )
-    # losses are of standardised numbers, by the scale of the fit that they judged and not of the final refit
-    unit = rmse / np.sqrt(model.blend_loss_) if rmse and model.blend_loss_ else None
+    # losses are of standardised numbers: an average's by the scale of the fit that they judged, no refit's
+    unit = getattr(model, "target_scale_", None)
+    if rmse and model.blend_loss_ and isinstance(model, Average):
+        unit = rmse / np.sqrt(model.blend_loss_)
     sizes = {**model.bytes_, BLEND: sum(model.bytes_.values())}
     rows = [
         {

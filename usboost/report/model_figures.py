@@ -28,8 +28,7 @@ MOST_CLASSES = 12  # classes of a confusion matrix whose cells can still be read
 def contributions(frame: pd.DataFrame, title: str) -> Figure:
     """Draw |step| · size of the learner's output over the rounds, a line per view; the start at round 0.
 
-    With many rounds, means of neighbouring ones are drawn. Where the start dwarfs the rounds, the axis is
-    logarithmic.
+    Of many rounds, means of neighbouring ones are drawn, where the start dwarfs them on a logarithmic axis.
     """
     with mpl.rc_context(STYLE):
         fig = canvas(title)

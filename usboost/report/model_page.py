@@ -91,7 +91,8 @@ def render(
     rows = importance.sample(scored, bundle)
     views = scored.views[rows]
     scores = {metric_name(name): card.scores.get(name) for name in METRICS_OF[card.task]}
-    val = {name: number(value) for name, value in scores.items() if value is not None}
+    own = label == card.label  # else these are true answers of another column
+    val = {name: number(value) for name, value in scores.items() if own and value is not None}
     threshold = None if card.threshold is None else f"{card.threshold:.4g}"
     lacks = [f"{scored.unlabelled:,} rows have no {label} and are not scored"] if scored.unlabelled else []
     lacks += [f"{n:,} of {len(scored):,} rows have no image in {c}" for c, n in scored.without.items() if n]
@@ -124,9 +125,10 @@ def render(
         name = f"Scores by {by_column}"
         shown = html("table", label=name, stub=by_column, **table_of(scored.slices))
         sections.append(Section("slices", name, shown + html("slices", few=FEW, threshold=threshold), name))
-    heads, own = members.members_table(bundle.model, card.scores.get("rmse"))
-    if own:
-        shown = html("members", members=own, heads=heads, notes=members.notes(bundle.model))
+    rmse = None if card.floor is not None else card.scores.get("rmse")
+    heads, listed = members.members_table(bundle.model, rmse)
+    if listed:
+        shown = html("members", members=listed, heads=heads, notes=members.notes(bundle.model))
         sections.append(Section("members", "Members", shown, "Members"))
     boosted = bundle.model.boosted() if isinstance(bundle.model, Average) else {"": bundle.model}
     start = any(getattr(each, "start_", None) is not None for each in boosted.values())

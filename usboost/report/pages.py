@@ -133,11 +133,14 @@ def render(data: ReportData) -> str:
         test = {name: value for name, (value, *_) in best.test.items()}
         warning = ranking.probability_note(best.val, test, card)
     # whether images help is one question, asked of one difference: its p-value is not adjusted for others
-    alone = next((each for each in fits[1:] if each.model in catalogue.WITHOUT_IMAGES), None)
-    verdict = None
-    if alone is not None and alone.difference is not None and alone.p is not None:
-        sign = "Images help" if alone.difference[0] > 0 else "Images do harm"
-        verdict = alone, sign if alone.p < LEVEL else "Images: no difference that these rows show"
+    scored, columns = [each for each in fits if each.model != catalogue.PRIOR], catalogue.WITHOUT_IMAGES
+    reading = next((each for each in scored if each.model not in columns), None)
+    alone = next((each for each in scored if each.model in columns), None)
+    verdict, other = None, reading if alone is best else alone
+    if reading and alone and other and best in (reading, alone) and other.difference and other.p is not None:
+        sign = "Images help" if (other.difference[0] > 0) == (other is alone) else "Images do harm"
+        sign = sign if other.p < LEVEL else "Images: no difference that these rows show"
+        verdict = reading, alone, other.p, sign
     clear = {e.model: e.difference[0] for e in fits if e.difference is not None and not e.within_noise}
     given = {
         "fits": fits,
@@ -173,8 +176,8 @@ def render(data: ReportData) -> str:
         confused = lead + blocks.confusion(rows[0], rows[1].argmax(axis=1), classes)
     elif rows is not None and best is not None:
         cell = records.read_cell(results, dataset, best.model)
-        margin = next((fit.margin for fit in cell if fit.seed == best.seed), None)
-        predicted, rest = blocks.predictions(*rows, margin, label)
+        margin, floor = next(((fit.margin, fit.floor) for fit in cell if fit.seed == best.seed), (None, None))
+        predicted, rest = blocks.predictions(*rows, margin, label, floor)
         predicted = lead + predicted
     read = html("user_read", read=_read(card), profile=profile, **given)
     following = html("user_next", dataset=dataset, registered=f"usboost-{profile}-{dataset}")

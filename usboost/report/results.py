@@ -54,7 +54,7 @@ Scores = dict[str, dict[str, float | None]]
 class CellRecord(BaseModel):
     """One `record.json`: a fit, its cost, its scores, {split: {metric: value}}, and what made it.
 
-    ``margin`` is that of a predicted number's interval.
+    ``margin`` and ``floor`` are those of a predicted number's interval.
     """
 
     dataset: str
@@ -66,6 +66,7 @@ class CellRecord(BaseModel):
     fit_seconds: float | None = None
     scores: Scores
     margin: PlainMargin | None = None
+    floor: float | None = None
     gbm: Scores | None = None
     made: dict[str, Any] | None = None
 
@@ -79,8 +80,7 @@ def read_cell(results: Path, dataset: str, model: str) -> list[CellRecord]:
     """Read the records of one model on one dataset, by seed; none if the training flow has not written them.
 
     A part that is scored with a model, as the GBM inside BFV+DNN, has that model's records unless it has a
-    folder of its own. Raises `UsboostError` if a record is not what the training flow writes, or lies in
-    another cell's folder.
+    folder of its own. Raises `UsboostError` if a record is not what the flow writes, or is another cell's.
     """
     records: dict[Path, CellRecord] = {}
     for path in Path(results, dataset, model).glob("seed-*/record.json"):

@@ -64,8 +64,7 @@ class SmallCNN(nn.Sequential):
 class Published:
     """Facts published with a backbone of timm: mean and deviation of each channel, images being in [0, 1].
 
-    `side` are pixels, where it reads no other size; `repository` is where the Hugging Face hub has weights;
-    `licence` is theirs.
+    `side` are pixels, where it reads no other size; `repository` is the hub's place of weights of `licence`.
     """
 
     mean: list[float]

@@ -81,8 +81,7 @@ class LastBlock(nn.Module):
     """The last block of a backbone on what its frozen part made of images, then connected layers.
 
     Batch normalisation in the block keeps its statistics, in training too. The block's features are
-    standardised for the layers after it. All move slowly, the block most: it starts from weights that have
-    seen images.
+    standardised for the layers after it. All move slowly, the block most: its weights have seen images.
     """
 
     def __init__(self, spec: dict[str, Any], widths: list[int]) -> None:

@@ -102,8 +102,7 @@ class Multinomial:
 
         Returns
         -------
-        float32 (p, M) and (M,); a class without a row has no coefficients, and an intercept as if half a row
-        were of it.
+        float32 (p, M) and (M,); a class without a row has no coefficients, and the intercept of half a row.
         """
         n, k = self.rotated.shape
         counts = np.ones(n) if self.counts is None else self.counts

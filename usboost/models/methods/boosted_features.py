@@ -112,8 +112,7 @@ class GradientBoostedTrees:
 def initial_score(y: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
     """Return the raw score before the first stage, float64 (T,).
 
-    Log-odds of class 1, or every class's log share; for a regression the targets' mean. By `weights` (n,), if
-    there are any.
+    Log-odds of class 1, or every class's log share; for a regression the mean; by any `weights` (n,).
     """
     if n_classes == 1:
         return np.array([mean(y, weights)])

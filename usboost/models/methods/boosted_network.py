@@ -343,7 +343,9 @@ class BoostedNetworkRegressor(RegressorMixin, _BoostedNetwork):
         return self
 
     def _encode(self, y: Any) -> np.ndarray:
-        return as_targets(y)
+        if (targets := as_targets(y)).shape[1] != self.n_outputs_:
+            raise UsboostError(f"y has {targets.shape[1]} columns, not {self.n_outputs_} as that of the fit")
+        return targets
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict f(x), float64 of the shape that y had: (n,) or (n, m)."""

@@ -45,8 +45,7 @@ class EarlyBoostClassifier(StagewiseModel, ViewsClassifier):
     NaN is refused, wherever it is; so are sequences longer than T.
 
     A frame whose weak classifier is no better than chance gets α_t = 0: its vote does not count. One
-    without a training error would get α_t = ∞ and gets `max_alpha`. A class that training did not
-    hold is never answered.
+    without a training error would get α_t = ∞ and gets `max_alpha`. Unseen classes are never answered.
 
     Parameters
     ----------
